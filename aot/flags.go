@@ -95,19 +95,19 @@ func (f *Flags) topologies() (names []string) {
 func (f *Flags) validate() error {
 	switch {
 	case f.Topology == "":
-		return ahead.Misused("compile ahead of time", "add -topology v5e:4x4, or leave them out",
+		return ahead.UsageErrorf("compile ahead of time", "add -topology v5e:4x4, or leave them out",
 			"-report, -save, -text and -plan are of a compilation, and there is no -topology")
 	case f.Logical < 1:
-		return ahead.Misused("compile ahead of time", "give a number from 1", "-logical %d", f.Logical)
+		return ahead.UsageErrorf("compile ahead of time", "give a number from 1", "-logical %d", f.Logical)
 	case f.Replicas < 0:
-		return ahead.Misused("compile ahead of time", "give a number from 1, or 0 for as many as fit", "-replicas %d",
+		return ahead.UsageErrorf("compile ahead of time", "give a number from 1, or 0 for as many as fit", "-replicas %d",
 			f.Replicas)
 	case len(f.topologies()) > 1 && f.Text+f.Save != "":
-		return ahead.Misused("compile ahead of time", "give one -topology", "-text and -save write one file")
+		return ahead.UsageErrorf("compile ahead of time", "give one -topology", "-text and -save write one file")
 	}
 	for _, out := range [][2]string{{"report", f.Report}, {"text", f.Text}, {"save", f.Save}} {
-		if err := ahead.CheckPlace(out[1]); err != nil {
-			return ahead.Refused("compile ahead of time: -"+out[0], err)
+		if err := ahead.CheckWritable(out[1]); err != nil {
+			return ahead.NewUsageError("compile ahead of time: -"+out[0], err)
 		}
 	}
 	for _, topology := range f.topologies() {

@@ -68,10 +68,10 @@ func (f *Flags) run(ctx context.Context, opts strategy.Options, build Build, std
 	r.line.Close()
 	if ctx.Err() != nil {
 		for _, path := range []string{f.Text, f.Save} {
-			ahead.RemoveUnfinished(path)
+			ahead.RemoveTemporary(path)
 		}
 		cause := command.Cause(ctx)
-		_ = r.fail(stdout, stderr, &ahead.Failure{Sort: "interrupted", Message: cause.Error()})
+		_ = r.fail(stdout, stderr, &ahead.Failure{Category: "interrupted", Message: cause.Error()})
 		return cause.Code()
 	}
 	if err := printResult(); err != nil {
@@ -93,7 +93,7 @@ func (r *compileRun) execute(ctx context.Context, stdout io.Writer) (printResult
 // printReports prints the results of compilations.
 func (r *compileRun) printReports(outcomes []ahead.Outcome, stdout io.Writer) error {
 	err := ahead.WriteReports(r.flags.Report, outcomes)
-	if showErr := ahead.Show(stdout, outcomes, r.flags.JSON); showErr != nil {
+	if showErr := ahead.WriteOutcomes(stdout, outcomes, r.flags.JSON); showErr != nil {
 		err = outputError(showErr)
 	}
 	failure := ahead.FirstFailure(outcomes)
@@ -189,8 +189,8 @@ func (r *compileRun) compile(ctx context.Context, topology string) (rep *report.
 	if err != nil {
 		return nil, err
 	}
-	return ahead.Compile(ctx, step, args, ahead.Files{Text: r.flags.Text, Save: r.flags.Save,
-		SuggestAnnotations: r.flags.SuggestAnnotations, Told: r.line.Update})
+	return ahead.Compile(ctx, step, args, ahead.Outputs{Text: r.flags.Text, Save: r.flags.Save,
+		SuggestAnnotations: r.flags.SuggestAnnotations, Progress: r.line.Update})
 }
 
 // disablePluginLogs disables the plugins' logs in this process and its children, unless the

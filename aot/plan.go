@@ -68,25 +68,25 @@ func (f *Flags) ApplyPlan(opts strategy.Options) strategy.Options {
 func (f *Flags) checkPlan() error {
 	switch {
 	case f.Plan == "" && f.tryValues != nil:
-		return ahead.Misused("plan", "add -plan plan.json", "-try without -plan")
+		return ahead.UsageErrorf("plan", "add -plan plan.json", "-try without -plan")
 	case f.Plan == "":
 		return nil
 	case f.Report+f.Save+f.Text != "":
-		return ahead.Misused("plan", "compile by the plan that is found, with -by",
+		return ahead.UsageErrorf("plan", "compile by the plan that is found, with -by",
 			"-report, -save and -text are of one compilation, and -plan is of many")
 	}
 	for name := range f.tryValues {
 		if name != "logical" && name != "shard-state" && f.flagSet.Lookup(name) == nil {
-			return ahead.Misused("plan", "name a flag of the program", "-try %s: there is no such flag", name)
+			return ahead.UsageErrorf("plan", "name a flag of the program", "-try %s: there is no such flag", name)
 		}
 	}
 	for _, topology := range f.topologies() {
 		if ahead.PluginKind(topology) != "tpu" {
-			return ahead.Misused("plan", "give a TPU slice such as v5e:2x4",
+			return ahead.UsageErrorf("plan", "give a TPU slice such as v5e:2x4",
 				"-topology %s: times are predicted for TPUs only", topology)
 		}
 	}
-	return ahead.CheckPlace(f.Plan)
+	return ahead.CheckWritable(f.Plan)
 }
 
 // searchSpace returns the search space of -try and the program's rules.
@@ -98,7 +98,7 @@ func (f *Flags) searchSpace(opts strategy.Options) (s plan.Space, err error) {
 			for _, text := range values {
 				n, err := strconv.Atoi(text)
 				if err != nil || n < 1 {
-					return s, ahead.Misused("plan", "give numbers from 1", "-try logical=%s", text)
+					return s, ahead.UsageErrorf("plan", "give numbers from 1", "-try logical=%s", text)
 				}
 				s.Logical = append(s.Logical, n)
 			}
@@ -106,7 +106,7 @@ func (f *Flags) searchSpace(opts strategy.Options) (s plan.Space, err error) {
 			for _, text := range values {
 				state, err := logical.ParseStateSharding(text)
 				if err != nil {
-					return s, ahead.Refused("plan: -try", err)
+					return s, ahead.NewUsageError("plan: -try", err)
 				}
 				s.States = append(s.States, state)
 			}
@@ -122,7 +122,7 @@ func (f *Flags) searchSpace(opts strategy.Options) (s plan.Space, err error) {
 		return s, nil
 	}
 	if s.Rules, err = plan.KnownRules(s.Axes); err != nil {
-		err = ahead.Refused("plan", err)
+		err = ahead.NewUsageError("plan", err)
 	}
 	return s, err
 }
@@ -145,7 +145,7 @@ func (r *compileRun) searchPlans(ctx context.Context) (*plan.Result, error) {
 		return r.buildStep(strat, "a plan")
 	}
 	return ahead.Search{Topologies: f.topologies(), Space: space, Options: options, Prices: plan.ListPrices(),
-		Worker: f.worker, Folder: probe.Folder(cache), Strategy: r.opts, Build: build}.Run(ctx)
+		Worker: f.worker, CacheDir: probe.DefaultCacheDir(cache), StrategyOptions: r.opts, Build: build}.Run(ctx)
 }
 
 // printPlan prints the result of a search and writes the plan.

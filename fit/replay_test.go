@@ -118,7 +118,7 @@ func turnBit(ctx context.Context, v *strategy.Variable, partition int) error {
 			if b == nil || !on.Local[p] {
 				continue
 			}
-			image := make([]byte, at[0].PartBytes)
+			image := make([]byte, at[0].ShardBytes)
 			if err := b.ToHost(ctx, image); err != nil {
 				return nil, err
 			}

@@ -71,7 +71,7 @@ func NewAheadOfTime(slice *system.Slice, reportFile string, opts Options) (*Back
 		return nil, wrapError("NewAheadOfTime", "", err)
 	}
 	return newAhead(a, lowering.TargetTPU, slice.Topology(), opts,
-		func(of engine.Options) (*engine.Runtime, error) { return engine.Describe(slice, of), nil })
+		func(of engine.Options) (*engine.Runtime, error) { return engine.NewDescribedRuntime(slice, of), nil })
 }
 
 // newProgressLine returns a progress line that writes to notes, which may be nil.
@@ -128,7 +128,7 @@ func newAheadOnCPU(sys *system.System, reportFile string, opts Options) (*Backen
 	}
 	return newAhead(a, lowering.TargetCPU, topology, opts,
 		func(of engine.Options) (*engine.Runtime, error) {
-			return engine.Compiling(topology, "cpu", compile, of), nil
+			return engine.NewCompilingRuntime(topology, "cpu", compile, of), nil
 		})
 }
 
@@ -140,7 +140,7 @@ func newAhead(a *aheadTarget, target lowering.Target, topology tpu.Topology, opt
 		newRuntime); err != nil {
 		return nil, err
 	}
-	a.hostPrograms.ctx = b.runtime.Life
+	a.hostPrograms.ctx = b.runtime.Context
 	a.hostPrograms.opts = Options{Name: b.opts.Name, Target: b.opts.Target, Precision: opts.Precision, Random: opts.Random}
 	b.closers = append(b.closers, a.hostPrograms.Close)
 	return b, nil
@@ -266,7 +266,7 @@ func (c *executableState) compileAhead(donated []bool) error {
 	now := phase.Phase{Name: c.program.Name, Stage: phase.Compiling, Target: a.target.Name,
 		Replicas: b.mesh.Size() / b.logical.Size(), LogicalDevices: b.logical.Size(), TextBytes: len(m.Text)}
 	a.line.SetPhase(now)
-	x, _, err := b.runtime.Build(b.runtime.Life, c.program.Name, pjrt.Program{Code: m.Text, Trusted: true},
+	x, _, err := b.runtime.Build(b.runtime.Context, c.program.Name, pjrt.Program{Code: m.Text, Trusted: true},
 		b.runtime.Options(1), nil)
 	now.Stage, now.Err = phase.Done, err
 	a.line.SetPhase(now)

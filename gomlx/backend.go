@@ -64,7 +64,7 @@ func newBackend(ctx context.Context, sys *system.System, opts Options) (*Backend
 	}
 	b := &Backend{opts: opts}
 	err := b.initialize(ctx, sys.Topology(), target, sys.Platform(),
-		func(of engine.Options) (*engine.Runtime, error) { return engine.On(sys, of) })
+		func(of engine.Options) (*engine.Runtime, error) { return engine.NewRuntime(sys, of) })
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (b *Backend) initialize(ctx context.Context, topology tpu.Topology, target 
 		return err
 	}
 	b.runtime, err = newRuntime(engine.Options{
-		ErrorPrefix: "gomlx", Within: ctx, Groups: slices.Collect(slices.Chunk(ids,
+		ErrorPrefix: "gomlx", Parent: ctx, Groups: slices.Collect(slices.Chunk(ids,
 			b.logical.Size())), Compiler: b.opts.Compiler, Closed: errBackendFinalized,
 		Differ: func(what string, _ []string, differing []int) error {
 			return &MismatchError{Subject: what, Processes: differing}
@@ -165,7 +165,7 @@ func (b *Backend) checkNamedDevices() error {
 	if b.ahead != nil {
 		return b.ahead.unsupportedError("a program for devices that GoMLX names")
 	}
-	if b.runtime.Several() {
+	if b.runtime.IsMultiProcess() {
 		return &errkind.Fault{Op: "gomlx: named devices", Reason: "the devices belong to several processes",
 			Hint: "leave the distribution to the backend: use no device number but 0", Class: errkind.NotImplementedError, Err: errors.ErrUnsupported}
 	}
@@ -178,7 +178,7 @@ func (b *Backend) Close() error {
 	if b == nil || b.runtime == nil {
 		return nil
 	}
-	b.runtime.End()
+	b.runtime.Cancel()
 	b.Backend.Finalize()
 	return b.resources.Close(func(errs []error) error {
 		b.runtime.Launch.Lock()

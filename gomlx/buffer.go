@@ -161,7 +161,7 @@ func (s *bufferState) readLocked(dst []byte) error {
 	}
 	for _, p := range s.placements {
 		if from, _, ok := s.backend.runtime.Sources(p.layout, 0, p.hasPartition, false); ok {
-			return s.backend.runtime.Get(s.backend.runtime.Life, p.layout, p.Buffers, from, dst)
+			return s.backend.runtime.GetTensor(s.backend.runtime.Context, p.layout, p.Buffers, from, dst)
 		}
 	}
 	replicated, err := s.backend.replicate(s.placements[0], s.shape)
@@ -169,7 +169,7 @@ func (s *bufferState) readLocked(dst []byte) error {
 		return err
 	}
 	from, _, _ := s.backend.runtime.Sources(replicated.layout, 0, nil, true)
-	return errors.Join(s.backend.runtime.Get(s.backend.runtime.Life, replicated.layout, replicated.Buffers, from, dst),
+	return errors.Join(s.backend.runtime.GetTensor(s.backend.runtime.Context, replicated.layout, replicated.Buffers, from, dst),
 		replicated.Close())
 }
 
@@ -201,7 +201,7 @@ func (s *bufferState) lazy() (lazyBytes, error) {
 // reshardLocked returns the value in a layout, and reshards it if necessary.
 func (s *bufferState) reshardLocked(layout *engine.Layout) (*placement, error) {
 	for i, p := range s.placements {
-		if p.layout.Same(layout) && s.backend.runtime.Here(p.Buffers) {
+		if p.layout.HasSameShards(layout) && s.backend.runtime.HasAllBuffers(p.Buffers) {
 			if i > 0 {
 				s.placements[0], s.placements[i] = p, s.placements[0]
 			}
@@ -247,7 +247,7 @@ func (b *Backend) replicatedLayout(shape shapes.Shape) (*engine.Layout, error) {
 // transfer transfers the parts of a tensor to the devices of this process.
 func (b *Backend) transfer(tensor []byte, layout *engine.Layout) (*placement, error) {
 	p := &placement{layout: layout, Buffers: b.runtime.Buffers()}
-	if err := b.runtime.Put(b.runtime.Life, layout, func(int) []byte { return tensor }, p.Buffers); err != nil {
+	if err := b.runtime.PutTensor(b.runtime.Context, layout, func(int) []byte { return tensor }, p.Buffers); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -257,7 +257,7 @@ func (b *Backend) transfer(tensor []byte, layout *engine.Layout) (*placement, er
 // nil.
 func (s *bufferState) findOnDeviceLocked(num compute.DeviceNum, replicated *engine.Layout) *placement {
 	for _, p := range s.placements {
-		if p.hasPartition(int(num)) && p.layout.Same(replicated) {
+		if p.hasPartition(int(num)) && p.layout.HasSameShards(replicated) {
 			return p
 		}
 	}
@@ -270,7 +270,7 @@ func (s *bufferState) copyToDeviceLocked(num compute.DeviceNum, replicated *engi
 	copied := &placement{replicated, m.Buffers()}
 	for src := range m.All {
 		if p := s.findOnDeviceLocked(compute.DeviceNum(src), replicated); p != nil {
-			b, err := p.Buffers[src].CopyToDevice(s.backend.runtime.Life, m.All[num])
+			b, err := p.Buffers[src].CopyToDevice(s.backend.runtime.Context, m.All[num])
 			if errors.Is(err, errors.ErrUnsupported) {
 				break // copy through the host
 			}
@@ -283,7 +283,7 @@ func (s *bufferState) copyToDeviceLocked(num compute.DeviceNum, replicated *engi
 		return nil, err
 	}
 	var scratch []byte
-	return copied, m.PutPart(s.backend.runtime.Life, replicated, int(num), tensor, &scratch, copied.Buffers)
+	return copied, m.PutShard(s.backend.runtime.Context, replicated, int(num), tensor, &scratch, copied.Buffers)
 }
 
 // CopyToDevice returns a new buffer with the same value for another device.

@@ -221,7 +221,7 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 	if err := e.compareVariables(inputs); err != nil {
 		return nil, err
 	}
-	args, results := engine.Table(len(v.partitions), len(inputs)), engine.Table(len(v.partitions), len(p.Outputs))
+	args, results := engine.NewBufferTable(len(v.partitions), len(inputs)), engine.NewBufferTable(len(v.partitions), len(p.Outputs))
 	placements := make([]*placement, len(inputs))
 	for i, input := range inputs {
 		l, err := input.(*Buffer).state.reshard(v.args[i])
@@ -258,7 +258,7 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 		if i := v.donors[r]; i >= 0 {
 			l = placements[i] // the result reuses its buffers
 		} else {
-			l = &placement{layout: v.results[r], Buffers: b.runtime.Column(results, v.partitions, r)}
+			l = &placement{layout: v.results[r], Buffers: b.runtime.TableColumn(results, v.partitions, r)}
 		}
 		buf, err := b.newBuffer(&bufferState{backend: b, shape: p.Outputs[r], placements: []*placement{l}})
 		out[r], errs = buf, append(errs, err)

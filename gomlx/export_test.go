@@ -38,5 +38,5 @@ func Refuse(b *Backend, answer error) {
 func compilesBy(b *Backend, compile func(context.Context, pjrt.Program, pjrt.CompileOptions) (*pjrt.Executable, error)) {
 	was := b.runtime
 	groups := slices.Collect(slices.Chunk(slices.Concat(was.Topology().DeviceIDs()...), b.logical.Size()))
-	b.runtime = engine.Compiling(was.Topology(), was.Platform(), compile, engine.Options{ErrorPrefix: "gomlx", Within: context.Background(), Groups: groups, Closed: ErrFinalized})
+	b.runtime = engine.NewCompilingRuntime(was.Topology(), was.Platform(), compile, engine.Options{ErrorPrefix: "gomlx", Parent: context.Background(), Groups: groups, Closed: ErrFinalized})
 }

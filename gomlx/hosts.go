@@ -40,14 +40,14 @@ func (b *Backend) replicate(src *placement, shape shapes.Shape) (*placement, err
 		}
 		b.gatherPrograms[key] = v
 	}
-	args, results := engine.Table(len(v.partitions), 1), engine.Table(len(v.partitions), 1)
+	args, results := engine.NewBufferTable(len(v.partitions), 1), engine.NewBufferTable(len(v.partitions), 1)
 	for row, d := range v.partitions {
 		args[row][0] = src.Buffers[d]
 	}
 	if err := b.launch(v, args, results, nil); err != nil {
 		return nil, err
 	}
-	return &placement{layout: v.results[0], Buffers: b.runtime.Column(results, v.partitions, 0)}, nil
+	return &placement{layout: v.results[0], Buffers: b.runtime.TableColumn(results, v.partitions, 0)}, nil
 }
 
 // compileGather compiles a program that replicates its argument on all devices.
@@ -83,7 +83,7 @@ func (b *Backend) compileGather(shape shapes.Shape, spec sharding.Spec) (*varian
 
 // checkSame returns an error if data differs between processes. what names the data in the error.
 func (b *Backend) checkSame(what, hint string, data []byte) error {
-	err := b.runtime.Agree(b.runtime.Life, what, "", data)
+	err := b.runtime.CheckAgreement(b.runtime.Context, what, "", data)
 	if mismatch := (*MismatchError)(nil); errors.As(err, &mismatch) {
 		mismatch.Hint = hint
 	}
@@ -95,7 +95,7 @@ func (b *Backend) checkSame(what, hint string, data []byte) error {
 // it in the error.
 func (e *Executable) compareVariables(inputs []compute.Buffer) error {
 	b, p := e.backend, e.state.program
-	if !b.runtime.Several() {
+	if !b.runtime.IsMultiProcess() {
 		return nil
 	}
 	var fromHost []int

@@ -72,7 +72,7 @@ func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool,
 	}
 	defer release(inputs, donate, true)
 	defer release(inputs, donate, false)
-	args, results := engine.Table(len(v.partitions), len(p.Parameters)), engine.Table(len(v.partitions), len(p.Outputs))
+	args, results := engine.NewBufferTable(len(v.partitions), len(p.Parameters)), engine.NewBufferTable(len(v.partitions), len(p.Outputs))
 	devices := e.state.partitions(defaultDevice)
 	for i, input := range inputs {
 		num := devices[i/len(p.Parameters)]

@@ -273,7 +273,7 @@ func run(b *Backend, c *executableState, fr spmd.GlobalSignature, data [][]byte)
 		return nil, err
 	}
 	defer v.exe.Close()
-	args, results := engine.Table(len(v.partitions), len(v.args)), engine.Table(len(v.partitions), len(v.results))
+	args, results := engine.NewBufferTable(len(v.partitions), len(v.args)), engine.NewBufferTable(len(v.partitions), len(v.results))
 	for i, x := range data {
 		l, err := b.transfer(x, v.args[i])
 		if err != nil {
@@ -288,7 +288,7 @@ func run(b *Backend, c *executableState, fr spmd.GlobalSignature, data [][]byte)
 		return nil, err
 	}
 	for r := range v.results {
-		l := &placement{layout: v.results[r], Buffers: b.runtime.Column(results, v.partitions, r)}
+		l := &placement{layout: v.results[r], Buffers: b.runtime.TableColumn(results, v.partitions, r)}
 		h := &bufferState{backend: b, shape: c.program.Outputs[r], placements: []*placement{l}}
 		x := make([]float32, c.program.Outputs[r].Size())
 		if err := h.copyFlat(x); err != nil {

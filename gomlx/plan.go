@@ -55,9 +55,9 @@ func (c *executableState) searchPlan(donated []bool) (*plan.Result, error) {
 	options.Progress = b.ahead.line.Update
 	facts := p.slice.Info()
 	p.space.Slices = []plan.Slice{{Name: facts.Name, Devices: facts.Devices}}
-	result, err := plan.Search(b.runtime.Life, p.space.Plans(),
-		&probe.Step{Compiler: &probe.Compiler{Worker: compiler, Folder: p.folder},
-			Make: func(_ context.Context, p plan.Plan) (probe.Made, error) {
+	result, err := plan.Search(b.runtime.Context, p.space.Plans(),
+		&probe.Step{Compiler: &probe.Compiler{Worker: compiler, CacheDir: p.folder},
+			Build: func(_ context.Context, p plan.Plan) (probe.BuiltStep, error) {
 				return c.lowerPlan(p, donated)
 			}}, options)
 	if err != nil {
@@ -71,7 +71,7 @@ func (c *executableState) searchPlan(donated []bool) (*plan.Result, error) {
 }
 
 // lowerPlan returns the program sharded by a plan.
-func (c *executableState) lowerPlan(p plan.Plan, donated []bool) (lowered probe.Made, err error) {
+func (c *executableState) lowerPlan(p plan.Plan, donated []bool) (lowered probe.BuiltStep, err error) {
 	opts := c.backend.opts
 	opts.LogicalDevices, opts.Axes, opts.Rules, opts.RulesName, opts.Log = 0, p.Axes, p.Rules, p.RulesName, nil
 	b := &Backend{opts: opts, runtime: c.backend.runtime}
@@ -142,7 +142,7 @@ func (c *config) newPlanSearch(slice *system.Slice, opts Options) (*planSearch, 
 		options: plan.Options{TimeLimit: 10 * time.Minute, Concurrency: 2, Splits: true}}
 	cache, err := os.UserCacheDir()
 	if err == nil { // otherwise results are not stored
-		p.folder = probe.Folder(cache)
+		p.folder = probe.DefaultCacheDir(cache)
 	}
 	if p.space, err = opts.planSpace(); err != nil {
 		return nil, configError(c.text, "plan", "it cannot be searched for", "", err)

@@ -31,7 +31,7 @@ func (c *resultShardings) layout(over sharding.Mesh, x *spmd.ShardedTensor, resu
 		return nil, err
 	}
 	if slices.Equal(c.executable.Outputs()[result].Dims, x.GlobalDims) {
-		return engine.New(t, x.GlobalDims, over, x.Spec) // replicated
+		return engine.NewLayout(t, x.GlobalDims, over, x.Spec) // replicated
 	}
 	if c.ops == nil {
 		if c.ops, err = outputShardings(c.executable.Executable(), c.results); err != nil {
@@ -39,7 +39,7 @@ func (c *resultShardings) layout(over sharding.Mesh, x *spmd.ShardedTensor, resu
 		}
 	}
 	op := c.ops[result]
-	l, err := engine.Of(t, x.GlobalDims, over.Size(), func(device int) ([]sharding.Range, error) {
+	l, err := engine.NewLayoutFromRanges(t, x.GlobalDims, over.Size(), func(device int) ([]sharding.Range, error) {
 		ranges, holds, err := op.IndexRanges(x.GlobalDims, device)
 		if err == nil && !holds {
 			err = layoutError(fmt.Sprintf("device %d holds nothing of result %d", device, result), nil)

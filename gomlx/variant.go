@@ -93,7 +93,7 @@ func (c *executableState) frame(donated []bool) (spmd.GlobalSignature, []int) {
 			InnerSpec: gatheredSpec(name, c.placements[i].Spec)})
 	}
 	for r, s := range p.Outputs {
-		border := spmd.TensorPlacement{Spec: sharding.Replicated(s.Rank()), AutoSharded: !c.backend.runtime.Several()}
+		border := spmd.TensorPlacement{Spec: sharding.Replicated(s.Rank()), AutoSharded: !c.backend.runtime.IsMultiProcess()}
 		if i := donors[r]; i >= 0 {
 			border.Name, border.Spec, border.AutoSharded = p.ParameterNames[i], c.placements[i].Spec, false
 			f.Arguments[i].Donated, f.Arguments[i].Result = true, r
@@ -166,11 +166,11 @@ func (c *executableState) callExplain(v *variant) error {
 
 // compile compiles the variant.
 func (v *variant) compile(b *Backend, name string, text []byte, opts pjrt.CompileOptions) (err error) {
-	if v.exe, _, err = b.runtime.Build(b.runtime.Life, name, pjrt.Program{Code: text, Trusted: true}, opts,
+	if v.exe, _, err = b.runtime.Build(b.runtime.Context, name, pjrt.Program{Code: text, Trusted: true}, opts,
 		nil); err != nil {
 		return err
 	}
-	if v.partitions, err = b.runtime.Rows(v.exe); err != nil {
+	if v.partitions, err = b.runtime.LaunchPartitions(v.exe); err != nil {
 		return errors.Join(err, v.exe.Close())
 	}
 	return nil
@@ -180,7 +180,7 @@ func (v *variant) compile(b *Backend, name string, text []byte, opts pjrt.Compil
 func (b *Backend) launch(v *variant, args, results [][]*pjrt.Buffer, donate []bool) error {
 	b.runtime.Launch.Lock()
 	defer b.runtime.Launch.Unlock()
-	return v.exe.Execute(b.runtime.Life, args, results, pjrt.ExecuteOptions{Donate: donate})
+	return v.exe.Execute(b.runtime.Context, args, results, pjrt.ExecuteOptions{Donate: donate})
 }
 
 // setLayouts sets the layouts of the arguments and results. The layouts of open results are read
@@ -217,5 +217,5 @@ func (b *Backend) layout(x spmd.ShardedTensor) (*engine.Layout, error) {
 	if err != nil {
 		return nil, err
 	}
-	return engine.New(t, x.GlobalDims, b.mesh, x.Spec)
+	return engine.NewLayout(t, x.GlobalDims, b.mesh, x.Spec)
 }

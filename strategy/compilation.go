@@ -110,7 +110,7 @@ func NewAheadOfTime(slice *system.Slice, opts Options) (*TPUStrategy, error) {
 		return nil, err
 	}
 	s.slice = slice
-	s.runtime = engine.Describe(slice, s.opts.runtimeOptions(s.assignment))
+	s.runtime = engine.NewDescribedRuntime(slice, s.opts.runtimeOptions(s.assignment))
 	return s, nil
 }
 

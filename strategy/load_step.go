@@ -135,7 +135,7 @@ func (l *stepLoader) program(ctx context.Context, distributed []*Variable) (_ *p
 		return nil, errors.Join(l.fail(saved.Misfit{Problem: saved.Damaged, Err: err}), x.Close())
 	}
 	p.executable, p.compiling = x, time.Since(start)
-	if p.rows, err = s.runtime.Rows(p.executable); err != nil {
+	if p.rows, err = s.runtime.LaunchPartitions(p.executable); err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
 	return p, p.register()

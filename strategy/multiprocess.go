@@ -47,7 +47,7 @@ func (s *TPUStrategy) LocalDevices() []int {
 // isReadableEverywhere reports whether every process can read a tensor with this layout from its
 // own devices. The result is the same on all processes.
 func (s *TPUStrategy) isReadableEverywhere(perReplica bool, a logical.Annotation) bool {
-	if !s.runtime.Several() || !perReplica && !a.IsSharded(s.axes) {
+	if !s.runtime.IsMultiProcess() || !perReplica && !a.IsSharded(s.axes) {
 		return true
 	}
 	if perReplica {
@@ -55,5 +55,5 @@ func (s *TPUStrategy) isReadableEverywhere(perReplica bool, a logical.Annotation
 	}
 	// The smallest tensor with this split has shards of one element.
 	l, err := s.layout(dtypes.Uint8, a.PartsOn(s.axes), a, false)
-	return err == nil && s.runtime.Everywhere(l)
+	return err == nil && s.runtime.IsReadableEverywhere(l)
 }

@@ -83,13 +83,13 @@ func (s *TPUStrategy) checkAgreement(ctx context.Context, what, text string, con
 	if err := s.checkOpen(); err != nil {
 		return err
 	}
-	return s.runtime.Agree(ctx, what, text, content)
+	return s.runtime.CheckAgreement(ctx, what, text, content)
 }
 
 // checkAgreement compares a program across the processes before it is compiled. If this process has no
 // program because of the error failed, it informs the other processes and returns failed.
 func (f *Function) checkAgreement(ctx context.Context, values []Value, m *spmd.Module, t *trace, failed error) error {
-	if !f.strategy.runtime.Several() {
+	if !f.strategy.runtime.IsMultiProcess() {
 		return failed
 	}
 	what := fmt.Sprintf("program %q", f.opts.Name)

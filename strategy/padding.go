@@ -228,7 +228,7 @@ func (b batchSplitter) newUnevenAbstractValue(batch shapes.Shape) (Value, error)
 // isUneven reports whether the rows of a host batch do not divide evenly over the replicas. It is
 // false with several processes, which do not support such batches.
 func (f *Function) isUneven(shape shapes.Shape) bool {
-	return !f.strategy.runtime.Several() && shape.Rank() > 0 && shape.Dimensions[0]%f.strategy.replicas != 0
+	return !f.strategy.runtime.IsMultiProcess() && shape.Rank() > 0 && shape.Dimensions[0]%f.strategy.replicas != 0
 }
 
 // rowCounts returns the number of actual rows on the replica, an int32 scalar, and the sum over all

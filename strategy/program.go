@@ -96,7 +96,7 @@ func (f *Function) compile(ctx context.Context, values []Value, goal purpose) (p
 	if err != nil {
 		return nil, p.refused(err)
 	}
-	if p.rows, err = s.runtime.Rows(p.executable); err != nil {
+	if p.rows, err = s.runtime.LaunchPartitions(p.executable); err != nil {
 		return nil, errors.Join(err, p.executable.Close())
 	}
 	return p, p.register()
@@ -146,7 +146,7 @@ func (p *program) bufferTables(variables []*Variable, values, results [][]*pjrt.
 
 // column returns a result's buffers by partition; buffers of other processes are nil.
 func (p *program) column(outs [][]*pjrt.Buffer, j int) engine.Buffers {
-	return p.function.strategy.runtime.Column(outs, p.rows, j)
+	return p.function.strategy.runtime.TableColumn(outs, p.rows, j)
 }
 
 // run launches the program on the values and returns its results. variables replace the

@@ -122,7 +122,7 @@ func (b batchSplitter) upload(ctx context.Context, l *engine.Layout, buffers eng
 		err := read(r, func(data []byte) {
 			for d := r * b.logicalDevices; d < (r+1)*b.logicalDevices && failed == nil; d++ {
 				if b.runtime.Local[d] {
-					failed = b.runtime.PutPart(ctx, l, d, data, &scratch, buffers)
+					failed = b.runtime.PutShard(ctx, l, d, data, &scratch, buffers)
 				}
 			}
 		})

@@ -52,11 +52,11 @@ func (v *deviceValue) shards(buffers engine.Buffers) []Shard {
 			continue
 		}
 		shard := Shard{Replica: d / s.logicalDevices, LogicalDevice: d % s.logicalDevices, Process: s.runtime.Of[d],
-			Bytes: l.PartBytes}
+			Bytes: l.ShardBytes}
 		shard.Device = names[shard.LogicalDevice]
-		shard.Start, shard.Size = l.At(d)
+		shard.Start, shard.Size = l.ShardBounds(d)
 		if b := buffers[d]; b != nil {
-			if dims := b.Dims(); len(dims) == len(shard.Size) && !l.IsCut() { // a sharded buffer may be padded
+			if dims := b.Dims(); len(dims) == len(shard.Size) && !l.IsSplitOverGroups() { // a sharded buffer may be padded
 				copy(shard.Size, dims)
 			}
 			if id := b.Device().ID(); id != s.runtime.All[d].ID() { // report an unexpected device
@@ -102,7 +102,7 @@ func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotati
 		return nil, err
 	}
 	if !a.IsSharded(s.axes) {
-		l := engine.Whole(t, shape, s.logicalDevices)
+		l := engine.NewReplicatedLayout(t, shape, s.logicalDevices)
 		if perReplica && len(shape) == 0 {
 			l = l.AsVector()
 		}
@@ -116,7 +116,7 @@ func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotati
 	if err != nil {
 		return nil, err
 	}
-	return engine.New(t, shape, group, a.Spec(len(shape), factors))
+	return engine.NewLayout(t, shape, group, a.Spec(len(shape), factors))
 }
 
 // layout returns the layout of a value or of a variable.
@@ -125,5 +125,5 @@ func (v *deviceValue) layout() (*engine.Layout, error) {
 	if err != nil || !v.replicaShard.IsSharded() {
 		return l, err
 	}
-	return l.CutOver(v.replicaShard.Dim, v.strategy.replicas), nil
+	return l.SplitOverGroups(v.replicaShard.Dim, v.strategy.replicas), nil
 }

@@ -78,7 +78,7 @@ func (b batchSplitter) stack(ctx context.Context, batches []any) (*StackedBatche
 // uploadSteps copies each device's shards of all steps.
 func (b batchSplitter) uploadSteps(ctx context.Context, l *engine.Layout, batches []*tensors.Tensor,
 	buffers engine.Buffers) error {
-	stack := make([]byte, len(batches)*l.PartBytes)
+	stack := make([]byte, len(batches)*l.ShardBytes)
 	var scratch []byte
 	for d, device := range b.runtime.All {
 		if !b.runtime.Local[d] {
@@ -88,7 +88,7 @@ func (b batchSplitter) uploadSteps(ctx context.Context, l *engine.Layout, batche
 		at := b.shareOf(r)
 		for i, batch := range batches {
 			err := batch.ConstBytes(func(data []byte) {
-				copy(stack[i*l.PartBytes:], l.Part(data[at*l.Bytes:(at+1)*l.Bytes], d, &scratch))
+				copy(stack[i*l.ShardBytes:], l.ExtractShard(data[at*l.Bytes:(at+1)*l.Bytes], d, &scratch))
 			})
 			if err != nil {
 				return batchFault(i, err)

@@ -159,7 +159,7 @@ func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 	if sys.Platform() == "cpu" {
 		s.target = lowering.TargetCPU
 	}
-	if s.runtime, err = engine.On(sys, s.opts.runtimeOptions(s.assignment)); err != nil {
+	if s.runtime, err = engine.NewRuntime(sys, s.opts.runtimeOptions(s.assignment)); err != nil {
 		return nil, &OptionError{Option: "Assignment", Reason: "does not fit the system", Err: err}
 	}
 	return s, nil

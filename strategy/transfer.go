@@ -66,8 +66,8 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 	if err := RefuseTracing(ctx, op, fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
-	if len(values) != s.replicas && !(s.runtime.Several() && len(values) == len(s.runtime.Groups)) {
-		if s.runtime.Several() {
+	if len(values) != s.replicas && !(s.runtime.IsMultiProcess() && len(values) == len(s.runtime.Groups)) {
+		if s.runtime.IsMultiProcess() {
 			return nil, fault.New(errkind.ValueError, op, "give one value for each replica, or for each of this process's", "%d values for %d replicas, of which this process has %d",
 				len(values), s.replicas, len(s.runtime.Groups))
 		}
@@ -84,7 +84,7 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 		if all[i], err = toReplicaTensor(ctx, s, op, value); err != nil {
 			return nil, newTensorError(fmt.Sprintf("value of replica %d", b.replica(i)), err)
 		}
-		if s.runtime.Several() && !all[i].Shape().Equal(all[0].Shape()) {
+		if s.runtime.IsMultiProcess() && !all[i].Shape().Equal(all[0].Shape()) {
 			return nil, fault.New(errkind.ValueError, op, "pad the values: with several processes a value has one shape on all replicas",
 				"that of replica %d has shape %s, that of replica %d %s", b.replica(i), all[i].Shape(),
 				b.replica(0), all[0].Shape())
@@ -160,7 +160,7 @@ func (b batchSplitter) putHostArrays(ctx context.Context, all []hostArray) (*Per
 	}
 	v, err := b.newUploadedValue(true, dtype, all[0].Dims(), b.annotation,
 		func(l *engine.Layout, buffers engine.Buffers) error {
-			return b.runtime.Put(ctx, l, func(r int) []byte { return all[b.shareOf(r)].Bytes() }, buffers)
+			return b.runtime.PutTensor(ctx, l, func(r int) []byte { return all[b.shareOf(r)].Bytes() }, buffers)
 		})
 	if err != nil {
 		return nil, err
@@ -231,13 +231,13 @@ func (s *TPUStrategy) newValueFromTensor(ctx context.Context, tensor *tensors.Te
 		})
 }
 
-// putTensor copies data of one tensor to this process's devices, like [engine.Runtime.Put]. part
+// putTensor copies data of one tensor to this process's devices, like [engine.Runtime.PutTensor]. part
 // returns the data of replica r.
 func (s *TPUStrategy) putTensor(ctx context.Context, l *engine.Layout, tensor *tensors.Tensor,
 	part func(r int, data []byte) []byte, buffers engine.Buffers) error {
 	var failed error
 	err := tensor.ConstBytes(func(data []byte) {
-		failed = s.runtime.Put(ctx, l, func(r int) []byte { return part(r, data) }, buffers)
+		failed = s.runtime.PutTensor(ctx, l, func(r int) []byte { return part(r, data) }, buffers)
 	})
 	return cmp.Or(failed, err)
 }

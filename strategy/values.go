@@ -293,7 +293,7 @@ func (v *deviceValue) download(ctx context.Context, buffers engine.Buffers, repl
 	}
 	tensor := tensors.FromShape(v.Shape())
 	var failed error
-	err = tensor.MutableBytes(func(data []byte) { failed = s.runtime.Get(ctx, l, buffers, from, data) })
+	err = tensor.MutableBytes(func(data []byte) { failed = s.runtime.GetTensor(ctx, l, buffers, from, data) })
 	failed = asClosedError(failed)
 	if failed == nil && err != nil {
 		failed = fault.Of(fmt.Sprintf("reading replica %d", replica), err, "")
@@ -312,11 +312,11 @@ func (v *deviceValue) sourcePartitions(l *engine.Layout, replica int) ([]int, er
 	if ok {
 		return from, nil
 	}
-	if l.IsWhole() {
+	if l.IsReplicated() {
 		missing = (replica+1)*s.logicalDevices - 1
 	}
 	for d := range v.only { // a device that has the shard
-		if v.only[d] && (l.IsWhole() || l.First(d%s.logicalDevices) == l.First(missing%s.logicalDevices)) {
+		if v.only[d] && (l.IsReplicated() || l.FirstPartition(d%s.logicalDevices) == l.FirstPartition(missing%s.logicalDevices)) {
 			missing = d
 			break
 		}

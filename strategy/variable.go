@@ -88,7 +88,7 @@ func (v *Variable) BytesPerDevice() int {
 	if err != nil { // already reported when the variable was created
 		return 0
 	}
-	return l.PartBytes
+	return l.ShardBytes
 }
 
 // String returns a description without the value.

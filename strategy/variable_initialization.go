@@ -111,7 +111,7 @@ func (v *Variable) uploadValue(ctx context.Context, value *tensors.Tensor) (engi
 		if err != nil {
 			return nil, err
 		}
-		_, err = v.strategy.runtime.Fill(ctx, []*engine.Load{load}, 1)
+		_, err = v.strategy.runtime.LoadTensors(ctx, []*engine.Load{load}, 1)
 		return load.Into, err
 	}
 	l, err := v.layout()
@@ -210,7 +210,7 @@ func (v *Variable) setInitialBuffers(fresh engine.Buffers) error {
 }
 
 // loadValues loads the values of variables from parts, with the given number of concurrent readers;
-// see [engine.Runtime.Fill]. Either all variables are changed or none. The new values are loaded in
+// see [engine.Runtime.LoadTensors]. Either all variables are changed or none. The new values are loaded in
 // addition to the old ones. Then check is called, if it is not nil, and without an error the new
 // values replace the old ones. A variable that received its first value in the meantime keeps that
 // value. staged is the peak host memory, in bytes.
@@ -223,7 +223,7 @@ func (s *TPUStrategy) loadValues(ctx context.Context, variables []*Variable, src
 		}
 		waited[i] = v.pending.Load() != nil
 	}
-	if staged, err = s.runtime.Fill(ctx, loads, readers); err != nil {
+	if staged, err = s.runtime.LoadTensors(ctx, loads, readers); err != nil {
 		return staged, err
 	}
 	if check != nil {

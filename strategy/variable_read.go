@@ -47,7 +47,7 @@ func (v *Variable) Read(ctx context.Context) (*Mirrored, error) {
 		return nil, err
 	}
 	c := v.updater(ctx)
-	if c != nil && v.strategy.runtime.Several() {
+	if c != nil && v.strategy.runtime.IsMultiProcess() {
 		m, err := c.Joined("read "+v.path, v, func(ctx context.Context, r int) (any, error) {
 			if !v.perReplica() {
 				return v.readCombined(ctx)
@@ -107,7 +107,7 @@ func (v *Variable) Value(ctx context.Context) (*tensors.Tensor, error) {
 		return nil, err
 	}
 	c := v.updater(ctx)
-	if c != nil && v.strategy.runtime.Several() {
+	if c != nil && v.strategy.runtime.IsMultiProcess() {
 		t, err := c.Joined("value of "+v.path, v, func(ctx context.Context, r int) (any, error) {
 			if !v.perReplica() {
 				return v.readCombinedToHost(ctx)
@@ -228,10 +228,10 @@ func (v *Variable) LocalShard(ctx context.Context, replica, logicalDevice int) (
 	if v.buffers[d] == nil {
 		return nil, s.newRemoteError(d, readThere)
 	}
-	_, sizes := l.At(d)
+	_, sizes := l.ShardBounds(d)
 	part := tensors.FromShape(shapes.Make(v.dtype, sizes...))
 	var failed error
-	err = part.MutableBytes(func(data []byte) { failed = s.runtime.GetPart(ctx, l, v.buffers, d, data) })
+	err = part.MutableBytes(func(data []byte) { failed = s.runtime.GetShard(ctx, l, v.buffers, d, data) })
 	if err = cmp.Or(failed, err); err != nil {
 		return nil, v.wrapError(err)
 	}

@@ -59,31 +59,31 @@ type acceptAnswer struct {
 func (c *acceptCmd) check() error {
 	switch {
 	case c.CPU < 0 || c.Hosts < 1 || c.Hosts > 1 && (c.CPU == 0 || c.CPU%c.Hosts != 0):
-		return misused("accept", "give --cpu a number of devices that --hosts divides", "--cpu %d, --hosts %d", c.CPU, c.Hosts)
+		return usageErrorf("accept", "give --cpu a number of devices that --hosts divides", "--cpu %d, --hosts %d", c.CPU, c.Hosts)
 	case c.Kill < -1:
-		return misused("accept", "hosts count from 0", "--kill %d", c.Kill)
+		return usageErrorf("accept", "hosts count from 0", "--kill %d", c.Kill)
 	case c.TimeLimit < 0:
-		return misused("accept", "give a time such as 5m", "--time-limit %v", c.TimeLimit)
+		return usageErrorf("accept", "give a time such as 5m", "--time-limit %v", c.TimeLimit)
 	}
 	if c.Topology != "" {
 		if _, err := tpu.ParseAccelerator(c.Topology); err != nil {
-			return refused("accept", err)
+			return newUsageError("accept", err)
 		}
 	}
-	if err := reached("accept", c.Store); err != nil {
+	if err := checkScheme("accept", c.Store); err != nil {
 		return err
 	}
-	if err := c.options().Check(); err != nil {
-		return refused("accept", err)
+	if err := c.options().Validate(); err != nil {
+		return newUsageError("accept", err)
 	}
 	if c.CPU == 0 && c.Plugin == "" && !system.HasTPU() {
-		return &failure{Sort: "missing", Message: "accept: this host has no TPU; give --cpu 8 to run on 8 CPU devices, or --plugin with another plugin"}
+		return &failure{Category: "missing", Message: "accept: this host has no TPU; give --cpu 8 to run on 8 CPU devices, or --plugin with another plugin"}
 	}
 	return nil
 }
 
 func (c *acceptCmd) options() accept.Options {
-	o := accept.Options{Open: c.open, Accelerator: c.Topology, Quick: c.Quick, Budget: c.TimeLimit, Only: c.Only, Skip: c.Skip, Place: c.Store, Getenv: os.Getenv}
+	o := accept.Options{Open: c.open, Accelerator: c.Topology, Quick: c.Quick, TimeLimit: c.TimeLimit, Only: c.Only, Skip: c.Skip, Store: c.Store, Getenv: os.Getenv}
 	if c.Kill >= 0 {
 		o.Kill = &c.Kill
 	}
@@ -100,8 +100,8 @@ func (c *acceptCmd) open(ctx context.Context, logger *slog.Logger) (*system.Syst
 	return system.Open(ctx, o)
 }
 
-// acceptHere runs in the child. It sends each outcome to the parent, and a heartbeat every second.
-func acceptHere(ctx context.Context, c *acceptCmd) (*acceptAnswer, error) {
+// acceptInChild runs in the child. It sends each outcome to the parent, and a heartbeat every second.
+func acceptInChild(ctx context.Context, c *acceptCmd) (*acceptAnswer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -116,7 +116,7 @@ func acceptHere(ctx context.Context, c *acceptCmd) (*acceptAnswer, error) {
 	}
 	if c.Hosts <= 1 {
 		o := c.options()
-		o.Tell = tell
+		o.OnOutcome = tell
 		report, err := accept.Run(ctx, o)
 		if err != nil {
 			return nil, err
@@ -144,9 +144,9 @@ func acceptHere(ctx context.Context, c *acceptCmd) (*acceptAnswer, error) {
 		all.Go(func() {
 			o := c.options()
 			o.Open = func(ctx context.Context, _ *slog.Logger) (*system.System, error) { return cluster.Open(ctx, i) }
-			o.End = func() { cluster.Kill(i) }
+			o.KillSelf = func() { cluster.Kill(i) }
 			if i == 0 {
-				o.Tell = tell
+				o.OnOutcome = tell
 			}
 			reports[i], errs[i] = accept.Run(ctx, o)
 		})
@@ -159,11 +159,11 @@ func acceptHere(ctx context.Context, c *acceptCmd) (*acceptAnswer, error) {
 }
 
 // The child exits after its time budget, which does not count time used by other programs. The
-// parent stops a run after acceptWhole times that budget, and a child without a heartbeat for
-// acceptSilence.
+// parent stops a run after acceptTimeFactor times that budget, and a child without a heartbeat for
+// acceptHeartbeatTimeout.
 const (
-	acceptWhole   = 4
-	acceptSilence = 30 * time.Second
+	acceptTimeFactor       = 4
+	acceptHeartbeatTimeout = 30 * time.Second
 )
 
 func (c *acceptCmd) Run(ctx context.Context, a *app, root *cli) error {
@@ -179,12 +179,12 @@ func (c *acceptCmd) Run(ctx context.Context, a *app, root *cli) error {
 		if err != nil {
 			host = "host"
 		}
-		name = "tpustrategy-accept-" + plainName.ReplaceAllString(host, "-") + ".jsonl.gz"
+		name = "tpustrategy-accept-" + unsafeNameCharacter.ReplaceAllString(host, "-") + ".jsonl.gz"
 	}
-	if err := ahead.CheckPlace(name); err != nil {
-		return refused("accept", err)
+	if err := ahead.CheckWritable(name); err != nil {
+		return newUsageError("accept", err)
 	}
-	report := a.accept(ctx, root, c, acceptWhole*c.options().Whole()+acceptSilence, acceptSilence)
+	report := a.accept(ctx, root, c, acceptTimeFactor*c.options().TotalTimeLimit()+acceptHeartbeatTimeout, acceptHeartbeatTimeout)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -201,18 +201,18 @@ func (c *acceptCmd) Run(ctx context.Context, a *app, root *cli) error {
 			fmt.Fprintf(a.stdout, "  %s\n", reason)
 		}
 	}
-	a.wrote(name)
+	a.reportWritten(name)
 	switch report.Verdict {
 	case accept.Accepted:
 		return nil
 	case accept.WithFindings:
-		return &failure{Sort: "findings", Message: string(report.Verdict), Reported: true}
+		return &failure{Category: "findings", Message: string(report.Verdict), Reported: true}
 	}
-	return &failure{Sort: "failed", Message: string(report.Verdict), Reported: true}
+	return &failure{Category: "failed", Message: string(report.Verdict), Reported: true}
 }
 
-// plainName matches characters that are replaced in file names.
-var plainName = regexp.MustCompile(`[^A-Za-z0-9.-]`)
+// unsafeNameCharacter matches characters that are replaced in file names.
+var unsafeNameCharacter = regexp.MustCompile(`[^A-Za-z0-9.-]`)
 
 // accept runs the parts in a child process and returns the report, even if the child dies. It returns
 // nil if ctx is canceled.
@@ -233,7 +233,7 @@ func (a *app) accept(ctx context.Context, root *cli, c *acceptCmd, limit, silenc
 			a.showOutcome(o)
 		}
 	}
-	answer, err := a.childNoting(limited, "accept", childRequest{Accept: c}, silence, notice)
+	answer, err := a.childWithHeartbeat(limited, "accept", childRequest{Accept: c}, silence, notice)
 	if err == nil {
 		report := answer.Accept.Report
 		report.Outcomes = answer.Accept.Outcomes
@@ -262,14 +262,14 @@ func (a *app) accept(ctx context.Context, root *cli, c *acceptCmd, limit, silenc
 	if !root.JSON {
 		a.showOutcome(last)
 	}
-	report.Conclude()
+	report.SetVerdict()
 	return report
 }
 
 // showOutcome prints an outcome. For hosts other than 0 it prints only outcomes that did not pass.
 func (a *app) showOutcome(o accept.Outcome) {
 	if o.Host == 0 || o.Status != accept.Passed {
-		fmt.Fprintf(a.stdout, "host %d  %s\n", o.Host, strings.ReplaceAll(o.Line(), "\n", "\n        "))
+		fmt.Fprintf(a.stdout, "host %d  %s\n", o.Host, strings.ReplaceAll(o.Text(), "\n", "\n        "))
 	}
 }
 
@@ -278,7 +278,7 @@ func (c *acceptCmd) list(a *app, root *cli) error {
 		return a.printJSON(accept.Parts())
 	}
 	for _, p := range accept.Parts() {
-		fmt.Fprintf(a.stdout, "%-12s %4.0f s, quick %2.0f s   %s\n", p.Name, p.Full.Seconds(), p.Quick.Seconds(), p.Says)
+		fmt.Fprintf(a.stdout, "%-12s %4.0f s, quick %2.0f s   %s\n", p.Name, p.TimeLimit.Seconds(), p.QuickTimeLimit.Seconds(), p.Description)
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func TestAFrozenChildOfAcceptIsEndedAndItsPartNamed(t *testing.T) {
 	require.NoError(t, c.check())
 	report := a.accept(t.Context(), &cli{}, c, time.Hour, 6*time.Second)
 	require.Len(t, out.stopped, 1, "it has passed the start")
-	assert.Equal(t, accept.Refused, report.Verdict)
+	assert.Equal(t, accept.Rejected, report.Verdict)
 	last := report.Outcomes[len(report.Outcomes)-1]
 	assert.Regexp(t, "^(environment|training|after (start|environment))$", last.Part, "what it was at, or had just ended")
 	require.Len(t, last.Failures, 1)

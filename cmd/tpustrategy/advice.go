@@ -9,10 +9,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// advise adds the missing memory and the options to try to the error and the report of an example
+// addSuggestions adds the missing memory and the options to try to the error and the report of an example
 // that does not fit. It does not suggest options that are already set or that the example rejects.
-func (c *compileCmd) advise(o *ahead.Outcome) {
-	if o.Error == nil || o.Error.Sort != "memory" || c.Example == "" {
+func (c *compileCmd) addSuggestions(o *ahead.Outcome) {
+	if o.Error == nil || o.Error.Category != "memory" || c.Example == "" {
 		return
 	}
 	try := append(c.flagsToTry(o.Report), "a larger slice")
@@ -58,7 +58,7 @@ func (c *compileCmd) flagsToTry(r *report.Report) (try []string) {
 	if c.Replicas == 0 && devices > 0 {
 		doubled = devices / logicalDevices
 	}
-	if (devices == 0 || doubled*logicalDevices <= devices) && doubled > 0 && m.accepts(size, doubled, logicalDevices) {
+	if (devices == 0 || doubled*logicalDevices <= devices) && doubled > 0 && m.canRun(size, doubled, logicalDevices) {
 		try = append(try, fmt.Sprintf("--logical %d", logicalDevices))
 	}
 	if rows, err := m.rows(size, replicas); err == nil {
@@ -70,10 +70,10 @@ func (c *compileCmd) flagsToTry(r *report.Report) (try []string) {
 	return try
 }
 
-// accepts reports whether replicas of p logical devices can run the model and its batch.
-func (m exampleModel) accepts(size modelSize, replicas, p int) bool {
+// canRun reports whether replicas of p logical devices can run the model and its batch.
+func (m exampleModel) canRun(size modelSize, replicas, p int) bool {
 	_, err := m.rows(size, replicas)
-	return err == nil && (m.fits == nil || m.fits(size, replicas, p) == nil)
+	return err == nil && (m.checkFit == nil || m.checkFit(size, replicas, p) == nil)
 }
 
 // options returns the given options of an example by the names of their flags, for the report.

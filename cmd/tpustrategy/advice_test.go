@@ -11,11 +11,11 @@ import (
 
 func TestWhatDoesNotFitSaysByHowMuchAndWhatToTry(t *testing.T) {
 	advice := func(c *compileCmd, o ahead.Outcome) string {
-		c.advise(&o)
+		c.addSuggestions(&o)
 		return o.Error.Message
 	}
 	tooLarge := func(replicas, devices int, needs, limit int64) ahead.Outcome {
-		return ahead.Outcome{Error: &failure{Sort: "memory"},
+		return ahead.Outcome{Error: &failure{Category: "memory"},
 			Report: &report.Report{Replicas: replicas, Target: report.Target{Devices: devices}, Memory: report.Memory{Needs: needs, Limit: limit, Refused: true}}}
 	}
 	gpt := &compileCmd{stepOptions: stepOptions{Example: "gpt", Preset: "tiny", Logical: 2, Precision: "default"}}
@@ -34,14 +34,14 @@ func TestWhatDoesNotFitSaysByHowMuchAndWhatToTry(t *testing.T) {
 	gpt.Batch, gpt.Logical = 16, 4
 	assert.Equal(t, "; try a larger slice", advice(gpt, tooLarge(16, 64, 0, 0)), "four heads cannot be split over eight devices")
 	gpt.Batch, gpt.Logical = 1, 2
-	assert.Equal(t, "; try --logical 4, or a larger slice", advice(gpt, ahead.Outcome{Error: &failure{Sort: "memory"}}))
+	assert.Equal(t, "; try --logical 4, or a larger slice", advice(gpt, ahead.Outcome{Error: &failure{Category: "memory"}}))
 	digits := &compileCmd{stepOptions: stepOptions{Example: "digits", Logical: 1, Precision: "default", Whole: true}}
 	assert.Equal(t, "; try --shard-state parameters, --precision bf16, --logical 2, --batch 256, or a larger slice", advice(digits, tooLarge(4, 4, 0, 0)))
 	digits.Logical = 2
 	assert.Contains(t, advice(digits, tooLarge(2, 4, 0, 0)), "no --whole")
-	assert.Empty(t, advice(gpt, ahead.Outcome{Error: &failure{Sort: "usage"}}))
+	assert.Empty(t, advice(gpt, ahead.Outcome{Error: &failure{Category: "usage"}}))
 	assert.Empty(t, advice(&compileCmd{File: "x.mlir"}, tooLarge(2, 4, 2, 1)))
 	fits := ahead.Outcome{Report: &report.Report{}}
-	gpt.advise(&fits)
+	gpt.addSuggestions(&fits)
 	assert.Empty(t, fits.Report.Suggestions)
 }

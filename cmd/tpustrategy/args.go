@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// plainArgs converts a command line for kong. It supports help and help COMMAND, -json, a negative
+// normalizeArgs converts a command line for kong. It supports help and help COMMAND, -json, a negative
 // number after a flag, and a sharding whose first dimension is not sharded, such as -,a+b.
-func plainArgs(args []string) []string {
+func normalizeArgs(args []string) []string {
 	if len(args) > 0 && args[0] == "help" {
 		args = append(slices.Clone(args[1:]), "--help")
 	}
@@ -20,7 +20,7 @@ func plainArgs(args []string) []string {
 			plain = append(plain, "--json")
 		case strings.HasPrefix(arg, "-,"):
 			last = append(last, arg)
-		case belowZero(arg) && i > 0 && strings.HasPrefix(args[i-1], "--") && !strings.Contains(args[i-1], "="):
+		case isNegativeNumber(arg) && i > 0 && strings.HasPrefix(args[i-1], "--") && !strings.Contains(args[i-1], "="):
 			plain[len(plain)-1] += "=" + arg
 		default:
 			plain = append(plain, arg)
@@ -32,6 +32,6 @@ func plainArgs(args []string) []string {
 	return plain
 }
 
-func belowZero(arg string) bool {
+func isNegativeNumber(arg string) bool {
 	return len(arg) > 1 && arg[0] == '-' && '0' <= arg[1] && arg[1] <= '9'
 }

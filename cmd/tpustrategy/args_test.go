@@ -24,6 +24,6 @@ func TestCommandLinesAreReadAsPeopleWriteThem(t *testing.T) {
 		"report r.json -o -":                       "report r.json -o -",
 		"compile --example digits --topology x -h": "compile --example digits --topology x -h",
 	} {
-		assert.Equal(t, strings.Fields(want), append([]string{}, plainArgs(strings.Fields(line))...), line)
+		assert.Equal(t, strings.Fields(want), append([]string{}, normalizeArgs(strings.Fields(line))...), line)
 	}
 }

@@ -28,8 +28,8 @@ Examples:
   tpustrategy assign "2x v5e:4x4" --shape 2,2,1,1 --by-slice`
 }
 
-// assignedCore is one core of an assignment.
-type assignedCore struct {
+// coreAssignment is one core of an assignment.
+type coreAssignment struct {
 	Replica     int             `json:"replica"`
 	Logical     int             `json:"logical"`
 	Partition   int             `json:"partition"`
@@ -53,18 +53,18 @@ func (c *assignCmd) Run(ctx context.Context, a *app, root *cli) error {
 	replicas := c.Replicas
 	switch {
 	case replicas < 0:
-		return misused("assign", "give a number from 1, or 0 for as many as fit", "--replicas %d", replicas)
+		return usageErrorf("assign", "give a number from 1, or 0 for as many as fit", "--replicas %d", replicas)
 	case replicas == 0:
 		if replicas, err = options.MaxReplicas(t); err != nil {
-			return unassigned(err)
+			return assignmentError(err)
 		}
 	}
 	options.Replicas = replicas
 	assignment, err := tpu.BuildDeviceAssignment(t, options)
 	if err != nil {
-		return unassigned(err)
+		return assignmentError(err)
 	}
-	var cores []assignedCore
+	var cores []coreAssignment
 	at := map[tpu.Coordinates]string{}
 	ids := assignment.DeviceIDs()
 	for r, row := range assignment.CoreAssignment() {
@@ -73,7 +73,7 @@ func (c *assignCmd) Run(ctx context.Context, a *app, root *cli) error {
 			if err != nil {
 				return err
 			}
-			cores = append(cores, assignedCore{r, p, r*len(row) + p, ids[r][p], coordinates, host, t.SliceOf(coordinates)})
+			cores = append(cores, coreAssignment{r, p, r*len(row) + p, ids[r][p], coordinates, host, t.SliceOf(coordinates)})
 			at[coordinates] = fmt.Sprintf("r%d.%d", r, p)
 		}
 	}
@@ -90,15 +90,15 @@ func (c *assignCmd) Run(ctx context.Context, a *app, root *cli) error {
 			len(spanning), spanning[0])
 	}
 	w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "replica\tlogical\tpartition\tdevice\t(x,y,z,core)\thost"+onSlice(t, "\tslice"))
-	for _, core := range cores[:min(len(cores), maxListed)] {
+	fmt.Fprintln(w, "replica\tlogical\tpartition\tdevice\t(x,y,z,core)\thost"+sliceColumn(t, "\tslice"))
+	for _, core := range cores[:min(len(cores), maxListedCores)] {
 		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%s\t%d%s\n", core.Replica, core.Logical, core.Partition, core.DeviceID, core.Coordinates, core.Host,
-			onSlice(t, fmt.Sprintf("\t%d", core.Slice)))
+			sliceColumn(t, fmt.Sprintf("\t%d", core.Slice)))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	more(a.stdout, "cores (--json lists all)", len(cores)-maxListed)
+	writeMore(a.stdout, "cores (--json lists all)", len(cores)-maxListedCores)
 	fmt.Fprintln(a.stdout, "\nreplica.logical of each core")
 	drawMesh(a.stdout, t, d.Facts.Wrap, d.Facts.Slices, func(c tpu.Coordinates) string {
 		if text, ok := at[c]; ok {
@@ -109,24 +109,24 @@ func (c *assignCmd) Run(ctx context.Context, a *app, root *cli) error {
 	return nil
 }
 
-// unassigned adds the flag to change to the error of an invalid assignment.
-func unassigned(err error) error {
+// assignmentError adds the flag to change to the error of an invalid assignment.
+func assignmentError(err error) error {
 	var of *tpu.AssignmentError
 	if errors.As(err, &of) {
 		if flag, ok := map[string]string{"ComputationShape": "--shape", "ComputationStride": "--stride", "Replicas": "--replicas", "BySlice": "--by-slice"}[of.Option]; ok {
-			return misused("assign: "+flag, of.Hint, "%s", of.Reason)
+			return usageErrorf("assign: "+flag, of.Hint, "%s", of.Reason)
 		}
 	}
-	return refused("assign", err)
+	return newUsageError("assign", err)
 }
 
-// onSlice returns text for a table column that is only shown for several slices.
-func onSlice(t tpu.Topology, text string) string {
+// sliceColumn returns text for a table column that is only shown for several slices.
+func sliceColumn(t tpu.Topology, text string) string {
 	if t.NumSlices() == 1 {
 		return ""
 	}
 	return text
 }
 
-// maxListed is the maximum number of cores in the table.
-const maxListed = 64
+// maxListedCores is the maximum number of cores in the table.
+const maxListedCores = 64

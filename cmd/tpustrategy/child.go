@@ -80,8 +80,8 @@ func (a *app) child(ctx context.Context, doing string, request childRequest, com
 	return &answer, nil
 }
 
-// quietly returns the environment with childEnv.
-func (a *app) quietly() []string {
+// quietEnviron returns the environment with childEnv.
+func (a *app) quietEnviron() []string {
 	env := a.environ[:len(a.environ):len(a.environ)]
 	for _, setting := range childEnv {
 		name, _, _ := strings.Cut(setting, "=")
@@ -92,9 +92,9 @@ func (a *app) quietly() []string {
 	return env
 }
 
-// childNoting is child with a function that receives the notes of the child. A child that sends no
+// childWithHeartbeat is child with a function that receives the notes of the child. A child that sends no
 // note for the duration silence is killed.
-func (a *app) childNoting(ctx context.Context, doing string, request childRequest, silence time.Duration, notice func(line []byte)) (*childAnswer, error) {
+func (a *app) childWithHeartbeat(ctx context.Context, doing string, request childRequest, silence time.Duration, notice func(line []byte)) (*childAnswer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	const parts = 10 // silence is counted in parts, so that it does not advance while this process is stopped
@@ -137,11 +137,11 @@ func (childCmd) Run(ctx context.Context, a *app) error {
 			answer, err = a.answer(ctx, request)
 		}
 		if err != nil {
-			answer = &childAnswer{Error: failureOf(err)}
+			answer = &childAnswer{Error: classify(err)}
 		}
 		out, err := json.Marshal(answer)
 		if err != nil {
-			out, _ = json.Marshal(&childAnswer{Error: failureOf(err)})
+			out, _ = json.Marshal(&childAnswer{Error: classify(err)})
 		}
 		return out
 	})
@@ -170,11 +170,11 @@ func (a *app) answer(ctx context.Context, r childRequest) (*childAnswer, error) 
 		v, err := validate(ctx, a, *r.Validate)
 		return &childAnswer{Validate: v}, err
 	case r.Generate != nil:
-		g, err := generateHere(ctx, r.Generate)
+		g, err := generateInChild(ctx, r.Generate)
 		return &childAnswer{Generate: g}, err
 	case r.Accept != nil:
-		c, err := acceptHere(ctx, r.Accept)
+		c, err := acceptInChild(ctx, r.Accept)
 		return &childAnswer{Accept: c}, err
 	}
-	return nil, misused("child", "send one request", "the request is empty")
+	return nil, usageErrorf("child", "send one request", "the request is empty")
 }

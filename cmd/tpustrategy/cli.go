@@ -31,16 +31,16 @@ type (
 	failure    = ahead.Failure
 )
 
-// misused returns a usage error with a reason and a hint.
-func misused(op, hint, format string, args ...any) error {
-	return ahead.Misused(op, hint, format, args...)
+// usageErrorf returns a usage error with a reason and a hint.
+func usageErrorf(op, hint, format string, args ...any) error {
+	return ahead.UsageErrorf(op, hint, format, args...)
 }
 
-// refused returns a usage error with the cause err.
-func refused(op string, err error) error { return ahead.Refused(op, err) }
+// newUsageError returns a usage error with the cause err.
+func newUsageError(op string, err error) error { return ahead.NewUsageError(op, err) }
 
-// failureOf classifies an error.
-func failureOf(err error) *failure { return ahead.FailureOf(err) }
+// classify classifies an error.
+func classify(err error) *failure { return ahead.FailureOf(err) }
 
 // cli is the command line.
 type cli struct {
@@ -128,11 +128,11 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 		_ = out.text.Flush()
 		return 0
 	}
-	args = plainArgs(args)
+	args = normalizeArgs(args)
 	kctx, err := parser.Parse(args)
 	switch {
 	case out.err != nil: // of the help
-		return a.fail(&c, incomplete(out.err))
+		return a.fail(&c, incompleteOutput(out.err))
 	case err != nil:
 		c.JSON = c.JSON || slices.Contains(args, "--json") // --json may follow the invalid argument
 		return a.fail(&c, &usageError{Err: &errkind.Fault{Op: "command line", Err: err, Hint: "see " + helpOf(err)}})
@@ -143,7 +143,7 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 		// The error is a consequence of the signal.
 		var signal *command.Signal
 		if errors.As(context.Cause(ctx), &signal) {
-			a.fail(&c, &failure{Sort: "interrupted", Message: signal.Error()})
+			a.fail(&c, &failure{Category: "interrupted", Message: signal.Error()})
 			return signal.Code()
 		}
 		if out.err == nil {
@@ -151,7 +151,7 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 		}
 	}
 	if out.err != nil {
-		return a.fail(&c, incomplete(out.err))
+		return a.fail(&c, incompleteOutput(out.err))
 	}
 	return 0
 }
@@ -167,18 +167,18 @@ func helpOf(err error) string {
 	return "tpustrategy --help"
 }
 
-func incomplete(err error) error {
+func incompleteOutput(err error) error {
 	return &errkind.Fault{Op: "the output is not complete", Err: err, Hint: "check the output file or pipe, and run the command again"}
 }
 
 // fail reports an error and returns its exit code.
 func (a *app) fail(c *cli, err error) int {
-	f := failureOf(err)
+	f := classify(err)
 	if c.JSON && !f.Reported {
 		_ = a.printJSON(map[string]any{"error": f})
 	}
 	fmt.Fprintf(a.stderr, "tpustrategy: %s\n", plain.EscapeText(f.Message))
-	if f.Log != "" && f.Sort == "died" {
+	if f.Log != "" && f.Category == "died" {
 		fmt.Fprintf(a.stderr, "The end of its log:\n%s\n", plain.EscapeText(indent(f.Log, "  ")))
 	}
 	return f.Code()
@@ -193,8 +193,8 @@ func (a *app) printJSON(v any) error {
 	return err
 }
 
-// wrote reports the files that a command has written. Empty paths are ignored.
-func (a *app) wrote(paths ...string) {
+// reportWritten reports the files that a command has written. Empty paths are ignored.
+func (a *app) reportWritten(paths ...string) {
 	for _, path := range paths {
 		if path != "" {
 			fmt.Fprintf(a.stderr, "tpustrategy: wrote %s\n", plain.EscapeText(path))

@@ -10,9 +10,9 @@ import (
 
 func TestFailuresOfAllKindsHaveTheirExitCode(t *testing.T) {
 	for i, sort := range []string{"failed", "usage", "missing", "memory", "died", "findings"} {
-		assert.Equal(t, i+1, (&failure{Sort: sort}).Code(), sort)
+		assert.Equal(t, i+1, (&failure{Category: sort}).Code(), sort)
 	}
-	f := failureOf(&childError{Doing: "compiling", Err: &child.Error{State: "signal: killed", OutputTail: "the end"}})
-	assert.Equal(t, &failure{Sort: "died", Message: "compiling: the process died: signal: killed (killed by another process or by the kernel, which happens when memory runs out)", Log: "the end"}, f)
-	assert.Same(t, f, failureOf(f), "a failure from a child stays as it is")
+	f := classify(&childError{Doing: "compiling", Err: &child.Error{State: "signal: killed", OutputTail: "the end"}})
+	assert.Equal(t, &failure{Category: "died", Message: "compiling: the process died: signal: killed (killed by another process or by the kernel, which happens when memory runs out)", Log: "the end"}, f)
+	assert.Same(t, f, classify(f), "a failure from a child stays as it is")
 }

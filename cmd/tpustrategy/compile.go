@@ -69,7 +69,7 @@ func (c *compileCmd) Run(ctx context.Context, a *app, root *cli) error {
 		if o.Report != nil {
 			o.Report.Options = c.options()
 		}
-		c.advise(&o)
+		c.addSuggestions(&o)
 		all = append(all, o)
 	}
 	if err := c.write(a, root, all); err != nil {
@@ -86,22 +86,22 @@ func (c *compileCmd) Run(ctx context.Context, a *app, root *cli) error {
 func (c *compileCmd) check() error {
 	switch {
 	case c.File == "" && c.Example == "":
-		return misused("compile", "give a StableHLO file, or --example digits", "no program")
+		return usageErrorf("compile", "give a StableHLO file, or --example digits", "no program")
 	case c.File != "" && c.Example != "":
-		return misused("compile", "give a StableHLO file or --example, not both", "two programs")
+		return usageErrorf("compile", "give a StableHLO file or --example, not both", "two programs")
 	case c.Logical < 1:
-		return misused("compile", "give a number from 1", "--logical %d", c.Logical)
+		return usageErrorf("compile", "give a number from 1", "--logical %d", c.Logical)
 	case c.Replicas < 0:
-		return misused("compile", "give a number from 1, or 0 for as many as fit", "--replicas %d", c.Replicas)
+		return usageErrorf("compile", "give a number from 1, or 0 for as many as fit", "--replicas %d", c.Replicas)
 	case len(c.Topology) > 1 && c.Text+c.Save != "":
-		return misused("compile", "give one --topology", "--text and --save write one file")
+		return usageErrorf("compile", "give one --topology", "--text and --save write one file")
 	case c.File != "" && c.Text+c.Save != "":
-		return misused("compile", "leave them out, or give --example", "--text and --save of a StableHLO file")
+		return usageErrorf("compile", "leave them out, or give --example", "--text and --save of a StableHLO file")
 	}
 	// Check the output files first, because a compilation may take minutes.
 	for _, out := range [][2]string{{"output", c.Output}, {"text", c.Text}, {"save", c.Save}} {
-		if err := ahead.CheckPlace(out[1]); err != nil {
-			return refused("compile: --"+out[0], err)
+		if err := ahead.CheckWritable(out[1]); err != nil {
+			return newUsageError("compile: --"+out[0], err)
 		}
 	}
 	if c.Example != "" {
@@ -109,17 +109,17 @@ func (c *compileCmd) check() error {
 		if err != nil {
 			return err
 		}
-		if m.fits != nil {
-			if err := m.fits(size, max(c.Replicas, 1), c.Logical); err != nil {
-				return refused("compile", err)
+		if m.checkFit != nil {
+			if err := m.checkFit(size, max(c.Replicas, 1), c.Logical); err != nil {
+				return newUsageError("compile", err)
 			}
 		}
-	} else if err := c.ofExamples(); err != nil {
+	} else if err := c.checkFileOptions(); err != nil {
 		return err
 	} else if info, err := os.Stat(c.File); err != nil {
-		return refused("compile", err)
+		return newUsageError("compile", err)
 	} else if !info.Mode().IsRegular() {
-		return misused("compile", "name a StableHLO file", "%s is no file", c.File)
+		return usageErrorf("compile", "name a StableHLO file", "%s is no file", c.File)
 	}
 	for i, topology := range c.Topology {
 		c.Topology[i] = strings.TrimSpace(topology)
@@ -135,8 +135,8 @@ func (c *compileCmd) size() modelSize {
 	return modelSize{Width: c.Width, Layers: c.Layers, Batch: c.Batch, Preset: c.Preset, Remat: c.Remat}
 }
 
-// ofExamples returns an error for options that do not apply to a StableHLO file.
-func (c *compileCmd) ofExamples() error {
+// checkFileOptions returns an error for options that do not apply to a StableHLO file.
+func (c *compileCmd) checkFileOptions() error {
 	for _, one := range []struct {
 		flag  string
 		given bool
@@ -145,7 +145,7 @@ func (c *compileCmd) ofExamples() error {
 		{"--precision", c.Precision != "default"}, {"--preset", c.Preset != ""}, {"--remat", c.Remat != ""}, {"--shard-state", c.ShardState != ""}, {"--suggest-annotations", c.SuggestAnnotations},
 	} {
 		if one.given {
-			return misused("compile", "leave it out, or give --example", "%s of a StableHLO file, which says itself what it is", one.flag)
+			return usageErrorf("compile", "leave it out, or give --example", "%s of a StableHLO file, which says itself what it is", one.flag)
 		}
 	}
 	return nil
@@ -164,36 +164,36 @@ func (a *app) compile(ctx context.Context, c *compileCmd, topology, keep string)
 		what = filepath.Base(c.File)
 	}
 	doing := "compiling " + what + " for " + topology
-	line := progress.NewLine(a.stderr, progress.Options{Prefix: "tpustrategy: ", Record: a.record()})
+	line := progress.NewLine(a.stderr, progress.Options{Prefix: "tpustrategy: ", Record: a.durationsFile()})
 	defer line.Close()
 	if c.File != "" { // a StableHLO file has no tracing or lowering
 		line.SetPhase(phase.Phase{Name: what, Stage: phase.Compiling, Target: topology, Replicas: 1, LogicalDevices: c.Logical})
 	}
 	env := a.environ
 	if kind != "cpu" {
-		env = a.quietly()
+		env = a.quietEnviron()
 	}
 	answer, err := a.child(ctx, doing, childRequest{Compile: &compileRequest{found.Path, topology, keep, *c}},
-		child.Command{Env: env, OnStart: line.SetProcess, OnNotice: shown(line)})
+		child.Command{Env: env, OnStart: line.SetProcess, OnNotice: showNotes(line)})
 	if err != nil {
 		return nil, err
 	}
 	return answer.Compile, nil
 }
 
-// answers returns the folder for cached compiler results, for the value of the flag.
-func (a *app) answers(keep string) string {
+// compilerCacheDir returns the folder for cached compiler results, for the value of the flag.
+func (a *app) compilerCacheDir(keep string) string {
 	switch keep {
 	case "none":
 		return ""
 	case "":
-		return probe.Folder(a.cacheDir)
+		return probe.DefaultCacheDir(a.cacheDir)
 	}
 	return keep
 }
 
-// record returns the file with the durations of earlier compilations.
-func (a *app) record() string {
+// durationsFile returns the file with the durations of earlier compilations.
+func (a *app) durationsFile() string {
 	if a.cacheDir == "" {
 		return ""
 	}
@@ -203,18 +203,18 @@ func (a *app) record() string {
 // write writes the report files and prints the outcomes, even if a file could not be written.
 func (c *compileCmd) write(a *app, root *cli, all []ahead.Outcome) error {
 	unwritten := ahead.WriteReports(c.Output, all)
-	if err := ahead.Show(a.stdout, all, root.JSON); err != nil {
+	if err := ahead.WriteOutcomes(a.stdout, all, root.JSON); err != nil {
 		return err
 	}
 	if unwritten != nil {
-		return &failure{Sort: "failed", Message: unwritten.Error(), Reported: root.JSON}
+		return &failure{Category: "failed", Message: unwritten.Error(), Reported: root.JSON}
 	}
 	for _, o := range all {
 		if o.Report != nil {
-			a.wrote(ahead.ReportPath(c.Output, o.Topology, len(all)))
+			a.reportWritten(ahead.ReportPath(c.Output, o.Topology, len(all)))
 		}
 		if o.Error == nil {
-			a.wrote(c.Text, c.Save)
+			a.reportWritten(c.Text, c.Save)
 		}
 	}
 	return nil

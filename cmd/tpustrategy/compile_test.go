@@ -28,6 +28,6 @@ func TestACompilationWhoseFilesHaveNoPlaceIsNotBegun(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"", file, filepath.Join(dir, "new"), "/dev/null"} {
-		assert.NoError(t, ahead.CheckPlace(path), path)
+		assert.NoError(t, ahead.CheckWritable(path), path)
 	}
 }

@@ -38,13 +38,13 @@ Examples:
 Series with many steps are smoothed. Accuracy and learning_rate have axes of their own.`
 }
 
-// drawn is the answer as JSON.
-type drawn struct {
+// curveAnswer is the answer as JSON.
+type curveAnswer struct {
 	Output string        `json:"output"`
-	Series []drawnSeries `json:"series"`
+	Series []curveSeries `json:"series"`
 }
 
-type drawnSeries struct {
+type curveSeries struct {
 	Run  string `json:"run,omitempty"`
 	Name string `json:"name"`
 	curve.Figures
@@ -75,18 +75,18 @@ func (c *curveCmd) Run(a *app, root *cli) error {
 	}
 	plot, err := curve.Learning(title, series, c.Series...)
 	if err != nil {
-		return refused(subject, err)
+		return newUsageError(subject, err)
 	}
 	plot.LogX, plot.LogY = c.LogX, c.LogY
 	if _, err := plot.HTML(); err != nil {
-		return refused(subject, err)
+		return newUsageError(subject, err)
 	}
 	if err := plot.Save(c.Output); err != nil {
 		return err
 	}
-	answer := drawn{Output: c.Output}
+	answer := curveAnswer{Output: c.Output}
 	for _, s := range plot.Series {
-		answer.Series = append(answer.Series, drawnSeries{s.Run, s.Name, s.Figures()})
+		answer.Series = append(answer.Series, curveSeries{s.Run, s.Name, s.Figures()})
 	}
 	if root.JSON {
 		return a.printJSON(answer)
@@ -100,7 +100,7 @@ func (c *curveCmd) Run(a *app, root *cli) error {
 		fmt.Fprintf(a.stdout, "%s %s (%d values)", map[bool]string{true: ","}[i > 0], name, s.Points)
 	}
 	fmt.Fprintln(a.stdout)
-	a.wrote(c.Output)
+	a.reportWritten(c.Output)
 	return nil
 }
 
@@ -118,16 +118,16 @@ func readRun(path string) ([]curve.Series, error) {
 		case len(tables) == 1:
 			path = filepath.Join(path, tables[0])
 		default:
-			return nil, misused(path, "give the table of the run that is meant", "of the tables %q in the folder, none is losses.csv", tables)
+			return nil, usageErrorf(path, "give the table of the run that is meant", "of the tables %q in the folder, none is losses.csv", tables)
 		}
 	}
 	data, err := files.ReadFile(path, maxTable)
 	if err != nil {
-		return nil, refused("curve", err)
+		return nil, newUsageError("curve", err)
 	}
 	series, err := curve.ReadCSV(bytes.NewReader(data))
 	if err != nil {
-		return nil, refused(path, err)
+		return nil, newUsageError(path, err)
 	}
 	return series, nil
 }

@@ -44,10 +44,10 @@ func (c *diffCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if c.Budget != "" {
 		data, err := files.ReadFile(c.Budget, 1<<20)
 		if err != nil {
-			return refused("diff: --budget", err)
+			return newUsageError("diff: --budget", err)
 		}
 		if budget, err = diff.ParseBudget(data); err != nil {
-			return refused("diff: --budget", err)
+			return newUsageError("diff: --budget", err)
 		}
 	}
 	sides, err := c.sides(ctx, a, root)
@@ -62,7 +62,7 @@ func (c *diffCmd) Run(ctx context.Context, a *app, root *cli) error {
 	}
 	if budget != nil {
 		if result.Over, err = budget.Check(sides[len(sides)-1]); err != nil {
-			return refused("diff", err)
+			return newUsageError("diff", err)
 		}
 	}
 	show := result.WriteText
@@ -75,7 +75,7 @@ func (c *diffCmd) Run(ctx context.Context, a *app, root *cli) error {
 		err = show(a.stdout)
 	}
 	if worse := result.Worse(); err == nil && worse != "" {
-		return &failure{Sort: "findings", Message: "diff: " + worse, Reported: true}
+		return &failure{Category: "findings", Message: "diff: " + worse, Reported: true}
 	}
 	return err
 }
@@ -84,13 +84,13 @@ func (c *diffCmd) Run(ctx context.Context, a *app, root *cli) error {
 func (c *diffCmd) sides(ctx context.Context, a *app, root *cli) (sides [][]*report.Report, err error) {
 	switch {
 	case c.Markdown && root.JSON:
-		return nil, misused("diff", "give one of them", "--markdown and --json")
+		return nil, usageErrorf("diff", "give one of them", "--markdown and --json")
 	case len(c.Plugin) > 0:
 		return c.compiled(ctx, a)
 	case c.Topology != nil || c.Example != "":
-		return nil, misused("diff", "give --plugin twice", "--example and --topology without plugins")
+		return nil, usageErrorf("diff", "give --plugin twice", "--example and --topology without plugins")
 	case c.Before == "" || c.After == "" && c.Budget == "":
-		return nil, misused("diff", "give the reports of two steps, or one and --budget", "nothing to compare with")
+		return nil, usageErrorf("diff", "give the reports of two steps, or one and --budget", "nothing to compare with")
 	}
 	for _, file := range []string{c.Before, c.After} {
 		if file == "" {
@@ -109,7 +109,7 @@ func (c *diffCmd) sides(ctx context.Context, a *app, root *cli) (sides [][]*repo
 func readReports(file string) (all []*report.Report, err error) {
 	data, err := files.ReadFile(file, maxReport)
 	if err != nil {
-		return nil, refused("diff", err)
+		return nil, newUsageError("diff", err)
 	}
 	parts := []json.RawMessage{data}
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) {
@@ -118,12 +118,12 @@ func readReports(file string) (all []*report.Report, err error) {
 			Error  *failure
 		}
 		if err := json.Unmarshal(data, &outcomes); err != nil {
-			return nil, refused(file, &errkind.Fault{Match: report.ErrFormat, Err: err})
+			return nil, newUsageError(file, &errkind.Fault{Match: report.ErrFormat, Err: err})
 		}
 		parts = nil
 		for _, o := range outcomes {
 			if o.Report == nil && o.Error != nil {
-				return nil, refused(file, o.Error)
+				return nil, newUsageError(file, o.Error)
 			}
 			parts = append(parts, o.Report)
 		}
@@ -132,17 +132,17 @@ func readReports(file string) (all []*report.Report, err error) {
 	for _, part := range parts {
 		r, err := report.Parse(part)
 		if err != nil {
-			return nil, refused(file, err)
+			return nil, newUsageError(file, err)
 		}
 		slice := diff.SliceOf(r)
 		if seen[slice] {
-			return nil, misused(file, "give one for each slice", "two reports of %s", slice)
+			return nil, usageErrorf(file, "give one for each slice", "two reports of %s", slice)
 		}
 		seen[slice] = true
 		all = append(all, r)
 	}
 	if len(all) == 0 {
-		return nil, misused(file, "give the answer of compile --json, or a file of its -o", "there is no report in it")
+		return nil, usageErrorf(file, "give the answer of compile --json, or a file of its -o", "there is no report in it")
 	}
 	return all, nil
 }
@@ -151,11 +151,11 @@ func readReports(file string) (all []*report.Report, err error) {
 func (c *diffCmd) compiled(ctx context.Context, a *app) (sides [][]*report.Report, err error) {
 	switch {
 	case len(c.Plugin) != 2:
-		return nil, misused("diff", "give --plugin twice, the old one first", "%d plugins", len(c.Plugin))
+		return nil, usageErrorf("diff", "give --plugin twice, the old one first", "%d plugins", len(c.Plugin))
 	case c.After != "":
-		return nil, misused("diff", "give a StableHLO file or --example", "two files with --plugin")
+		return nil, usageErrorf("diff", "give a StableHLO file or --example", "two files with --plugin")
 	case len(c.Topology) == 0:
-		return nil, misused("diff", "give --topology", "nothing to compile for")
+		return nil, usageErrorf("diff", "give --topology", "nothing to compile for")
 	}
 	var steps [2]compileCmd
 	for i, plugin := range c.Plugin { // check all before the first compilation, which may take minutes
@@ -170,7 +170,7 @@ func (c *diffCmd) compiled(ctx context.Context, a *app) (sides [][]*report.Repor
 	for _, step := range steps {
 		var side []*report.Report
 		for _, topology := range step.Topology {
-			r, err := a.compile(ctx, &step, topology, a.answers(c.Cache))
+			r, err := a.compile(ctx, &step, topology, a.compilerCacheDir(c.Cache))
 			if ctx.Err() != nil {
 				return nil, &errkind.Fault{Op: "diff", Err: context.Cause(ctx)}
 			}
@@ -201,18 +201,18 @@ func (c *diffCmd) compare(before, after []*report.Report) (all []*diff.Diff, err
 		}
 		delete(of, slice)
 		if b == nil {
-			missing = append(missing, misused("diff", "compile both for the same slices", "%s is in the second file only", slice))
+			missing = append(missing, usageErrorf("diff", "compile both for the same slices", "%s is in the second file only", slice))
 			continue
 		}
 		d, err := diff.Reports(b, r, diff.Tolerance{Share: c.Tolerance})
 		if err != nil {
-			return nil, refused("diff", err)
+			return nil, newUsageError("diff", err)
 		}
 		all = append(all, d)
 	}
 	for _, r := range before {
 		if slice := diff.SliceOf(r); of[slice] != nil {
-			missing = append(missing, misused("diff", "compile both for the same slices", "%s is in the first file only", slice))
+			missing = append(missing, usageErrorf("diff", "compile both for the same slices", "%s is in the first file only", slice))
 		}
 	}
 	return all, errors.Join(missing...)

@@ -110,7 +110,7 @@ func (c *doctorCmd) Run(ctx context.Context, a *app, root *cli) error {
 		return err
 	}
 	if !slices.ContainsFunc(d.Runs, func(v verdict) bool { return v.Can }) {
-		return &failure{Sort: "missing", Message: "doctor: nothing would run here; " + strings.Join(d.Actions, "; ")}
+		return &failure{Category: "missing", Message: "doctor: nothing would run here; " + strings.Join(d.Actions, "; ")}
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func (a *app) find(kind, path string) (pjrt.Location, error) {
 	found, err := pjrt.FindPlugin(pjrt.FindOptions{Kind: kind, Path: path, Getenv: a.getenv, GOARCH: runtime.GOARCH,
 		UserCacheDir: a.cacheDir, Stat: func(name string) (fs.FileInfo, error) { return os.Stat(name) }})
 	if missing := (*pjrt.FindError)(nil); path != "" && errors.As(err, &missing) {
-		err = &failure{Sort: "missing", Message: errkind.Format("--plugin "+path, "", missing.Tried[0].Err, "correct it, or leave it out")}
+		err = &failure{Category: "missing", Message: errkind.Format("--plugin "+path, "", missing.Tried[0].Err, "correct it, or leave it out")}
 	}
 	return found, err
 }
@@ -204,17 +204,17 @@ func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) plu
 		d.Tried = append(d.Tried, t)
 	}
 	if err != nil {
-		d.Error = failureOf(err)
+		d.Error = classify(err)
 		return d
 	}
 	d.Path, d.Source = found.Path, found.Source
 	if _, err := pjrt.VerifyPlugin(found.Path); err != nil {
-		d.Error = failureOf(err)
+		d.Error = classify(err)
 		d.Fix = fixOf(err)
 	}
 	d.SHA256, d.Damaged = hash(found, kind)
 	if d.Damaged && d.Error == nil {
-		d.Error = &failure{Sort: "missing", Message: errkind.Format(found.Path, fmt.Sprintf("it is not the library of %s: its SHA-256 is %s", d.Pinned, d.SHA256), nil, "")}
+		d.Error = &failure{Category: "missing", Message: errkind.Format(found.Path, fmt.Sprintf("it is not the library of %s: its SHA-256 is %s", d.Pinned, d.SHA256), nil, "")}
 	}
 	if d.Error != nil {
 		return d // an untrusted plugin is not loaded
@@ -224,11 +224,11 @@ func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) plu
 	defer cancel()
 	env := a.environ
 	if kind == "tpu" && !haveTPU {
-		env = a.quietly()
+		env = a.quietEnviron()
 	}
 	answer, err := a.child(ctx, "opening the "+kind+" plugin", childRequest{Probe: &request}, child.Command{Env: env})
 	if err != nil {
-		d.Error = failureOf(err)
+		d.Error = classify(err)
 		return d
 	}
 	d.Usable, d.Probe = true, answer.Probe

@@ -64,13 +64,13 @@ func drawMesh(w io.Writer, t tpu.Topology, wrap [3]bool, slices int, text func(t
 			closing := strings.TrimRight(edge(wrap[0]), " ")
 			fmt.Fprintf(w, "  %-6s%s%s\n", fmt.Sprintf("y=%d", y), edge(wrap[0]), strings.TrimRight(row.String(), " ")+closing)
 		}
-		more(w, "rows", mesh[1]-rows)
+		writeMore(w, "rows", mesh[1]-rows)
 	}
-	more(w, "columns", mesh[0]-columns)
-	more(w, "planes", mesh[2]-planes)
+	writeMore(w, "columns", mesh[0]-columns)
+	writeMore(w, "planes", mesh[2]-planes)
 }
 
-func more(w io.Writer, what string, n int) {
+func writeMore(w io.Writer, what string, n int) {
 	if n > 0 {
 		fmt.Fprintf(w, "  ... %d more %s\n", n, what)
 	}

@@ -42,7 +42,7 @@ type exportAnswer struct {
 
 // Run exports a checkpoint.
 func (c *exportCmd) Run(ctx context.Context, a *app, root *cli) (err error) {
-	if err := there("export", "give the folder of the run's checkpoints", c.Place); err != nil {
+	if err := checkFolder("export", "give the folder of the run's checkpoints", c.Place); err != nil {
 		return err
 	}
 	m, steps, err := c.open(ctx)
@@ -55,7 +55,7 @@ func (c *exportCmd) Run(ctx context.Context, a *app, root *cli) (err error) {
 	case c.Step < 0:
 		from, err = m.Latest(ctx)
 	case !slices.Contains(steps, c.Step):
-		return misused("export", "give one of these steps", "%s has no step %d; it has %s", m.Dir(), c.Step, numbers(steps))
+		return usageErrorf("export", "give one of these steps", "%s has no step %d; it has %s", m.Dir(), c.Step, formatSteps(steps))
 	default:
 		from, err = m.Open(ctx, c.Step)
 	}
@@ -82,7 +82,7 @@ func (c *exportCmd) Run(ctx context.Context, a *app, root *cli) (err error) {
 	if err == nil && answer.LeftOut > 0 {
 		_, err = fmt.Fprintf(a.stdout, "%d variables of the optimizer and of the run are omitted; --all writes them\n", answer.LeftOut)
 	}
-	a.wrote(c.Output)
+	a.reportWritten(c.Output)
 	return err
 }
 
@@ -92,7 +92,7 @@ func (c *exportCmd) open(ctx context.Context) (*checkpoint.Manager, []int64, err
 	open := func(place string) (*checkpoint.Manager, []int64, error) {
 		m, err := checkpoint.OpenManager(ctx, place, checkpoint.ManagerOptions{})
 		if err != nil {
-			return nil, nil, refused("export", err)
+			return nil, nil, newUsageError("export", err)
 		}
 		steps, err := m.Steps(ctx)
 		if err != nil {
@@ -102,7 +102,7 @@ func (c *exportCmd) open(ctx context.Context) (*checkpoint.Manager, []int64, err
 	}
 	m, steps, err := open(c.Place)
 	inner := strings.TrimRight(c.Place, "/") + "/checkpoints"
-	if err != nil || len(steps) > 0 || there("export", "", inner) != nil {
+	if err != nil || len(steps) > 0 || checkFolder("export", "", inner) != nil {
 		return m, steps, err
 	}
 	if err := m.Close(); err != nil {
@@ -111,8 +111,8 @@ func (c *exportCmd) open(ctx context.Context) (*checkpoint.Manager, []int64, err
 	return open(inner)
 }
 
-// numbers formats steps. It shortens long lists to the first and the last steps.
-func numbers(steps []int64) string {
+// formatSteps formats steps. It shortens long lists to the first and the last steps.
+func formatSteps(steps []int64) string {
 	words := strings.Fields(strings.Trim(fmt.Sprint(steps), "[]"))
 	if len(words) > 12 {
 		words = slices.Concat(words[:6], []string{"..."}, words[len(words)-5:])

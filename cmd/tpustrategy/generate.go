@@ -61,11 +61,11 @@ type generated struct {
 func (c *generateCmd) Run(ctx context.Context, a *app, root *cli) error {
 	switch {
 	case c.MaxTokens < 1:
-		return misused("generate", "give a number from 1", "--max-tokens %d", c.MaxTokens)
+		return usageErrorf("generate", "give a number from 1", "--max-tokens %d", c.MaxTokens)
 	case c.Logical < 1 || c.CPU < 0:
-		return misused("generate", "give positive numbers", "--logical %d, --cpu %d", c.Logical, c.CPU)
+		return usageErrorf("generate", "give positive numbers", "--logical %d, --cpu %d", c.Logical, c.CPU)
 	case c.CPU == 0 && c.Plugin == "" && !system.HasTPU():
-		return &failure{Sort: "missing", Message: "generate: this host has no TPU; give --cpu 1 to run on a CPU device"}
+		return &failure{Category: "missing", Message: "generate: this host has no TPU; give --cpu 1 to run on a CPU device"}
 	}
 	if c.Temperature == 0 {
 		c.TopK = 0
@@ -80,7 +80,7 @@ func (c *generateCmd) Run(ctx context.Context, a *app, root *cli) error {
 			}
 		}
 	}
-	answer, err := a.child(ctx, "generating", childRequest{Generate: c}, child.Command{Env: a.quietly(), OnNotice: notice})
+	answer, err := a.child(ctx, "generating", childRequest{Generate: c}, child.Command{Env: a.quietEnviron(), OnNotice: notice})
 	if !root.JSON {
 		fmt.Fprintln(a.stdout)
 	}
@@ -93,20 +93,20 @@ func (c *generateCmd) Run(ctx context.Context, a *app, root *cli) error {
 	return nil
 }
 
-// generateHere runs in the child. It sends each piece of text to the parent.
-func generateHere(ctx context.Context, c *generateCmd) (_ *generated, err error) {
+// generateInChild runs in the child. It sends each piece of text to the parent.
+func generateInChild(ctx context.Context, c *generateCmd) (_ *generated, err error) {
 	tokenizer, err := text.LoadBPE(filepath.Join(c.Model, "tokenizer.json"), "")
 	if err != nil {
-		return nil, refused("generate", err)
+		return nil, newUsageError("generate", err)
 	}
 	config, prompt, err := c.readModel(tokenizer)
 	if err != nil {
-		return nil, refused("generate", err)
+		return nil, newUsageError("generate", err)
 	}
 	var policy precision.Policy
 	if c.Precision != "f32" {
 		if policy, err = precision.ParsePolicy(c.Precision); err != nil {
-			return nil, refused("generate", err)
+			return nil, newUsageError("generate", err)
 		}
 	}
 	sys, err := system.Open(ctx, system.Options{CPUDevices: c.CPU, Plugin: c.Plugin})
@@ -127,7 +127,7 @@ func generateHere(ctx context.Context, c *generateCmd) (_ *generated, err error)
 	g, err := generate.New(strat, store, config.Logits, generate.Options{Layers: config.Layers, KeyHeads: config.KeyHeads,
 		HeadSize: config.FeaturesPerHead(), Vocabulary: config.Vocabulary, MaxLength: len(prompt) + c.MaxTokens, Precision: policy})
 	if err != nil {
-		return nil, refused("generate", err)
+		return nil, newUsageError("generate", err)
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
 	answer, start := &generated{Prompt: c.Prompt}, time.Now()

@@ -28,7 +28,7 @@ var gptModel = exampleModel{
 		}
 		return []shapes.Shape{shapes.Make(dtypes.Int32, rows, c.Sequence+1)}
 	},
-	fits: func(size modelSize, replicas, p int) error {
+	checkFit: func(size modelSize, replicas, p int) error {
 		c, err := gptConfig(size)
 		if err != nil {
 			return err

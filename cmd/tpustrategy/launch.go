@@ -46,20 +46,20 @@ var multihostArguments = []string{"-slice", "-v", "-logical", "1", "-wait", "10m
 // Run prints the text.
 func (c *launchCmd) Run(a *app, root *cli) error {
 	if !c.DryRun {
-		return misused("launch", "give --dry-run, read the script, and run it with bash", "the command rents no machines itself")
+		return usageErrorf("launch", "give --dry-run, read the script, and run it with bash", "the command rents no machines itself")
 	}
 	count, slice, err := system.ParseSlices(c.Topology)
 	if err != nil {
-		return refused("launch", err)
+		return newUsageError("launch", err)
 	}
 	arguments := c.Arguments
 	if len(arguments) == 0 && c.Program == "./examples/multihost" {
 		arguments = multihostArguments
 	}
-	job := launch.Job{Slice: slice, Slices: count, On: launch.Place(c.On), Name: c.Name, Project: c.Project, Zone: c.Zone, Spot: c.Spot,
+	job := launch.Job{Slice: slice, Slices: count, On: launch.Service(c.On), Name: c.Name, Project: c.Project, Zone: c.Zone, Spot: c.Spot,
 		Image: c.Image, Program: c.Program, Arguments: arguments, Bucket: c.Bucket, Fetch: c.Fetch, Cluster: c.Cluster, Location: c.Location,
 		Restarts: c.Restarts, Command: c.line()}
-	text, err := job.Text(launch.Part(c.Part))
+	text, err := job.Text(launch.Document(c.Part))
 	if err != nil {
 		return &usageError{Err: err}
 	}
@@ -68,7 +68,7 @@ func (c *launchCmd) Run(a *app, root *cli) error {
 	}
 	out := a.stdout
 	if _, ok := a.terminal(); !ok {
-		out = a.bytes() // the output is a file for bash or kubectl and must not be escaped
+		out = a.rawStdout() // the output is a file for bash or kubectl and must not be escaped
 	}
 	_, err = fmt.Fprint(out, text)
 	return err
@@ -94,7 +94,7 @@ func (c *launchCmd) line() string {
 		words = slices.Concat(words, []string{"--"}, c.Arguments)
 	}
 	for i, word := range words {
-		words[i] = launch.Quote(word)
+		words[i] = launch.QuoteBash(word)
 	}
 	return strings.Join(words, " ")
 }

@@ -45,17 +45,17 @@ type exampleModel struct {
 	batch func(size modelSize, rows int) []shapes.Shape
 	// sized is true for a model whose size is a preset. fits returns an error if the model and its
 	// batch cannot be divided over replicas of p logical devices.
-	sized bool
-	fits  func(size modelSize, replicas, p int) error
+	sized    bool
+	checkFit func(size modelSize, replicas, p int) error
 }
 
 var exampleModels = []exampleModel{
 	{
 		name: "digits", about: "a classifier of images of 28x28: one hidden layer, split over the logical devices",
-		size: modelSize{Width: 512, Layers: 1, Batch: 128}, rules: splitPairs, fits: widthDivides,
+		size: modelSize{Width: 512, Layers: 1, Batch: 128}, rules: densePairRules, checkFit: checkWidth,
 		loss: func(size modelSize) train.Loss {
 			return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-				h := pairs(rc, in[0], size, 10)
+				h := densePairs(rc, in[0], size, 10)
 				return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits(in[1:2], []*graph.Node{h}))
 			}
 		},
@@ -65,10 +65,10 @@ var exampleModels = []exampleModel{
 	},
 	{
 		name: "dense", about: "pairs of dense layers, the first split by columns and the second by rows",
-		size: modelSize{Width: 4096, Layers: 4, Batch: 128}, rules: splitPairs, fits: widthDivides,
+		size: modelSize{Width: 4096, Layers: 4, Batch: 128}, rules: densePairRules, checkFit: checkWidth,
 		loss: func(size modelSize) train.Loss {
 			return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-				return graph.ReduceAllMean(graph.Square(graph.Sub(pairs(rc, in[0], size, size.Width), in[1])))
+				return graph.ReduceAllMean(graph.Square(graph.Sub(densePairs(rc, in[0], size, size.Width), in[1])))
 			}
 		},
 		batch: func(size modelSize, rows int) []shapes.Shape {
@@ -78,7 +78,7 @@ var exampleModels = []exampleModel{
 	},
 	{
 		name: "placement", about: "a little of everything: split, replicated and assigned tensors, and a region of one logical device",
-		size: modelSize{Width: 64, Layers: 1, Batch: 16}, fits: widthDivides,
+		size: modelSize{Width: 64, Layers: 1, Batch: 16}, checkFit: checkWidth,
 		rules: func(p int) logical.Rules {
 			return logical.Rules{
 				logical.Match(`/hidden/.*weights`, logical.SplitInto(1, p)),
@@ -104,17 +104,17 @@ var exampleModels = []exampleModel{
 	gptModel,
 }
 
-// widthDivides returns an error if the width is not divisible by the number of logical devices.
-func widthDivides(size modelSize, _, p int) error {
+// checkWidth returns an error if the width is not divisible by the number of logical devices.
+func checkWidth(size modelSize, _, p int) error {
 	if size.Width%p != 0 {
-		return misused("--width", "give a multiple of --logical", "%d logical devices cannot share %d equally", p, size.Width)
+		return usageErrorf("--width", "give a multiple of --logical", "%d logical devices cannot share %d equally", p, size.Width)
 	}
 	return nil
 }
 
-// splitPairs shards the first layer of each pair by columns and the second by rows, so that each
+// densePairRules shards the first layer of each pair by columns and the second by rows, so that each
 // pair needs one all-reduce over the logical devices.
-func splitPairs(p int) logical.Rules {
+func densePairRules(p int) logical.Rules {
 	return logical.Rules{
 		logical.Match(`/up[0-9]*/.*weights`, logical.SplitInto(1, p)),
 		logical.Match(`/up[0-9]*/.*biases`, logical.SplitInto(p)),
@@ -122,8 +122,8 @@ func splitPairs(p int) logical.Rules {
 	}
 }
 
-// pairs builds a stack of pairs of dense layers. The last layer has the given number of outputs.
-func pairs(rc *strategy.ReplicaContext, x *graph.Node, size modelSize, outputs int) *graph.Node {
+// densePairs builds a stack of pairs of dense layers. The last layer has the given number of outputs.
+func densePairs(rc *strategy.ReplicaContext, x *graph.Node, size modelSize, outputs int) *graph.Node {
 	p := rc.Strategy().NumLogicalDevices()
 	for i := range size.Layers {
 		width := size.Width
@@ -145,7 +145,7 @@ func findModel(name string, size modelSize) (exampleModel, modelSize, error) {
 			names = append(names, m.name)
 			continue
 		}
-		if err := m.takes(size); err != nil {
+		if err := m.checkOptions(size); err != nil {
 			return m, size, err
 		}
 		if m.sized && size.Preset == "" {
@@ -159,36 +159,36 @@ func findModel(name string, size modelSize) (exampleModel, modelSize, error) {
 			case *pair.value == 0:
 				*pair.value = *pair.def
 			case *pair.value < 0 || *pair.value > 1<<20:
-				return m, size, misused("compile", fmt.Sprintf("give a number from 1 to %d", 1<<20), "%s %d", pair.flag, *pair.value)
+				return m, size, usageErrorf("compile", fmt.Sprintf("give a number from 1 to %d", 1<<20), "%s %d", pair.flag, *pair.value)
 			}
 		}
 		return m, size, nil
 	}
-	return exampleModel{}, size, misused("compile", "there are "+strings.Join(names, ", "), "no example model %q", name)
+	return exampleModel{}, size, usageErrorf("compile", "there are "+strings.Join(names, ", "), "no example model %q", name)
 }
 
 // rows returns the number of rows of each replica, or 0 for the batch of the preset.
 func (m exampleModel) rows(size modelSize, replicas int) (int, error) {
 	rows := cmp.Or(size.Batch, m.size.Batch*replicas)
 	if rows%replicas != 0 {
-		return 0, misused("compile", fmt.Sprintf("give a multiple of %d", replicas), "--batch: %d replicas cannot share %d rows equally", replicas, rows)
+		return 0, usageErrorf("compile", fmt.Sprintf("give a multiple of %d", replicas), "--batch: %d replicas cannot share %d rows equally", replicas, rows)
 	}
 	return rows, nil
 }
 
-// takes returns an error for options of size that do not apply to the model.
-func (m exampleModel) takes(size modelSize) error {
+// checkOptions returns an error for options of size that do not apply to the model.
+func (m exampleModel) checkOptions(size modelSize) error {
 	if m.sized {
 		for flag, value := range map[string]int{"--width": size.Width, "--layers": size.Layers} {
 			if value != 0 {
-				return misused("compile", "choose its size by --preset", "%s does not take %s", m.name, flag)
+				return usageErrorf("compile", "choose its size by --preset", "%s does not take %s", m.name, flag)
 			}
 		}
 		return nil
 	}
 	for flag, value := range map[string]string{"--preset": size.Preset, "--remat": size.Remat} {
 		if value != "" {
-			return misused("compile", "leave it out, or give --example gpt", "%s does not take %s", m.name, flag)
+			return usageErrorf("compile", "leave it out, or give --example gpt", "%s does not take %s", m.name, flag)
 		}
 	}
 	return nil

@@ -9,32 +9,32 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/phase"
 )
 
-// note is a progress message from a child to its parent: a line, or a stage of a compilation.
-type note struct {
+// progressNote is a progress message from a child to its parent: a line, or a stage of a compilation.
+type progressNote struct {
 	Line string
 	phase.Phase
 	Failed bool // replaces Err, which is not encoded
 }
 
 // send sends the note to the parent.
-func (n note) send() {
+func (n progressNote) send() {
 	if data, err := json.Marshal(n); err == nil {
 		child.SendNotice(data)
 	}
 }
 
-func noteLine(text string) { note{Line: text}.send() }
+func noteLine(text string) { progressNote{Line: text}.send() }
 
 func notePhase(p phase.Phase) {
-	n := note{Phase: p, Failed: p.Err != nil}
+	n := progressNote{Phase: p, Failed: p.Err != nil}
 	n.Err = nil
 	n.send()
 }
 
-// shown returns a function that shows the notes of a child on a progress line.
-func shown(line *progress.Line) func(data []byte) {
+// showNotes returns a function that shows the notes of a child on a progress line.
+func showNotes(line *progress.Line) func(data []byte) {
 	return func(data []byte) {
-		var n note
+		var n progressNote
 		switch err := json.Unmarshal(data, &n); {
 		case err != nil:
 		case n.Line != "":

@@ -6,26 +6,26 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/plain"
 )
 
-// output is the standard output. It escapes control characters, because answers contain untrusted
+// checkedOutput is the standard output. It escapes control characters, because answers contain untrusted
 // text. It records write errors, so that a command whose output was not written fails.
-type output struct {
+type checkedOutput struct {
 	w    io.Writer
 	text *plain.Writer
 	err  error
 }
 
-func newOutput(w io.Writer) *output {
-	o := &output{w: w}
-	o.text = plain.NewWriter(bytesTo{o})
+func newOutput(w io.Writer) *checkedOutput {
+	o := &checkedOutput{w: w}
+	o.text = plain.NewWriter(rawOutput{o})
 	return o
 }
 
-func (o *output) Write(p []byte) (int, error) { return o.text.Write(p) }
+func (o *checkedOutput) Write(p []byte) (int, error) { return o.text.Write(p) }
 
-// bytesTo writes bytes to an output without escaping.
-type bytesTo struct{ *output }
+// rawOutput writes bytes to an output without escaping.
+type rawOutput struct{ *checkedOutput }
 
-func (o bytesTo) Write(p []byte) (int, error) {
+func (o rawOutput) Write(p []byte) (int, error) {
 	n, err := o.w.Write(p)
 	if err != nil && o.err == nil {
 		o.err = err
@@ -33,11 +33,11 @@ func (o bytesTo) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// bytes returns the standard output without escaping, for a drawing that moves the cursor or for a
+// rawStdout returns the standard output without escaping, for a drawing that moves the cursor or for a
 // file.
-func (a *app) bytes() io.Writer {
-	if o, ok := a.stdout.(*output); ok {
-		return bytesTo{o}
+func (a *app) rawStdout() io.Writer {
+	if o, ok := a.stdout.(*checkedOutput); ok {
+		return rawOutput{o}
 	}
 	return a.stdout
 }

@@ -43,7 +43,7 @@ func TestAnAnswerIsShownThoughItsReportCannotBeWritten(t *testing.T) {
 		err := c.write(a, &cli{JSON: asJSON}, []ahead.Outcome{{Topology: "cpu:2", Report: &report.Report{Step: "digits"}}})
 		var f *failure
 		require.ErrorAs(t, err, &f)
-		assert.Equal(t, &failure{Sort: "failed", Message: "writing " + c.Output + ": no such file or directory", Reported: asJSON}, f)
+		assert.Equal(t, &failure{Category: "failed", Message: "writing " + c.Output + ": no such file or directory", Reported: asJSON}, f)
 		assert.Contains(t, out.String(), "digits")
 	}
 }

@@ -91,7 +91,7 @@ func (c *planCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if err := ahead.WritePlan(c.Output, answer.Plan.Result, root.JSON); err != nil {
 		return err
 	}
-	a.wrote(c.Output)
+	a.reportWritten(c.Output)
 	return nil
 }
 
@@ -100,18 +100,18 @@ func (c *planCmd) check() error {
 	for i, topology := range c.Topology {
 		c.Topology[i] = strings.TrimSpace(topology)
 		if ahead.PluginKind(c.Topology[i]) != "tpu" {
-			return misused("plan", "give a TPU slice such as v5e:2x4", "--topology %s: no time is predicted for what is no TPU", topology)
+			return usageErrorf("plan", "give a TPU slice such as v5e:2x4", "--topology %s: no time is predicted for what is no TPU", topology)
 		}
 		if err := ahead.CheckTopology("plan", "--topology", c.Topology[i]); err != nil {
 			return err
 		}
 	}
-	if err := ahead.CheckPlace(c.Output); err != nil {
-		return refused("plan: --output", err)
+	if err := ahead.CheckWritable(c.Output); err != nil {
+		return newUsageError("plan: --output", err)
 	}
 	for _, text := range c.Price {
 		if _, err := plan.ParsePrice(text); err != nil {
-			return refused("plan: --price", err)
+			return newUsageError("plan: --price", err)
 		}
 	}
 	m, _, err := findModel(c.Example, modelSize{Preset: c.Preset, Width: c.Width, Layers: c.Layers})
@@ -120,13 +120,13 @@ func (c *planCmd) check() error {
 	}
 	for flag, given := range map[string]bool{"--remat": len(c.Remat) > 0, "--tokens": c.Tokens} {
 		if given && !m.sized {
-			return misused("plan", "leave it out, or give --example gpt", "%s does not take %s", m.name, flag)
+			return usageErrorf("plan", "leave it out, or give --example gpt", "%s does not take %s", m.name, flag)
 		}
 	}
 	for flag, numbers := range map[string][]int{"batch": c.Batch, "logical": c.Logical, "accumulate": c.Accumulate, "compile": {c.Compile + 1}, "probes": {c.Probes + 1}} {
 		for _, n := range numbers {
 			if n < 1 || n > 1<<20 {
-				return misused("plan", fmt.Sprintf("give numbers from 1 to %d", 1<<20), "--%s %d", flag, n)
+				return usageErrorf("plan", fmt.Sprintf("give numbers from 1 to %d", 1<<20), "--%s %d", flag, n)
 			}
 		}
 	}
@@ -137,10 +137,10 @@ func (c *planCmd) check() error {
 		}
 	}
 	if err != nil {
-		return refused("plan", err)
+		return newUsageError("plan", err)
 	}
 	if c.MaxPrice < 0 || c.TimeLimit < 0 {
-		return misused("plan", "give 0 or more", "--max-price %g and --time-limit %v", c.MaxPrice, c.TimeLimit)
+		return usageErrorf("plan", "give 0 or more", "--max-price %g and --time-limit %v", c.MaxPrice, c.TimeLimit)
 	}
 	return nil
 }
@@ -163,9 +163,9 @@ func searchPlan(ctx context.Context, a *app, r planRequest) (*planAnswer, error)
 	if err != nil {
 		return nil, err
 	}
-	space := plan.Space{Logical: c.Logical, Rules: []plan.RuleSet{{Name: m.name, Rules: named(m.rules(2))}}, Settings: map[string][]string{}}
+	space := plan.Space{Logical: c.Logical, Rules: []plan.RuleSet{{Name: m.name, Rules: nameAxes(m.rules(2))}}, Settings: map[string][]string{}}
 	if space.States, err = c.states(); err != nil {
-		return nil, refused("plan", err)
+		return nil, newUsageError("plan", err)
 	}
 	if !slices.Equal(c.Precision, []string{"default"}) {
 		space.Settings["precision"] = c.Precision
@@ -177,7 +177,7 @@ func searchPlan(ctx context.Context, a *app, r planRequest) (*planAnswer, error)
 	if m.sized && len(microbatches) == 0 {
 		microbatches = []int{1, 2, 4}
 	}
-	for name, values := range map[string][]string{"remat": remat, "accumulate": texts(microbatches), "batch": texts(c.Batch)} {
+	for name, values := range map[string][]string{"remat": remat, "accumulate": formatInts(microbatches), "batch": formatInts(c.Batch)} {
 		if len(values) > 0 {
 			space.Settings[name] = values
 		}
@@ -189,7 +189,7 @@ func searchPlan(ctx context.Context, a *app, r planRequest) (*planAnswer, error)
 	for _, text := range c.Price {
 		price, err := plan.ParsePrice(text)
 		if err != nil {
-			return nil, refused("plan", err)
+			return nil, newUsageError("plan", err)
 		}
 		prices = append(prices, price)
 	}
@@ -205,7 +205,7 @@ func searchPlan(ctx context.Context, a *app, r planRequest) (*planAnswer, error)
 		size.Remat, size.Tokens = settings["remat"], settings["tokens"] == "true"
 		rows := number("batch", 0)
 		if rows == 0 && !m.sized {
-			rows = m.size.Batch * wholeBatch
+			rows = m.size.Batch * defaultReplicas
 		}
 		var policy precision.Policy
 		if text := cmp.Or(settings["precision"], "default"); text != "default" && text != "highest" {
@@ -227,7 +227,7 @@ func searchPlan(ctx context.Context, a *app, r planRequest) (*planAnswer, error)
 		}
 	}
 	result, err := ahead.Search{
-		Topologies: c.Topology, Plugin: r.Plugin, Space: space, Prices: prices, Worker: []string{a.executable, "compile-worker"}, Folder: r.Folder, Build: build, With: with,
+		Topologies: c.Topology, Plugin: r.Plugin, Space: space, Prices: prices, Worker: []string{a.executable, "compile-worker"}, CacheDir: r.Folder, Build: build, SetOptions: with,
 		Options: plan.Options{Goal: plan.Goal(c.Goal), Budget: c.MaxPrice, TimeLimit: c.TimeLimit, MaxProbes: c.Probes, Splits: c.Splits, Compile: cmp.Or(c.Compile, -1), Concurrency: 2,
 			Progress: noteLine},
 	}.Run(ctx)
@@ -239,11 +239,11 @@ func searchPlan(ctx context.Context, a *app, r planRequest) (*planAnswer, error)
 	return &planAnswer{result, text.String()}, err
 }
 
-// wholeBatch is the number of replica batches in a step, for an example without a preset.
-const wholeBatch = 16
+// defaultReplicas is the number of replica batches in a step, for an example without a preset.
+const defaultReplicas = 16
 
-// named returns rules that name the logical axis instead of numbers of parts.
-func named(rules logical.Rules) (out logical.Rules) {
+// nameAxes returns rules that name the logical axis instead of numbers of parts.
+func nameAxes(rules logical.Rules) (out logical.Rules) {
 	for _, r := range rules {
 		if parts := r.Annotation.Parts(); parts != nil {
 			dims := make([]string, len(parts))
@@ -259,7 +259,7 @@ func named(rules logical.Rules) (out logical.Rules) {
 	return out
 }
 
-func texts(numbers []int) (all []string) {
+func formatInts(numbers []int) (all []string) {
 	for _, n := range numbers {
 		all = append(all, strconv.Itoa(n))
 	}
@@ -275,5 +275,5 @@ func (a *app) search(ctx context.Context, doing, plugin, keep string, request fu
 	}
 	line := progress.NewLine(a.stderr, progress.Options{Prefix: "tpustrategy: "})
 	defer line.Close()
-	return a.child(ctx, doing, request(found.Path, a.answers(keep)), child.Command{Env: a.quietly(), OnNotice: shown(line)})
+	return a.child(ctx, doing, request(found.Path, a.compilerCacheDir(keep)), child.Command{Env: a.quietEnviron(), OnNotice: showNotes(line)})
 }

@@ -30,11 +30,11 @@ Examples:
 func (c *reportCmd) Run(a *app, root *cli) error {
 	data, err := files.ReadFile(c.File, maxReport)
 	if err != nil {
-		return refused("report", err)
+		return newUsageError("report", err)
 	}
 	r, err := report.Parse(data)
 	if err != nil {
-		return refused(c.File, err)
+		return newUsageError(c.File, err)
 	}
 	written := map[string]string{}
 	if c.Output != "" {
@@ -53,7 +53,7 @@ func (c *reportCmd) Run(a *app, root *cli) error {
 	case len(written) > 0 && root.JSON:
 		return a.printJSON(written)
 	case len(written) > 0:
-		a.wrote(c.Output, c.Trace)
+		a.reportWritten(c.Output, c.Trace)
 		return nil
 	case root.JSON:
 		return a.printJSON(r)

@@ -77,19 +77,19 @@ func (a *app) describe(ctx context.Context, name, plugin string) (*sliceDescript
 	switch {
 	case errors.As(err, &missing) && plugin == "" && slices == 1 && !strings.HasPrefix(missing.Tried[len(missing.Tried)-1].Source, "$"):
 		// There is no libtpu. A variable with an invalid path is an error.
-		return layOut(accelerator)
+		return plannedDescription(accelerator)
 	case err != nil:
 		return nil, err
 	}
-	answer, err := a.child(ctx, "describing "+name, childRequest{Describe: &describeRequest{Plugin: found.Path, Name: name}}, child.Command{Env: a.quietly()})
+	answer, err := a.child(ctx, "describing "+name, childRequest{Describe: &describeRequest{Plugin: found.Path, Name: name}}, child.Command{Env: a.quietEnviron()})
 	if err != nil {
 		return nil, err
 	}
 	return answer.Describe, nil
 }
 
-// layOut returns the description of a slice with the default layout.
-func layOut(a tpu.Accelerator) (*sliceDescription, error) {
+// plannedDescription returns the description of a slice with the default layout.
+func plannedDescription(a tpu.Accelerator) (*sliceDescription, error) {
 	t, err := a.Topology()
 	if err != nil {
 		return nil, err

@@ -92,7 +92,7 @@ func (c *validateCmd) Run(ctx context.Context, a *app, root *cli) error {
 	}
 	for _, row := range c.Row {
 		if !slices.Contains(known, row) {
-			return misused("validate", "give rows of the published steps, 1 to 20, or operations, 34 to 37", "--row %d", row)
+			return usageErrorf("validate", "give rows of the published steps, 1 to 20, or operations, 34 to 37", "--row %d", row)
 		}
 	}
 	answer, err := a.search(ctx, "validating", c.Plugin, c.Cache, func(plugin, folder string) childRequest {
@@ -202,7 +202,7 @@ func validate(ctx context.Context, a *app, r validateRequest) (all []validated, 
 			return nil, context.Cause(ctx)
 		}
 	}
-	asked := &probe.Compiler{Worker: compiler, Folder: r.Folder}
+	asked := &probe.Compiler{Worker: compiler, CacheDir: r.Folder}
 	for _, o := range published.Operations() {
 		if len(r.Rows) > 0 && !slices.Contains(r.Rows, o.Row) {
 			continue
@@ -257,7 +257,7 @@ func stepSearch(s published.Step, kernel bool) (decoder.Config, ahead.Search) {
 func (v *validated) ofStep(ctx context.Context, s published.Step, plugin, folder string, worker []string) {
 	for _, kernel := range []bool{true, false} {
 		c, search := stepSearch(s, kernel)
-		search.Plugin, search.Folder, search.Worker = plugin, folder, worker
+		search.Plugin, search.CacheDir, search.Worker = plugin, folder, worker
 		v.Published = s.Seconds(c.Parameters())
 		if _, of, err := system.ParseSlices(s.Slice); err == nil {
 			v.Utilization = s.TFLOPs * 1e12 / of.Generation().PeakFLOPS

@@ -54,7 +54,7 @@ func TestAOTLargePlansOfPublishedSteps(t *testing.T) {
 		}
 		t.Run(s.Name+" "+s.Slice, func(t *testing.T) {
 			_, search := stepSearch(s, true)
-			search.Worker, search.Folder = workerCommand, os.Getenv("TPUSTRATEGY_PLANS_KEPT")
+			search.Worker, search.CacheDir = workerCommand, os.Getenv("TPUSTRATEGY_PLANS_KEPT")
 			search.Space.Logical, search.Space.States = []int{1, 2, 4, 8, 16}, []logical.StateSharding{logical.ShardGradients, logical.ShardParameters}
 			search.Space.Settings = map[string][]string{"remat": {"full", "products"}, "accumulate": {"1", "2"}}
 			search.Options = plan.Options{Compile: -1, TimeLimit: 10 * time.Minute, Concurrency: 2}

@@ -55,9 +55,9 @@ func (c *visualizeCmd) Run(a *app, root *cli) error {
 	case err != nil:
 		return err
 	case c.Slices < 1 || c.Slices > 1 && l.mesh == "":
-		return misused("visualize", "give a number from 1, with axes of a --mesh", "--slices %d", c.Slices)
+		return usageErrorf("visualize", "give a number from 1, with axes of a --mesh", "--slices %d", c.Slices)
 	case l.devices%c.Slices != 0:
-		return misused("visualize", "take a number that divides the devices", "%d slices cannot share %d devices equally", c.Slices, l.devices)
+		return usageErrorf("visualize", "take a number that divides the devices", "%d slices cannot share %d devices equally", c.Slices, l.devices)
 	}
 	var picture bytes.Buffer
 	if err := l.draw(&picture, sharding.VisualizeOptions{Dims: c.Dims}); err != nil {
@@ -75,7 +75,7 @@ func (c *visualizeCmd) Run(a *app, root *cli) error {
 	for device := range l.devices {
 		ranges, holds, err := l.ranges(device)
 		if err != nil {
-			return refused("visualize", err)
+			return newUsageError("visualize", err)
 		}
 		h := deviceShard{Device: device, Slice: device / each, Ranges: [][2]int{}}
 		for _, r := range ranges {
@@ -100,7 +100,7 @@ func (c *visualizeCmd) layout() (*layout, error) {
 	if strings.HasPrefix(c.Spec, "{") {
 		op, err := sharding.ParseOpSharding(c.Spec)
 		if err != nil {
-			return nil, refused("visualize", err)
+			return nil, newUsageError("visualize", err)
 		}
 		l := &layout{split: op.String(), devices: c.Devices}
 		if l.devices == 0 {
@@ -113,18 +113,18 @@ func (c *visualizeCmd) layout() (*layout, error) {
 		return l, nil
 	}
 	if c.Mesh == "" {
-		return nil, misused("visualize", "give the mesh, as in --mesh replica=2,logical=4", "no mesh")
+		return nil, usageErrorf("visualize", "give the mesh, as in --mesh replica=2,logical=4", "no mesh")
 	}
 	mesh, err := sharding.ParseMesh(c.Mesh)
 	if err != nil {
-		return nil, refused("visualize: --mesh", err)
+		return nil, newUsageError("visualize: --mesh", err)
 	}
 	spec, err := parseSpec(c.Spec)
 	if err == nil {
 		err = spec.ValidateTensor(mesh, "", c.Shape)
 	}
 	if err != nil {
-		return nil, refused("visualize", err)
+		return nil, newUsageError("visualize", err)
 	}
 	return &layout{split: spec.String(), mesh: mesh.String(), devices: mesh.Size(),
 		ranges: func(device int) ([]sharding.Range, bool, error) {

@@ -34,25 +34,25 @@ Examples:
 A host is alive if its record changes; clocks are not compared. With --json each read is one JSON value on one line.`
 }
 
-// leastInterval is the minimum interval, to limit the load on the place of the run.
-const leastInterval = 200 * time.Millisecond
+// minInterval is the minimum interval, to limit the load on the place of the run.
+const minInterval = 200 * time.Millisecond
 
 // Run watches a run.
 func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
-	if c.Interval < leastInterval {
-		return misused("watch", "give 200ms or more", "an interval of %v", c.Interval)
+	if c.Interval < minInterval {
+		return usageErrorf("watch", "give 200ms or more", "an interval of %v", c.Interval)
 	}
-	if err := there("watch", "give the run's folder", c.Place); err != nil {
+	if err := checkFolder("watch", "give the run's folder", c.Place); err != nil {
 		return err
 	}
 	board, err := watchdog.OpenRecordStore(ctx, c.Place)
 	if err != nil {
-		return refused("watch", err)
+		return newUsageError("watch", err)
 	}
 	defer board.Close()
-	show := (&news{out: a.stdout}).show
+	show := (&changeLog{out: a.stdout}).show
 	if f, ok := a.terminal(); ok {
-		show = draw(a.bytes(), func() (int, int, error) { return term.GetSize(int(f.Fd())) })
+		show = drawLook(a.rawStdout(), func() (int, int, error) { return term.GetSize(int(f.Fd())) })
 	}
 	if root.JSON {
 		show = func(l *watchdog.RunStatus) error { return a.printLine(l) }
@@ -74,7 +74,7 @@ func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 		case ctx.Err() != nil || last.Time.IsZero():
 			return err
 		default: // the error may be temporary
-			last.Remarks = append(slices.DeleteFunc(last.Remarks, func(text string) bool { return strings.HasPrefix(text, failed) }), plain.EscapeLine(failed+err.Error()))
+			last.Remarks = append(slices.DeleteFunc(last.Remarks, func(text string) bool { return strings.HasPrefix(text, lookFailed) }), plain.EscapeLine(lookFailed+err.Error()))
 		}
 		if !c.Once {
 			err = show(&last)
@@ -92,8 +92,8 @@ func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 	}
 }
 
-// failed is the prefix of the remark after a failed look.
-const failed = "the last look failed: "
+// lookFailed is the prefix of the remark after a failed look.
+const lookFailed = "the last look failed: "
 
 func (a *app) showOnce(l *watchdog.RunStatus, asJSON bool) error {
 	if asJSON {
@@ -103,28 +103,28 @@ func (a *app) showOnce(l *watchdog.RunStatus, asJSON bool) error {
 	return err
 }
 
-// reached returns an error for a URL whose scheme is not registered in this program.
-func reached(op, place string) error {
+// checkScheme returns an error for a URL whose scheme is not registered in this program.
+func checkScheme(op, place string) error {
 	scheme, _, _ := strings.Cut(strings.ToLower(place), "://")
 	if !storage.IsURL(place) || scheme == "file" || slices.Contains(storage.Schemes(), scheme) {
 		return nil
 	}
-	return misused(op, "give a folder, or build the command with -overlay, as docs/buckets.md describes",
+	return usageErrorf(op, "give a folder, or build the command with -overlay, as docs/buckets.md describes",
 		"this program reaches no %s://", scheme)
 }
 
-// there returns an error unless place is a URL or an existing folder, because opening a missing
+// checkFolder returns an error unless place is a URL or an existing folder, because opening a missing
 // folder would create it.
-func there(op, hint, place string) error {
+func checkFolder(op, hint, place string) error {
 	if files.CheckLocal(place) != nil {
-		return reached(op, place)
+		return checkScheme(op, place)
 	}
 	info, err := os.Stat(place)
 	if err != nil {
-		return refused(op, err)
+		return newUsageError(op, err)
 	}
 	if !info.IsDir() {
-		return misused(op, hint, "%s is no folder", place)
+		return usageErrorf(op, hint, "%s is no folder", place)
 	}
 	return nil
 }
@@ -132,15 +132,15 @@ func there(op, hint, place string) error {
 // terminal returns the standard output and whether it is a terminal.
 func (a *app) terminal() (*os.File, bool) {
 	w := a.stdout
-	if o, ok := w.(*output); ok {
+	if o, ok := w.(*checkedOutput); ok {
 		w = o.w
 	}
 	f, ok := w.(*os.File)
 	return f, ok && term.IsTerminal(int(f.Fd()))
 }
 
-// draw returns a function that shows a look on a terminal, beginning at the first line.
-func draw(out io.Writer, size func() (width, height int, err error)) func(*watchdog.RunStatus) error {
+// drawLook returns a function that shows a look on a terminal, beginning at the first line.
+func drawLook(out io.Writer, size func() (width, height int, err error)) func(*watchdog.RunStatus) error {
 	return func(l *watchdog.RunStatus) error {
 		width, height, err := size()
 		if err != nil || width < 20 || height < 4 {
@@ -159,22 +159,22 @@ func draw(out io.Writer, size func() (width, height int, err error)) func(*watch
 	}
 }
 
-// news prints a line when the state changes, and periodically.
-type news struct {
-	out  io.Writer
-	last time.Time
-	said string // the last printed state, without numbers
+// changeLog prints a line when the state changes, and periodically.
+type changeLog struct {
+	out       io.Writer
+	last      time.Time
+	lastState string // the last printed state, without numbers
 }
 
-func (n *news) show(l *watchdog.RunStatus) error {
+func (n *changeLog) show(l *watchdog.RunStatus) error {
 	said := fmt.Sprint(len(l.Remarks))
 	for _, f := range l.Findings {
 		said += fmt.Sprint(" ", f.Host, f.Cause)
 	}
-	if said == n.said && l.Time.Sub(n.last) < 10*time.Second && !l.Ended {
+	if said == n.lastState && l.Time.Sub(n.last) < 10*time.Second && !l.Ended {
 		return nil
 	}
-	n.said, n.last = said, l.Time
+	n.lastState, n.last = said, l.Time
 	var b strings.Builder
 	for _, line := range append([]string{l.Title()}, l.Remarks...) {
 		fmt.Fprintf(&b, "%s %s\n", l.Time.Format(time.TimeOnly), line)

@@ -49,7 +49,7 @@ func compile(ctx context.Context, a *app, r compileRequest) (*report.Report, err
 		opts.Precision = lowering.PrecisionHighest
 	default:
 		if policy, err = precision.ParsePolicy(c.Precision); err != nil {
-			return nil, refused("compile", err)
+			return nil, newUsageError("compile", err)
 		}
 	}
 	if !c.Whole && max(c.Logical, 1) > 1 {
@@ -58,13 +58,13 @@ func compile(ctx context.Context, a *app, r compileRequest) (*report.Report, err
 	if c.ShardState != "" {
 		state, err := logical.ParseStateSharding(c.ShardState)
 		if err != nil {
-			return nil, refused("compile", err)
+			return nil, newUsageError("compile", err)
 		}
 		opts.Variables = append(opts.Variables, logical.MatchState("", state))
 	}
 	opts.Compiling = func(strategy.Compilation) {} // shown by the parent's progress line
 	opts.Phases = notePhase
-	keeper := &probe.Keeper{Folder: r.Keep}
+	keeper := &probe.CachingCompiler{CacheDir: r.Keep}
 	if r.Keep != "" {
 		opts.Compiler = keeper
 	} else if c.SuggestAnnotations && ahead.PluginKind(r.Topology) == "tpu" { // probes run in separate processes
@@ -81,9 +81,9 @@ func compile(ctx context.Context, a *app, r compileRequest) (*report.Report, err
 	if err != nil {
 		return nil, err
 	}
-	if m.fits != nil {
-		if err := m.fits(size, strat.NumReplicasInSync(), strat.NumLogicalDevices()); err != nil {
-			return nil, refused("compile", err)
+	if m.checkFit != nil {
+		if err := m.checkFit(size, strat.NumReplicasInSync(), strat.NumLogicalDevices()); err != nil {
+			return nil, newUsageError("compile", err)
 		}
 	}
 	var batch []any
@@ -94,24 +94,24 @@ func compile(ctx context.Context, a *app, r compileRequest) (*report.Report, err
 	if err != nil {
 		return nil, err
 	}
-	rep, err := ahead.Compile(ctx, step, batch, ahead.Files{Text: c.Text, Save: c.Save, SuggestAnnotations: c.SuggestAnnotations, Told: noteLine})
+	rep, err := ahead.Compile(ctx, step, batch, ahead.Outputs{Text: c.Text, Save: c.Save, SuggestAnnotations: c.SuggestAnnotations, Progress: noteLine})
 	if err != nil {
 		return nil, err
 	}
-	if keeper.Took > 0 { // the time of the original compilation
-		rep.CompilingSeconds = keeper.Took.Seconds()
+	if keeper.Duration > 0 { // the time of the original compilation
+		rep.CompilingSeconds = keeper.Duration.Seconds()
 	}
 	return rep, nil
 }
 
-// replicasOf and partitionsOf match the numbers of replicas and partitions of a module.
+// replicasPattern and partitionsPattern match the numbers of replicas and partitions of a module.
 var (
-	replicasOf   = regexp.MustCompile(`mhlo\.num_replicas\s*=\s*([0-9]{1,6})`)
-	partitionsOf = regexp.MustCompile(`mhlo\.num_partitions\s*=\s*([0-9]{1,6})`)
+	replicasPattern   = regexp.MustCompile(`mhlo\.num_replicas\s*=\s*([0-9]{1,6})`)
+	partitionsPattern = regexp.MustCompile(`mhlo\.num_partitions\s*=\s*([0-9]{1,6})`)
 )
 
-// numberOf returns the number that expression matches in text, or 1 if there is no match.
-func numberOf(expression *regexp.Regexp, text []byte) int {
+// matchNumber returns the number that expression matches in text, or 1 if there is no match.
+func matchNumber(expression *regexp.Regexp, text []byte) int {
 	n := 1
 	if m := expression.FindSubmatch(text); m != nil {
 		n, _ = strconv.Atoi(string(m[1])) // the expression limits the number of digits
@@ -126,19 +126,19 @@ const maxProgram = 2<<30 - 1
 func compileFile(ctx context.Context, r compileRequest) (*report.Report, error) {
 	text, err := files.ReadFile(r.Command.File, maxProgram)
 	if err != nil {
-		return nil, refused("compile", err)
+		return nil, newUsageError("compile", err)
 	}
 	if ahead.CPUDevices(r.Topology) > 0 {
-		return nil, misused("compile", "give a TPU slice such as v5e:2x4", "the CPU plugin does not compile a StableHLO file ahead of time")
+		return nil, usageErrorf("compile", "give a TPU slice such as v5e:2x4", "the CPU plugin does not compile a StableHLO file ahead of time")
 	}
 	slice, err := ahead.Describe(ctx, r.Topology, r.Plugin)
 	if err != nil {
 		return nil, err
 	}
 	defer slice.Close()
-	replicas, partitions, perReplica := numberOf(replicasOf, text), numberOf(partitionsOf, text), max(r.Command.Logical, 1)
+	replicas, partitions, perReplica := matchNumber(replicasPattern, text), matchNumber(partitionsPattern, text), max(r.Command.Logical, 1)
 	if replicas < 1 || partitions < 1 || partitions%perReplica != 0 {
-		return nil, misused("compile", "give a number that divides them", "--logical %d does not divide the %d partitions of %s", perReplica, partitions, r.Command.File)
+		return nil, usageErrorf("compile", "give a number that divides them", "--logical %d does not divide the %d partitions of %s", perReplica, partitions, r.Command.File)
 	}
 	assignment, err := tpu.BuildDeviceAssignment(slice.Topology(), tpu.AssignmentOptions{Replicas: replicas * partitions})
 	if err != nil {
@@ -151,7 +151,7 @@ func compileFile(ctx context.Context, r compileRequest) (*report.Report, error) 
 	in := report.Input{
 		Step: filepath.Base(r.Command.File), Target: report.TargetOf(slice.Info()), Replicas: replicas * partitions / perReplica, LogicalDevices: perReplica, Text: text,
 	}
-	keeper := &probe.Keeper{Folder: r.Keep}
+	keeper := &probe.CachingCompiler{CacheDir: r.Keep}
 	in.Program, err = keeper.CompileTopology(ctx, slice.Description(), pjrt.Program{Code: text, Trusted: true}, pjrt.CompileOptions{
 		Replicas: replicas, Partitions: partitions, DeviceAssignment: slices.Collect(slices.Chunk(ids, partitions)), SPMD: partitions > 1, Shardy: strings.Contains(string(text), "sdy."),
 	})
@@ -163,7 +163,7 @@ func compileFile(ctx context.Context, r compileRequest) (*report.Report, error) 
 		return nil, f
 	}
 	defer in.Program.Close()
-	in.CompilingSeconds = keeper.Took.Seconds()
+	in.CompilingSeconds = keeper.Duration.Seconds()
 	if in.Step, err = in.Program.Name(); err != nil {
 		return nil, err
 	}

@@ -23,8 +23,8 @@ func TestTheFilesAreWhatLaunchPrints(t *testing.T) {
 	require.NoError(t, err)
 	const image = "REGION-docker.pkg.dev/PROJECT/REPOSITORY/multihost:latest"
 	for file, c := range map[string]struct {
-		on      launch.Place
-		part    launch.Part
+		on      launch.Service
+		part    launch.Document
 		image   string
 		command string
 	}{

@@ -75,7 +75,7 @@ func (r *replayer) copyToHost(ctx context.Context) ([][][]byte, error) {
 					if b == nil || !engine.Internal(r.strategy).Runtime().Local[p] {
 						continue
 					}
-					images[i][p] = make([]byte, at[i].PartBytes)
+					images[i][p] = make([]byte, at[i].ShardBytes)
 					if err := b.ToHost(ctx, images[i][p]); err != nil {
 						return nil, err
 					}

@@ -61,7 +61,7 @@ func onHostsWith(t testing.TB, devices, hosts int, o Options, know func(*simhost
 // writes with -update.
 func TestStoredLosses(t *testing.T) {
 	sys := plugintest.System(t, 1)
-	made := ReferenceLosses{Made: "go test ./internal/accept -run TestStoredLosses -update", Plugin: sys.Client().Plugin().APIVersion().String() + " " + sys.Client().PlatformVersion(), Losses: map[string][]float64{}}
+	made := ReferenceLosses{Origin: "go test ./internal/accept -run TestStoredLosses -update", Plugin: sys.Client().Plugin().APIVersion().String() + " " + sys.Client().PlatformVersion(), Losses: map[string][]float64{}}
 	for _, losses := range []string{"float32", "bfloat16"} {
 		s, err := strategy.New(sys, strategy.Options{Precision: lowering.PrecisionHighest})
 		require.NoError(t, err)
@@ -78,7 +78,7 @@ func TestStoredLosses(t *testing.T) {
 		require.NoError(t, os.WriteFile("losses.json", append(data, '\n'), 0o644))
 		return
 	}
-	want, err := stored()
+	want, err := readStoredLosses()
 	require.NoError(t, err)
 	for losses, all := range made.Losses {
 		require.Len(t, want.Losses[losses], trainSteps)
@@ -91,10 +91,10 @@ func TestStoredLosses(t *testing.T) {
 func TestAcceptedOnCPUDevices(t *testing.T) {
 	began := time.Now()
 	var told []Outcome
-	report, err := Run(t.Context(), Options{Open: cpu(t, 2), Getenv: os.Getenv, Tell: func(o Outcome) { told = append(told, o) }})
+	report, err := Run(t.Context(), Options{Open: cpu(t, 2), Getenv: os.Getenv, OnOutcome: func(o Outcome) { told = append(told, o) }})
 	require.NoError(t, err)
 	for _, o := range report.Outcomes {
-		t.Log(o.Line())
+		t.Log(o.Text())
 		assert.Equal(t, Passed, o.Status, o.Part)
 	}
 	assert.Equal(t, Accepted, report.Verdict, report.Reasons)
@@ -112,7 +112,7 @@ func TestAcceptedOnCPUDevices(t *testing.T) {
 }
 
 func TestAcceptedOnFourHosts(t *testing.T) {
-	reports := onHosts(t, 8, 4, Options{Place: t.TempDir()})
+	reports := onHosts(t, 8, 4, Options{Store: t.TempDir()})
 	for host, report := range reports {
 		assert.Equal(t, Accepted, report.Verdict, "%v", report.Reasons)
 		assert.Equal(t, host, report.Host)
@@ -125,7 +125,7 @@ func TestAcceptedOnFourHosts(t *testing.T) {
 func TestTheTimesAddUp(t *testing.T) {
 	var full, quick time.Duration
 	for _, p := range Parts() {
-		full, quick = full+p.Full, quick+p.Quick
+		full, quick = full+p.TimeLimit, quick+p.QuickTimeLimit
 	}
 	assert.LessOrEqual(t, full, 15*time.Minute)
 	assert.LessOrEqual(t, quick, 2*time.Minute)

@@ -59,7 +59,7 @@ func TestAOTLargeTheTrainingCompilesOverTwoSlices(t *testing.T) {
 	}
 	slice := plugintest.Slice(t, "2x v5litepod-16")
 	names := map[string]bool{}
-	for _, c := range trainCases(len(deviceIDs(slice.Topology().DeviceIDs())), slice.Topology().NumSlices()) {
+	for _, c := range trainCases(len(sortedIDs(slice.Topology().DeviceIDs())), slice.Topology().NumSlices()) {
 		assert.NoError(t, compileTraining(t.Context(), slice, c), c.name)
 		names[c.name] = true
 	}

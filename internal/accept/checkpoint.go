@@ -18,13 +18,13 @@ import (
 // checkpointPrefix is before the names of what the part saves.
 const checkpointPrefix = "tpustrategy-accept/"
 
-// checkpoints trains, saves, trains on, restores onto another mesh, and trains the same steps again.
+// checkCheckpoint trains, saves, trains on, restores onto another mesh, and trains the same steps again.
 // Each host saves its own parts.
-func checkpoints(ctx context.Context, w *work) (err error) {
-	place := w.session.opts.Place
+func checkCheckpoint(ctx context.Context, w *partRun) (err error) {
+	place := w.session.opts.Store
 	if place == "" {
-		if w.sys().NumProcesses() > 1 {
-			w.finding("no checkpoint was saved: several hosts need --store with a folder or bucket that all of them share")
+		if w.system().NumProcesses() > 1 {
+			w.addFinding("no checkpoint was saved: several hosts need --store with a folder or bucket that all of them share")
 			return nil
 		}
 		if place, err = os.MkdirTemp("", "tpustrategy-accept-"); err != nil {
@@ -32,15 +32,15 @@ func checkpoints(ctx context.Context, w *work) (err error) {
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(place)) }()
 	}
-	w.at("opening %s", place)
+	w.setActivity("opening %s", place)
 	whole, err := storage.Open(ctx, place)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, whole.Close()) }()
 	store := storage.Sub(whole, strings.TrimSuffix(checkpointPrefix, "/"))
-	w.fact("place", "%s", whole)
-	n := w.n()
+	w.addFact("place", "%s", whole)
+	n := w.numDevices()
 	first := trainCases(n, 1)[0].strategy
 	last := first
 	if n%2 == 0 && first.Replicas%2 == 0 {
@@ -49,34 +49,34 @@ func checkpoints(ctx context.Context, w *work) (err error) {
 			last.Variables = logical.Rules{logical.Match("hidden", logical.SplitInto(1, last.LogicalDevices))}
 		}
 	}
-	want, err := w.goOn(ctx, first, store, w.save)
+	want, err := w.continueTraining(ctx, first, store, w.trainAndSave)
 	if err != nil {
 		return fmt.Errorf("saving: %w", err)
 	}
-	got, err := w.goOn(ctx, last, store, w.restore)
+	got, err := w.continueTraining(ctx, last, store, w.restoreCheckpoint)
 	if err != nil {
 		return fmt.Errorf("restoring: %w", err)
 	}
 	for i := range want {
 		off := (got[i] - want[i]) / want[i]
-		if limit := Tolerance(w.sys().Platform(), "float32"); !(max(off, -off) <= limit) {
+		if limit := Tolerance(w.system().Platform(), "float32"); !(max(off, -off) <= limit) {
 			w.fail("after the restore the loss of step %d is %g, and %g was before", i, got[i], want[i])
 		}
 	}
-	if err := w.session.exchange.Barrier(ctx, "accept checkpoint read"); err != nil || w.sys().Process() > 0 {
+	if err := w.session.exchange.Barrier(ctx, "accept checkpoint read"); err != nil || w.system().Process() > 0 {
 		return err
 	}
 	return w.removeCheckpoints(ctx, whole)
 }
 
 // removeCheckpoints removes what the part has saved.
-func (w *work) removeCheckpoints(ctx context.Context, whole storage.Store) error {
-	w.at("removing what was saved")
+func (w *partRun) removeCheckpoints(ctx context.Context, whole storage.Store) error {
+	w.setActivity("removing what was saved")
 	left, err := whole.List(ctx, checkpointPrefix)
 	if err != nil {
 		return err
 	}
-	w.fact("objects", "%d", len(left))
+	w.addFact("objects", "%d", len(left))
 	for _, object := range left {
 		if err := whole.Remove(ctx, object.Name); err != nil {
 			return err
@@ -88,9 +88,9 @@ func (w *work) removeCheckpoints(ctx context.Context, whole storage.Store) error
 // checkpointSteps are taken before the save, and again after it.
 const checkpointSteps = 3
 
-// goOn takes the steps after the save, once reach has brought a training on a mesh to there.
-func (w *work) goOn(ctx context.Context, opts strategy.Options, store storage.Store, reach func(context.Context, *train.Step, *checkpoint.Manager) error) (losses []float64, err error) {
-	s, err := w.strategy(opts)
+// continueTraining takes the steps after the save, once reach has brought a training on a mesh to there.
+func (w *partRun) continueTraining(ctx context.Context, opts strategy.Options, store storage.Store, reach func(context.Context, *train.Step, *checkpoint.Manager) error) (losses []float64, err error) {
+	s, err := w.newStrategy(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (w *work) goOn(ctx context.Context, opts strategy.Options, store storage.St
 	if err != nil {
 		return nil, err
 	}
-	m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: s, TakeOver: true, PartTimeout: w.session.opts.budget(w.part)})
+	m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: s, TakeOver: true, PartTimeout: w.session.opts.timeLimit(w.part)})
 	if err != nil {
 		return nil, err
 	}
@@ -117,14 +117,14 @@ func (w *work) goOn(ctx context.Context, opts strategy.Options, store storage.St
 	return losses, nil
 }
 
-// save takes the first steps and saves.
-func (w *work) save(ctx context.Context, step *train.Step, m *checkpoint.Manager) error {
+// trainAndSave takes the first steps and saves.
+func (w *partRun) trainAndSave(ctx context.Context, step *train.Step, m *checkpoint.Manager) error {
 	for i := range checkpointSteps {
 		if _, err := trainOn(ctx, step, i); err != nil {
 			return err
 		}
 	}
-	w.at("the save")
+	w.setActivity("the save")
 	s, began := step.Strategy(), time.Now()
 	if err := m.Save(ctx, checkpointSteps, checkpoint.StrategyGroup(s, step.Store()), checkpoint.SaveOptions{Metadata: map[string]string{"accept": "1"}}); err != nil {
 		return err
@@ -133,13 +133,13 @@ func (w *work) save(ctx context.Context, step *train.Step, m *checkpoint.Manager
 	if err := m.Wait(ctx); err != nil {
 		return err
 	}
-	w.figure(Figure{Name: "save, step blocked", Value: blocked.Seconds() * 1e3, Unit: "ms"})
-	w.figure(Figure{Name: "save, until it is whole", Value: time.Since(began).Seconds() * 1e3, Unit: "ms"})
+	w.addMeasurement(Measurement{Name: "save, step blocked", Value: blocked.Seconds() * 1e3, Unit: "ms"})
+	w.addMeasurement(Measurement{Name: "save, until it is whole", Value: time.Since(began).Seconds() * 1e3, Unit: "ms"})
 	return s.Barrier(ctx, "accept saved")
 }
 
-// restore restores what was saved.
-func (w *work) restore(ctx context.Context, step *train.Step, m *checkpoint.Manager) (err error) {
+// restoreCheckpoint restores what was saved.
+func (w *partRun) restoreCheckpoint(ctx context.Context, step *train.Step, m *checkpoint.Manager) (err error) {
 	began := time.Now()
 	c, passed, err := m.LatestIntact(ctx)
 	if err != nil {
@@ -152,10 +152,10 @@ func (w *work) restore(ctx context.Context, step *train.Step, m *checkpoint.Mana
 	if c.Step() != checkpointSteps || c.Metadata()["accept"] != "1" {
 		w.fail("the checkpoint is of step %d with metadata %v", c.Step(), c.Metadata())
 	}
-	w.at("the restore")
+	w.setActivity("the restore")
 	if err := c.Restore(ctx, checkpoint.StrategyGroup(step.Strategy(), step.Store()), checkpoint.RestoreOptions{}); err != nil {
 		return err
 	}
-	w.figure(Figure{Name: "restore, checked", Value: time.Since(began).Seconds() * 1e3, Unit: "ms"})
+	w.addMeasurement(Measurement{Name: "restore, checked", Value: time.Since(began).Seconds() * 1e3, Unit: "ms"})
 	return nil
 }

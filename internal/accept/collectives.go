@@ -84,10 +84,10 @@ func collectiveText(kind string, i int, in, out tensorType, groups [][]int) stri
 }
 
 // collectiveProgram has some collectives over the groups of a division.
-func collectiveProgram(g grouping, dtype pjrt.DType, kinds []string) raw {
+func collectiveProgram(g grouping, dtype pjrt.DType, kinds []string) rawProgram {
 	size := len(g.groups[0])
 	in := tensorType{dtype, []int{2 * size}}
-	p := raw{name: fmt.Sprintf("%s over %s of %s", strings.Join(kinds, " and "), g.name, dtype), in: []tensorType{in}}
+	p := rawProgram{name: fmt.Sprintf("%s over %s of %s", strings.Join(kinds, " and "), g.name, dtype), inputs: []tensorType{in}}
 	for i, kind := range kinds {
 		out := in
 		switch kind {
@@ -96,17 +96,17 @@ func collectiveProgram(g grouping, dtype pjrt.DType, kinds []string) raw {
 		case "reduce_scatter":
 			out.dims = []int{2}
 		}
-		p.out = append(p.out, out)
+		p.outputs = append(p.outputs, out)
 		p.body += collectiveText(kind, i, in, out, g.groups)
 	}
 	return p
 }
 
-// given is element j of what device d brings: small numbers, so that sums of many are exact.
-func given(d, j int) int { return (5*d + 3*j) % 7 }
+// collectiveInput is element j of what device d brings: small numbers, so that sums of many are exact.
+func collectiveInput(d, j int) int { return (5*d + 3*j) % 7 }
 
-// of returns the group of a device, and where in it the device is.
-func (g grouping) of(device int) (members []int, at int) {
+// groupOf returns the group of a device, and where in it the device is.
+func (g grouping) groupOf(device int) (members []int, at int) {
 	for _, members := range g.groups {
 		if at := slices.Index(members, device); at >= 0 {
 			return members, at
@@ -115,9 +115,9 @@ func (g grouping) of(device int) (members []int, at int) {
 	return nil, -1
 }
 
-// rightCollective is what member at of a group of so many receives, where member m brings x(m, 0) to
+// wantCollective is what member at of a group of so many receives, where member m brings x(m, 0) to
 // x(m, 2*size-1).
-func rightCollective(kind string, size, at int, x func(member, j int) int) (out []int) {
+func wantCollective(kind string, size, at int, x func(member, j int) int) (out []int) {
 	take := func(member, from, to int) {
 		for j := from; j < to; j++ {
 			out = append(out, x(member, j))
@@ -154,17 +154,17 @@ func rightCollective(kind string, size, at int, x func(member, j int) int) (out 
 	return out
 }
 
-// collectives runs each collective over each grouping, and those of the strategy's own calls.
-func collectives(ctx context.Context, w *work) error {
-	for _, g := range groupings(w.n()) {
+// checkAllCollectives runs each collective over each grouping, and those of the strategy's own calls.
+func checkAllCollectives(ctx context.Context, w *partRun) error {
+	for _, g := range groupings(w.numDevices()) {
 		for _, dtype := range []pjrt.DType{pjrt.S32, pjrt.F32} {
-			if err := w.collective(ctx, g, dtype, collectiveKinds); err == nil {
+			if err := w.checkCollectives(ctx, g, dtype, collectiveKinds); err == nil {
 				continue
 			} else if ctx.Err() != nil {
 				return err
 			}
 			for _, kind := range collectiveKinds { // which of them it is
-				if err := w.collective(ctx, g, dtype, []string{kind}); err != nil {
+				if err := w.checkCollectives(ctx, g, dtype, []string{kind}); err != nil {
 					w.fail("%s over %s of %s: %v", kind, g.name, dtype, err)
 				}
 				if ctx.Err() != nil {
@@ -173,21 +173,21 @@ func collectives(ctx context.Context, w *work) error {
 			}
 		}
 	}
-	return w.calls(ctx, collectiveCalls(w.n()))
+	return w.runCases(ctx, collectiveCases(w.numDevices()))
 }
 
-func (w *work) collective(ctx context.Context, g grouping, dtype pjrt.DType, kinds []string) error {
+func (w *partRun) checkCollectives(ctx context.Context, g grouping, dtype pjrt.DType, kinds []string) error {
 	p := collectiveProgram(g, dtype, kinds)
-	w.at("%s", p.name)
-	return w.session.answers(ctx, p, func(d, _ int) []byte {
+	w.setActivity("%s", p.name)
+	return w.session.runRaw(ctx, p, func(d, _ int) []byte {
 		var values []int
-		for j := range p.in[0].dims[0] {
-			values = append(values, given(d, j))
+		for j := range p.inputs[0].dims[0] {
+			values = append(values, collectiveInput(d, j))
 		}
-		return numbers(dtype, values...)
+		return encodeNumbers(dtype, values...)
 	}, func(d, i int, data []byte) {
-		members, at := g.of(d)
-		right := rightCollective(kinds[i], len(members), at, func(m, j int) int { return given(members[m], j) })
-		w.exactly(fmt.Sprintf("%s over %s of %s, device %d", kinds[i], g.name, dtype, d), dtype, data, numbers(dtype, right...))
+		members, at := g.groupOf(d)
+		right := wantCollective(kinds[i], len(members), at, func(m, j int) int { return collectiveInput(members[m], j) })
+		w.compareBytes(fmt.Sprintf("%s over %s of %s, device %d", kinds[i], g.name, dtype, d), dtype, data, encodeNumbers(dtype, right...))
 	})
 }

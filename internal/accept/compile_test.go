@@ -16,17 +16,17 @@ import (
 
 // raws are the programs in StableHLO that the parts run on n devices, but for the dtypes that a
 // platform may lack.
-func raws(n int, platform string) (all []raw) {
-	all = append(all, devicesProgram(n))
+func raws(n int, platform string) (all []rawProgram) {
+	all = append(all, allDevicesProgram(n))
 	for _, g := range groupings(n) {
 		for _, dtype := range []pjrt.DType{pjrt.S32, pjrt.F32} {
 			all = append(all, collectiveProgram(g, dtype, collectiveKinds))
 		}
 	}
-	for _, t := range everywhere {
+	for _, t := range requiredDTypes {
 		all = append(all, dtypeProgram(t, n))
 	}
-	sz := sizesOf(platform)
+	sz := workloadSizesFor(platform)
 	all = append(all, memoryProgram(sz), matmulProgram(sz))
 	if n > 1 {
 		for _, bytes := range sz.links {
@@ -54,10 +54,10 @@ func Compile(ctx context.Context, slice *system.Slice, done func(name string, op
 			done(name, optional, err)
 		}
 	}
-	ids := deviceIDs(slice.Topology().DeviceIDs())
+	ids := sortedIDs(slice.Topology().DeviceIDs())
 	n := len(ids)
-	one := func(p raw) error {
-		x, err := slice.Compile(ctx, pjrt.Program{Code: p.text(n), Trusted: true}, rawOptions(ids))
+	one := func(p rawProgram) error {
+		x, err := slice.Compile(ctx, pjrt.Program{Code: p.stablehlo(n), Trusted: true}, rawCompileOptions(ids))
 		if err != nil {
 			return err
 		}
@@ -66,20 +66,20 @@ func Compile(ctx context.Context, slice *system.Slice, done func(name string, op
 	for _, p := range raws(n, "tpu") {
 		tell(p.name, false, one(p))
 	}
-	for _, t := range elsewhere {
+	for _, t := range optionalDTypes {
 		tell("dtype "+t.String(), true, one(dtypeProgram(t, n)))
 	}
 	with := func(name string, opts strategy.Options, args []any, make func(s *strategy.TPUStrategy) (compilable, error)) {
 		tell(name, false, compileOn(ctx, slice, opts, args, make))
 	}
-	for _, c := range slices.Concat(collectiveCalls(n), splitCalls(n), batchCalls(n)) {
+	for _, c := range slices.Concat(collectiveCases(n), splitCases(n), unevenBatchCases(n)) {
 		with(c.name, c.strategy, c.args, func(s *strategy.TPUStrategy) (compilable, error) { return c.function(s), nil })
 	}
 	with("masked batch", strategy.Options{}, []any{shapes.Make(dtypes.Float32, 2*n), shapes.Make(dtypes.Bool, 2*n)}, func(s *strategy.TPUStrategy) (compilable, error) {
 		return maskedFunction(s, strategy.FunctionOptions{SplitBatch: true}), nil
 	})
 	with("donation", strategy.Options{}, nil, func(s *strategy.TPUStrategy) (compilable, error) {
-		return donatingFunction(s, sizesOf("tpu")), nil
+		return donatingFunction(s, workloadSizesFor("tpu")), nil
 	})
 	for _, own := range []bool{false, true} {
 		with(fmt.Sprintf("random own=%t", own), strategy.Options{}, nil, func(s *strategy.TPUStrategy) (compilable, error) { return randomFunction(s, own), nil })

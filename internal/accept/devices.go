@@ -39,8 +39,8 @@ func describe(d *pjrt.DeviceDescription, topology tpu.Topology) Device {
 	return out
 }
 
-// accelerator is the type of the slice, if it is known.
-func (s *session) accelerator() (tpu.Accelerator, bool, error) {
+// acceleratorType is the type of the slice, if it is known.
+func (s *session) acceleratorType() (tpu.Accelerator, bool, error) {
 	name := s.opts.Accelerator
 	if cluster, ok := s.sys.Cluster(); name == "" && ok {
 		name = cluster.TPU.AcceleratorType
@@ -52,15 +52,15 @@ func (s *session) accelerator() (tpu.Accelerator, bool, error) {
 	return a, err == nil, err
 }
 
-// devices holds the devices against the table of the accelerator's type, or, where there is none,
+// checkDeviceTable holds the devices against the table of the accelerator's type, or, where there is none,
 // against the topology, and the hosts' views against each other.
-func devices(ctx context.Context, w *work) error {
-	sys := w.sys()
+func checkDeviceTable(ctx context.Context, w *partRun) error {
+	sys := w.system()
 	var found []Device
 	for _, d := range sys.Runtime().Devices() {
 		found = append(found, describe(&d.DeviceDescription, sys.Topology()))
 	}
-	if seam := w.session.opts.Seams.Devices; seam != nil {
+	if seam := w.session.opts.Hooks.ChangeDevices; seam != nil {
 		found = seam(w.session.report.Host, found)
 	}
 	for i, d := range found {
@@ -74,9 +74,9 @@ func devices(ctx context.Context, w *work) error {
 				memory = fmt.Sprintf("%.2f GiB", float64(stats.BytesLimit)/(1<<30))
 			}
 		}
-		w.fact(fmt.Sprintf("device %d", d.ID), "%s at %v, process %d, %s", d.Kind, d.Coords, d.Process, memory)
+		w.addFact(fmt.Sprintf("device %d", d.ID), "%s at %v, process %d, %s", d.Kind, d.Coords, d.Process, memory)
 	}
-	a, known, err := w.session.accelerator()
+	a, known, err := w.session.acceleratorType()
 	if err != nil {
 		return err
 	}
@@ -88,16 +88,16 @@ func devices(ctx context.Context, w *work) error {
 		}
 		g := a.Generation()
 		generation = &g
-		w.fact("type", "%s: %d chips, %d hosts, %d devices", a, a.Chips(), a.Hosts(), a.Devices())
+		w.addFact("type", "%s: %d chips, %d hosts, %d devices", a, a.Chips(), a.Hosts(), a.Devices())
 	} else if sys.Platform() == "tpu" {
-		w.finding("the type of the slice is not known, so the devices are held against nothing: give --topology, such as v5litepod-16")
+		w.addFinding("the type of the slice is not known, so the devices are held against nothing: give --topology, such as v5litepod-16")
 	}
 	wrong, odd := CheckDevices(found, expected, generation)
 	for _, text := range wrong {
 		w.fail("%s", text)
 	}
 	for _, text := range odd {
-		w.finding("%s", text)
+		w.addFinding("%s", text)
 	}
 	for i := range found {
 		found[i].Memory = 0 // each host knows its own only

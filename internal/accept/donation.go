@@ -15,10 +15,10 @@ import (
 )
 
 // donatedShape is that of the variable that is updated in place.
-func (sz sizes) donatedShape() shapes.Shape { return shapes.Make(dtypes.Float32, sz.donated/4) }
+func (sz workloadSizes) donatedShape() shapes.Shape { return shapes.Make(dtypes.Float32, sz.donated/4) }
 
 // donatingFunction adds 1 to a variable of a store.
-func donatingFunction(s *strategy.TPUStrategy, sz sizes) *strategy.Function {
+func donatingFunction(s *strategy.TPUStrategy, sz workloadSizes) *strategy.Function {
 	store := model.NewStore()
 	store.VariableWithValue("/held", tensors.FromShape(sz.donatedShape()))
 	return s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
@@ -29,35 +29,35 @@ func donatingFunction(s *strategy.TPUStrategy, sz sizes) *strategy.Function {
 	}, strategy.FunctionOptions{Name: "accept donation", Store: store})
 }
 
-// donation updates a variable ten times. The program has to say that the result takes the
+// checkDonation updates a variable ten times. The program has to say that the result takes the
 // variable's memory, and the allocator, where it keeps an account, that nothing grows.
-func donation(ctx context.Context, w *work) (err error) {
-	s, err := w.strategy(strategy.Options{})
+func checkDonation(ctx context.Context, w *partRun) (err error) {
+	s, err := w.newStrategy(strategy.Options{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	sz := w.sizes()
+	sz := w.dataSizes()
 	f := donatingFunction(s, sz)
 	compiled, err := f.Compiled(ctx)
 	if err != nil {
 		return err
 	}
 	if compiled.Program == nil {
-		w.fact("program", "its runtime does not show it")
+		w.addFact("program", "its runtime does not show it")
 	} else {
-		w.aliased(compiled.Program, sz)
+		w.checkAliasing(compiled.Program, sz)
 	}
 	var before, peak int64
 	for i := range 10 {
-		w.at("update %d", i)
-		err := w.each(ctx, s, f, nil, func(_ int, got []*tensors.Tensor) error {
-			return w.same("the variable's maximum", got[0], []float32{float32(i + 1)})
+		w.setActivity("update %d", i)
+		err := w.runOnReplicas(ctx, s, f, nil, func(_ int, got []*tensors.Tensor) error {
+			return w.compareTensor("the variable's maximum", got[0], []float32{float32(i + 1)})
 		})
 		if err != nil {
 			return err
 		}
-		device, _ := w.sys().Device(s.LocalDevices()[0])
+		device, _ := w.system().Device(s.LocalDevices()[0])
 		if device == nil {
 			continue
 		}
@@ -69,7 +69,7 @@ func donation(ctx context.Context, w *work) (err error) {
 			before, peak = stats.BytesInUse, stats.PeakBytesInUse
 		}
 		if i == 9 {
-			w.fact("allocator", "%d bytes in use after the first update and %d after the tenth; at most %d and %d", before, stats.BytesInUse, peak, stats.PeakBytesInUse)
+			w.addFact("allocator", "%d bytes in use after the first update and %d after the tenth; at most %d and %d", before, stats.BytesInUse, peak, stats.PeakBytesInUse)
 			if stats.BytesInUse > before+int64(sz.donated)/2 {
 				w.fail("%d bytes are in use after ten updates, and %d were after the first", stats.BytesInUse, before)
 			}
@@ -81,14 +81,14 @@ func donation(ctx context.Context, w *work) (err error) {
 	return nil
 }
 
-// aliased holds what a program says of its memory against what is donated.
-func (w *work) aliased(program *pjrt.Executable, sz sizes) {
+// checkAliasing holds what a program says of its memory against what is donated.
+func (w *partRun) checkAliasing(program *pjrt.Executable, sz workloadSizes) {
 	switch memory, err := program.MemoryStats(); {
 	case err != nil:
-		w.finding("the program does not say what memory it takes: %v", err)
+		w.addFinding("the program does not say what memory it takes: %v", err)
 	case memory.Alias < int64(sz.donated):
 		w.fail("results take the memory of %d bytes of arguments, and %d are donated", memory.Alias, sz.donated)
 	default:
-		w.fact("program", "arguments %d bytes, results %d, of which in the arguments' memory %d, temporary %d", memory.Arguments, memory.Outputs, memory.Alias, memory.Temp)
+		w.addFact("program", "arguments %d bytes, results %d, of which in the arguments' memory %d, temporary %d", memory.Arguments, memory.Outputs, memory.Alias, memory.Temp)
 	}
 }

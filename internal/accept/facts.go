@@ -24,26 +24,26 @@ var Environment = []string{
 	"TPU_TOPOLOGY", "TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES", "TPU_WORKER_HOSTNAMES", "TPU_WORKER_ID", "XLA_FLAGS",
 }
 
-// versions says what is installed, and compares it between the hosts.
-func versions(ctx context.Context, w *work) error {
-	sys := w.sys()
+// checkVersions says what is installed, and compares it between the hosts.
+func checkVersions(ctx context.Context, w *partRun) error {
+	sys := w.system()
 	var same strings.Builder // what must be the same on all hosts
 	tell := func(name, value string) {
 		if value != "" {
-			w.fact(name, "%s", value)
+			w.addFact(name, "%s", value)
 			fmt.Fprintf(&same, "%s %s; ", name, value)
 		}
 	}
 	if client := sys.Client(); client != nil {
 		plugin := client.Plugin()
-		w.fact("plugin file", "%s (%s)", plugin.Path(), sys.Plugin().Source)
+		w.addFact("plugin file", "%s (%s)", plugin.Path(), sys.Plugin().Source)
 		tell("PJRT API", plugin.APIVersion().String())
 		tell("platform", client.PlatformName()+", "+client.PlatformVersion())
 		attributes := plugin.Attributes()
 		for _, name := range slices.Sorted(maps.Keys(attributes)) {
-			w.fact("attribute "+name, "%v", attributes[name])
+			w.addFact("attribute "+name, "%v", attributes[name])
 		}
-		w.fact("extensions", "%s", strings.Join(plugin.Extensions(), " "))
+		w.addFact("extensions", "%s", strings.Join(plugin.Extensions(), " "))
 	} else {
 		tell("platform", sys.Platform())
 	}
@@ -55,33 +55,33 @@ func versions(ctx context.Context, w *work) error {
 	return w.session.exchange.CheckSame(ctx, "what is installed", same.String())
 }
 
-// environment says what the resolver and this host's settings are.
-func environment(_ context.Context, w *work) error {
-	if cluster, ok := w.sys().Cluster(); ok {
-		w.fact("resolver", "%s, %s of %d tasks", cluster.Source, cluster.Task, cluster.Spec.Len())
-		w.fact("slice", "type %q, topology %q, name %q, zone %q, hosts %v", cluster.TPU.AcceleratorType, cluster.TPU.Topology, cluster.TPU.Name, cluster.TPU.Zone, cluster.TPU.Hosts)
+// readEnvironment says what the resolver and this host's settings are.
+func readEnvironment(_ context.Context, w *partRun) error {
+	if cluster, ok := w.system().Cluster(); ok {
+		w.addFact("resolver", "%s, %s of %d tasks", cluster.Source, cluster.Task, cluster.Spec.Len())
+		w.addFact("slice", "type %q, topology %q, name %q, zone %q, hosts %v", cluster.TPU.AcceleratorType, cluster.TPU.Topology, cluster.TPU.Name, cluster.TPU.Zone, cluster.TPU.Hosts)
 		if cluster.TPU.Multislice.NumSlices > 1 {
-			w.fact("slices", "%+v", cluster.TPU.Multislice)
+			w.addFact("slices", "%+v", cluster.TPU.Multislice)
 		}
 		for _, f := range cluster.Findings {
-			w.finding("%s", f)
+			w.addFinding("%s", f)
 		}
 	} else {
-		w.fact("resolver", "none was asked")
+		w.addFact("resolver", "none was asked")
 	}
 	for _, name := range Environment {
 		if value := w.session.opts.Getenv(name); value != "" {
-			w.fact(name, "%s", value)
+			w.addFact(name, "%s", value)
 		}
 	}
-	w.fact("host", "%s, %d processors", hostName(), runtime.NumCPU())
+	w.addFact("host", "%s, %d processors", hostName(), runtime.NumCPU())
 	facts := hostfacts.ReadFacts("")
-	w.fact("memory", "%.1f GiB, %.1f GiB of it free", float64(facts.MemoryBytes)/(1<<30), float64(facts.AvailableBytes)/(1<<30))
-	w.fact("transparent huge pages", "%s", facts.HugePages)
-	w.fact("locked memory", "%s", facts.LockedMemory)
-	if w.sys().Platform() == "tpu" {
+	w.addFact("memory", "%.1f GiB, %.1f GiB of it free", float64(facts.MemoryBytes)/(1<<30), float64(facts.AvailableBytes)/(1<<30))
+	w.addFact("transparent huge pages", "%s", facts.HugePages)
+	w.addFact("locked memory", "%s", facts.LockedMemory)
+	if w.system().Platform() == "tpu" {
 		for _, f := range facts.Findings() {
-			w.finding("%s", f.String())
+			w.addFinding("%s", f.String())
 		}
 	}
 	return nil

@@ -8,28 +8,28 @@ import (
 	"time"
 )
 
-// kill ends the process of a host. The others wait for it in an exchange that has a deadline, and
+// killHost ends the process of a host. The others wait for it in an exchange that has a deadline, and
 // record what they are told and when: a runtime that says nothing is a finding, since a job then
 // needs deadlines of its own.
-func kill(ctx context.Context, w *work) error {
+func killHost(ctx context.Context, w *partRun) error {
 	s := w.session
 	victim := *s.opts.Kill
 	if victim >= s.report.Hosts {
 		return fmt.Errorf("there is no host %d to end: there are %d", victim, s.report.Hosts)
 	}
 	if s.report.Hosts == 1 {
-		w.finding("no host was ended: this is the only one")
+		w.addFinding("no host was ended: this is the only one")
 		return nil
 	}
 	if s.report.Host == victim {
-		w.fact("kill", "this host's process is ended")
-		if s.opts.End != nil {
-			s.opts.End()
+		w.addFact("kill", "this host's process is ended")
+		if s.opts.KillSelf != nil {
+			s.opts.KillSelf()
 			return nil
 		}
 		return syscall.Kill(syscall.Getpid(), syscall.SIGKILL)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.opts.budget(w.part)*3/4)
+	ctx, cancel := context.WithTimeout(ctx, s.opts.timeLimit(w.part)*3/4)
 	defer cancel()
 	began := time.Now()
 	err := s.exchange.Barrier(ctx, "accept kill")
@@ -38,9 +38,9 @@ func kill(ctx context.Context, w *work) error {
 	case err == nil:
 		return fmt.Errorf("host %d came to the exchange after its end", victim)
 	case errors.Is(err, context.DeadlineExceeded):
-		w.finding("host %d is gone, and the runtime did not say so in %.0f s: the wait ended by its deadline: %v", victim, took, err)
+		w.addFinding("host %d is gone, and the runtime did not say so in %.0f s: the wait ended by its deadline: %v", victim, took, err)
 	default:
-		w.fact("kill", "after %.1f s: %v", took, err)
+		w.addFact("kill", "after %.1f s: %v", took, err)
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func TestAKilledHostIsNamedByTheOthers(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, Accepted, report.Verdict, "%v", report.Reasons)
 	last := report.Outcomes[len(report.Outcomes)-1]
-	assert.Equal(t, killPart, last.Part)
+	assert.Equal(t, killName, last.Part)
 	require.Len(t, last.Facts, 1)
 	assert.Contains(t, last.Facts[0].Value, "host 1 ended")
 	assert.True(t, strings.HasPrefix(last.Facts[0].Value, "after "), last.Facts[0].Value)
@@ -97,7 +97,7 @@ func TestAKilledHostIsNamedByTheOthers(t *testing.T) {
 // Where the runtime does not tell of the end of a host, the wait ends by itself, within the part.
 func TestAKilledHostOfWhichNobodyTellsIsAFinding(t *testing.T) {
 	victim := 1
-	reports := onHosts(t, 4, 2, Options{Only: []string{"devices"}, Kill: &victim, End: func() {}, Seams: Seams{Times: map[string]time.Duration{killPart: 2 * time.Second}}})
+	reports := onHosts(t, 4, 2, Options{Only: []string{"devices"}, Kill: &victim, KillSelf: func() {}, Hooks: TestHooks{TimeLimits: map[string]time.Duration{killName: 2 * time.Second}}})
 	assert.Equal(t, WithFindings, reports[0].Verdict, "%v", reports[0].Reasons)
 	assert.Contains(t, reports[0].Reasons[0], "host 1 is gone, and the runtime did not say so in 2 s")
 }

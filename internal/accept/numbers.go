@@ -24,8 +24,8 @@ var smallFloats = map[pjrt.DType][2]int{
 	pjrt.F8E5M2FNUZ: {2, 16}, pjrt.F8E4M3FNUZ: {3, 8}, pjrt.F8E4M3: {3, 7}, pjrt.F8E3M4: {4, 3},
 }
 
-// isSmallFloat says that a type is a float of 8 bits.
-func isSmallFloat(t pjrt.DType) bool {
+// isFloat8 says that a type is a float of 8 bits.
+func isFloat8(t pjrt.DType) bool {
 	_, small := smallFloats[t]
 	return small && t.Bits() == 8
 }
@@ -51,7 +51,7 @@ func appendNumber(b []byte, t pjrt.DType, v int) []byte {
 	case pjrt.F64:
 		return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(v)))
 	case pjrt.C64, pjrt.C128:
-		return append(b, total(t, v, 1)...)
+		return append(b, encodeSum(t, v, 1)...)
 	}
 	for i := range t.HostBytes() {
 		b = append(b, byte(uint64(v)>>(8*i)))
@@ -59,27 +59,27 @@ func appendNumber(b []byte, t pjrt.DType, v int) []byte {
 	return b
 }
 
-// numbers are the bytes of small numbers.
-func numbers(t pjrt.DType, values ...int) (b []byte) {
+// encodeNumbers are the bytes of small numbers.
+func encodeNumbers(t pjrt.DType, values ...int) (b []byte) {
 	for _, v := range values {
 		b = appendNumber(b, t, v)
 	}
 	return b
 }
 
-// total is the sum of so many elements: complex ones are v + (v+1)i.
-func total(t pjrt.DType, sum, terms int) []byte {
+// encodeSum is the sum of so many elements: complex ones are v + (v+1)i.
+func encodeSum(t pjrt.DType, sum, terms int) []byte {
 	switch t {
 	case pjrt.C64:
-		return numbers(pjrt.F32, sum, sum+terms)
+		return encodeNumbers(pjrt.F32, sum, sum+terms)
 	case pjrt.C128:
-		return numbers(pjrt.F64, sum, sum+terms)
+		return encodeNumbers(pjrt.F64, sum, sum+terms)
 	}
-	return numbers(t, sum)
+	return encodeNumbers(t, sum)
 }
 
-// text shows an element.
-func text(t pjrt.DType, b []byte) string {
+// formatElement shows an element.
+func formatElement(t pjrt.DType, b []byte) string {
 	switch t {
 	case pjrt.F32:
 		return fmt.Sprint(math.Float32frombits(binary.LittleEndian.Uint32(b)))

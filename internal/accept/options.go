@@ -20,45 +20,45 @@ type Options struct {
 	Accelerator string
 	// Quick runs the same parts with less data and shorter times: 2 minutes in all instead of 15.
 	Quick bool
-	// Budget is the time of the whole run; 0 is 15 minutes, or 2. The part under way is cut then.
-	Budget time.Duration
+	// TimeLimit is the time of the whole run; 0 is 15 minutes, or 2. The part under way is cut then.
+	TimeLimit time.Duration
 	// Only names the parts to run, beside start, and Skip those to leave out.
 	Only, Skip []string
-	// Place is a directory for checkpoints, which all hosts share. "" is a temporary one where there
+	// Store is a directory for checkpoints, which all hosts share. "" is a temporary one where there
 	// is one host.
-	Place string
+	Store string
 	// Kill is the number of a host whose process is ended at the end of the run, to see what the others
 	// are told; nil ends none. All hosts have the same.
 	Kill *int
-	// End ends this host's process, if Kill names it; nil is a SIGKILL of this process to itself.
-	End func()
+	// KillSelf ends this host's process, if Kill names it; nil is a SIGKILL of this process to itself.
+	KillSelf func()
 	// Getenv reads the environment; only variables of [Environment] are read.
 	Getenv func(string) string
-	// Tell is called with each outcome: those of this host as a part begins and ends, those of the
+	// OnOutcome is called with each outcome: those of this host as a part begins and ends, those of the
 	// others as they are exchanged. Calls come one after another.
-	Tell func(Outcome)
-	// Seams are where tests put faults.
-	Seams Seams
+	OnOutcome func(Outcome)
+	// Hooks are where tests put faults.
+	Hooks TestHooks
 }
 
-// Seams are places at which a run can be made to fail, to see that it says so. Nil changes nothing.
-type Seams struct {
-	// Before is called as a part begins, in its goroutine and with its context.
-	Before func(ctx context.Context, host int, part string) error
-	// Answer may change an answer before it is held against the right one.
-	Answer func(host int, part, check string, answer []byte)
-	// Devices may change the devices as the runtime describes them.
-	Devices func(host int, devices []Device) []Device
-	// Figure returns the value to record for a figure.
-	Figure func(host int, part string, f Figure) float64
-	// Patience is how long a part may take to end after its time; 0 is 5 seconds.
-	Patience time.Duration
-	// Times are budgets of parts, in place of the usual ones.
-	Times map[string]time.Duration
+// TestHooks are places at which a run can be made to fail, to see that it says so. Nil changes nothing.
+type TestHooks struct {
+	// BeforePart is called as a part begins, in its goroutine and with its context.
+	BeforePart func(ctx context.Context, host int, part string) error
+	// ChangeResult may change an answer before it is held against the right one.
+	ChangeResult func(host int, part, check string, answer []byte)
+	// ChangeDevices may change the devices as the runtime describes them.
+	ChangeDevices func(host int, devices []Device) []Device
+	// ChangeMeasurement returns the value to record for a figure.
+	ChangeMeasurement func(host int, part string, f Measurement) float64
+	// GracePeriod is how long a part may take to end after its time; 0 is 5 seconds.
+	GracePeriod time.Duration
+	// TimeLimits are budgets of parts, in place of the usual ones.
+	TimeLimits map[string]time.Duration
 }
 
-// Check refuses options that cannot be run, as [Run] does.
-func (o Options) Check() error {
+// Validate refuses options that cannot be run, as [Run] does.
+func (o Options) Validate() error {
 	var names []string
 	for _, p := range parts {
 		names = append(names, p.Name)
@@ -67,13 +67,13 @@ func (o Options) Check() error {
 	switch {
 	case o.Open == nil:
 		return invalid("give a function that opens the devices", "Options.Open is nil")
-	case o.Budget < 0:
-		return invalid("give a positive time", "a budget of %v", o.Budget)
+	case o.TimeLimit < 0:
+		return invalid("give a positive time", "a budget of %v", o.TimeLimit)
 	case len(unknown) > 0:
 		return invalid("the parts are "+strings.Join(names, ", "), "there is no part %q", unknown[0])
 	case o.Kill != nil && *o.Kill < 0:
 		return invalid("hosts count from 0", "there is no host %d to end", *o.Kill)
-	case slices.Contains(o.Skip, startPart):
+	case slices.Contains(o.Skip, startName):
 		return invalid("all other parts need what it opens", "the part start cannot be left out")
 	}
 	return nil
@@ -83,33 +83,33 @@ func invalid(hint, reason string, args ...any) error {
 	return &errkind.Fault{Op: "accept", Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }
 
-// wanted says whether a part is to be run.
-func (o Options) wanted(name string) bool {
+// includes says whether a part is to be run.
+func (o Options) includes(name string) bool {
 	switch name {
-	case startPart:
+	case startName:
 		return true
-	case killPart:
+	case killName:
 		return o.Kill != nil
 	}
 	return (len(o.Only) == 0 || slices.Contains(o.Only, name)) && !slices.Contains(o.Skip, name)
 }
 
-// budget is the time of a part.
-func (o Options) budget(p Part) time.Duration {
-	if t, ok := o.Seams.Times[p.Name]; ok {
+// timeLimit is the time of a part.
+func (o Options) timeLimit(p Part) time.Duration {
+	if t, ok := o.Hooks.TimeLimits[p.Name]; ok {
 		return t
 	}
 	if o.Quick {
-		return p.Quick
+		return p.QuickTimeLimit
 	}
-	return p.Full
+	return p.TimeLimit
 }
 
-// Whole returns the time of the whole run.
-func (o Options) Whole() time.Duration {
+// TotalTimeLimit returns the time of the whole run.
+func (o Options) TotalTimeLimit() time.Duration {
 	switch {
-	case o.Budget > 0:
-		return o.Budget
+	case o.TimeLimit > 0:
+		return o.TimeLimit
 	case o.Quick:
 		return 2 * time.Minute
 	}

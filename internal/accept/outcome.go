@@ -15,12 +15,12 @@ type Status string
 
 // The states of a part.
 const (
-	Running Status = "running"
-	Passed  Status = "passed"
-	Found   Status = "passed with findings"
-	Failed  Status = "failed"
-	Hung    Status = "hung" // past its time, and it did not come back
-	NotRun  Status = "not run"
+	Running            Status = "running"
+	Passed             Status = "passed"
+	PassedWithFindings Status = "passed with findings"
+	Failed             Status = "failed"
+	Hung               Status = "hung" // past its time, and it did not come back
+	NotRun             Status = "not run"
 )
 
 // Outcome is what came of a part on one host.
@@ -29,13 +29,13 @@ type Outcome struct {
 	Host   int    `json:"host"`
 	Status Status `json:"status"`
 	// Seconds is the time that the part took, and Budget the time that it had.
-	Seconds float64 `json:"seconds"`
-	Budget  float64 `json:"budget,omitempty"`
+	Seconds   float64 `json:"seconds"`
+	TimeLimit float64 `json:"budget,omitempty"`
 	// Failures say what is wrong, and Findings what is not as expected, and may be lived with.
-	Failures []string `json:"failures,omitempty"`
-	Findings []string `json:"findings,omitempty"`
-	Facts    []Fact   `json:"facts,omitempty"`
-	Figures  []Figure `json:"figures,omitempty"`
+	Failures     []string      `json:"failures,omitempty"`
+	Findings     []string      `json:"findings,omitempty"`
+	Facts        []Fact        `json:"facts,omitempty"`
+	Measurements []Measurement `json:"figures,omitempty"`
 }
 
 // Fact is something that a part read.
@@ -44,20 +44,20 @@ type Fact struct {
 	Value string `json:"value"`
 }
 
-// Figure is something that a part measured.
-type Figure struct {
+// Measurement is something that a part measured.
+type Measurement struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
-	// Of is the published value that it is held against, 0 if there is none.
-	Of float64 `json:"of,omitempty"`
+	// Published is the published value that it is held against, 0 if there is none.
+	Published float64 `json:"of,omitempty"`
 }
 
 // String returns the figure, such as "matmul bfloat16: 180 TFLOP/s, 91 % of 197".
-func (f Figure) String() string {
+func (f Measurement) String() string {
 	text := fmt.Sprintf("%s: %.4g %s", f.Name, f.Value, f.Unit)
-	if f.Of > 0 {
-		text += fmt.Sprintf(", %.0f %% of %.4g", 100*f.Value/f.Of, f.Of)
+	if f.Published > 0 {
+		text += fmt.Sprintf(", %.0f %% of %.4g", 100*f.Value/f.Published, f.Published)
 	}
 	return text
 }
@@ -69,7 +69,7 @@ type Verdict string
 const (
 	Accepted     Verdict = "accepted"
 	WithFindings Verdict = "accepted with findings"
-	Refused      Verdict = "failed"
+	Rejected     Verdict = "failed"
 )
 
 // Code returns the exit code of a verdict: 0, 6 for one with findings, 1 for a failure.
@@ -102,8 +102,8 @@ type Report struct {
 // Version is the version of the form of an archive.
 const Version = 1
 
-// Conclude sets the verdict and its reasons from the outcomes.
-func (r *Report) Conclude() {
+// SetVerdict sets the verdict and its reasons from the outcomes.
+func (r *Report) SetVerdict() {
 	var failures, findings []string
 	ran := false
 	for _, o := range r.Outcomes {
@@ -123,14 +123,14 @@ func (r *Report) Conclude() {
 		for _, text := range o.Findings {
 			findings = append(findings, at+": "+text)
 		}
-		ran = ran || o.Status == Passed || o.Status == Found
+		ran = ran || o.Status == Passed || o.Status == PassedWithFindings
 	}
 	if !ran && len(failures) == 0 {
 		failures = []string{"no part was run"}
 	}
 	switch {
 	case len(failures) > 0:
-		r.Verdict, r.Reasons = Refused, failures
+		r.Verdict, r.Reasons = Rejected, failures
 	case len(findings) > 0:
 		r.Verdict, r.Reasons = WithFindings, findings
 	default:
@@ -138,8 +138,8 @@ func (r *Report) Conclude() {
 	}
 }
 
-// Line returns an outcome as a line for people.
-func (o Outcome) Line() string {
+// Text returns an outcome as a line for people.
+func (o Outcome) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-13s %s", o.Part, o.Status)
 	if o.Status != Running && o.Status != NotRun {
@@ -154,7 +154,7 @@ func (o Outcome) Line() string {
 	for _, f := range o.Facts {
 		fmt.Fprintf(&b, "\n  %s: %s", f.Name, f.Value)
 	}
-	for _, f := range o.Figures {
+	for _, f := range o.Measurements {
 		fmt.Fprintf(&b, "\n  %s", f)
 	}
 	return b.String()

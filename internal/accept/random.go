@@ -15,32 +15,32 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// drawn is the number of random numbers that are drawn at once.
-const drawn = 4096
+// numDrawn is the number of random numbers that are drawn at once.
+const numDrawn = 4096
 
 // randomFunction draws numbers, the same on all replicas or each replica's own.
 func randomFunction(s *strategy.TPUStrategy, own bool) *strategy.Function {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(17))
 	return s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		x := rc.Scope().RandomUniform(rc.Graph(), shapes.Make(dtypes.Float32, drawn))
+		x := rc.Scope().RandomUniform(rc.Graph(), shapes.Make(dtypes.Float32, numDrawn))
 		return []*graph.Node{x, graph.ReduceAllMean(x)}
 	}, strategy.FunctionOptions{Name: fmt.Sprintf("accept random own=%t", own), Store: store, MirroredRandomNumbers: !own})
 }
 
-// random draws on each mesh: replicas draw the same numbers, or each its own, steps draw others, and
+// checkRandomNumbers draws on each mesh: replicas draw the same numbers, or each its own, steps draw others, and
 // a seed draws the same again.
-func random(ctx context.Context, w *work) error {
+func checkRandomNumbers(ctx context.Context, w *partRun) error {
 	for _, own := range []bool{false, true} {
-		w.at("numbers of their own: %t", own)
-		once, err := w.draw(ctx, own)
+		w.setActivity("numbers of their own: %t", own)
+		once, err := w.drawNumbers(ctx, own)
 		if err != nil {
 			return err
 		}
 		if !own {
 			continue
 		}
-		if again, err := w.draw(ctx, own); err != nil {
+		if again, err := w.drawNumbers(ctx, own); err != nil {
 			return err
 		} else if !slices.EqualFunc(once, again, slices.Equal) {
 			w.fail("one seed draws different numbers")
@@ -49,9 +49,9 @@ func random(ctx context.Context, w *work) error {
 	return nil
 }
 
-// draw returns the numbers of this host's first replica in two steps.
-func (w *work) draw(ctx context.Context, own bool) (steps [][]float32, err error) {
-	s, err := w.strategy(strategy.Options{})
+// drawNumbers returns the numbers of this host's first replica in two steps.
+func (w *partRun) drawNumbers(ctx context.Context, own bool) (steps [][]float32, err error) {
+	s, err := w.newStrategy(strategy.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (w *work) draw(ctx context.Context, own bool) (steps [][]float32, err error
 	f := randomFunction(s, own)
 	for range 2 {
 		var first []float32
-		err := w.each(ctx, s, f, nil, func(r int, got []*tensors.Tensor) error {
+		err := w.runOnReplicas(ctx, s, f, nil, func(r int, got []*tensors.Tensor) error {
 			numbers := tensors.MustCopyFlatData[float32](got[0])
 			if m := tensors.ToScalar[float32](got[1]); m < 0.45 || m > 0.55 || slices.Min(numbers) < 0 || slices.Max(numbers) >= 1 {
 				w.fail("own=%t, replica %d: not uniform from 0 to 1: mean %g, from %g to %g", own, r, m, slices.Min(numbers), slices.Max(numbers))

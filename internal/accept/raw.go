@@ -35,27 +35,27 @@ func (t tensorType) String() string {
 	return b.String() + mlirNames[t.dtype] + ">"
 }
 
-// raw is a StableHLO program that runs with one replica per device and without the SPMD partitioner.
-type raw struct {
-	name    string
-	in, out []tensorType
+// rawProgram is a StableHLO program that runs with one replica per device and without the SPMD partitioner.
+type rawProgram struct {
+	name            string
+	inputs, outputs []tensorType
 	// body are statements that make %r0, %r1, ... of %x0, %x1, ...
 	body string
-	// alias donates argument i to result i.
-	alias bool
+	// aliased donates argument i to result i.
+	aliased bool
 }
 
-// text is the program for n devices.
-func (p raw) text(n int) []byte {
+// stablehlo is the program for n devices.
+func (p rawProgram) stablehlo(n int) []byte {
 	var in, out, ret, types []string
-	for i, t := range p.in {
+	for i, t := range p.inputs {
 		alias := ""
-		if p.alias && i < len(p.out) {
+		if p.aliased && i < len(p.outputs) {
 			alias = fmt.Sprintf(" {tf.aliasing_output = %d : i32}", i)
 		}
 		in = append(in, fmt.Sprintf("%%x%d: %s%s", i, t, alias))
 	}
-	for i, t := range p.out {
+	for i, t := range p.outputs {
 		out, ret, types = append(out, t.String()), append(ret, fmt.Sprintf("%%r%d", i)), append(types, t.String())
 	}
 	return fmt.Appendf(nil, "module @accept_%s attributes {mhlo.num_replicas = %d : i32, mhlo.num_partitions = 1 : i32} {\n"+
@@ -63,8 +63,8 @@ func (p raw) text(n int) []byte {
 		strings.NewReplacer(" ", "_", ",", "", "-", "_").Replace(p.name), n, strings.Join(in, ", "), strings.Join(out, ", "), p.body, strings.Join(ret, ", "), strings.Join(types, ", "))
 }
 
-// rawOptions put replica i on the i-th device.
-func rawOptions(ids []int) pjrt.CompileOptions {
+// rawCompileOptions put replica i on the i-th device.
+func rawCompileOptions(ids []int) pjrt.CompileOptions {
 	o := pjrt.CompileOptions{Replicas: len(ids)}
 	for _, id := range ids {
 		o.DeviceAssignment = append(o.DeviceAssignment, []int{id})
@@ -74,33 +74,33 @@ func rawOptions(ids []int) pjrt.CompileOptions {
 
 // executable is a raw program on the devices.
 type executable struct {
-	raw
-	x     system.Executable
-	at    []*pjrt.Device // of this host
-	index []int          // their replicas
+	rawProgram
+	loaded   system.Executable
+	devices  []*pjrt.Device // of this host
+	replicas []int          // their replicas
 }
 
-func (s *session) load(ctx context.Context, p raw) (*executable, error) {
-	ids := s.devices()
-	x, err := s.sys.Runtime().Compile(ctx, pjrt.Program{Code: p.text(len(ids)), Trusted: true}, rawOptions(ids))
+func (s *session) compile(ctx context.Context, p rawProgram) (*executable, error) {
+	ids := s.deviceIDs()
+	x, err := s.sys.Runtime().Compile(ctx, pjrt.Program{Code: p.stablehlo(len(ids)), Trusted: true}, rawCompileOptions(ids))
 	if err != nil {
 		return nil, err
 	}
-	l := &executable{raw: p, x: x, at: x.AddressableDevices()}
-	for _, d := range l.at {
-		l.index = append(l.index, slices.Index(ids, d.ID()))
+	l := &executable{rawProgram: p, loaded: x, devices: x.AddressableDevices()}
+	for _, d := range l.devices {
+		l.replicas = append(l.replicas, slices.Index(ids, d.ID()))
 	}
 	return l, nil
 }
 
-// put copies the arguments to this host's devices.
-func (l *executable) put(ctx context.Context, s *session, value func(replica, argument int) []byte) ([][]*pjrt.Buffer, error) {
-	rows := make([][]*pjrt.Buffer, len(l.at))
-	for d, device := range l.at {
-		for i, t := range l.in {
-			b, err := s.sys.Runtime().BufferFromHost(ctx, value(l.index[d], i), t.dtype, t.dims, device)
+// copyArguments copies the arguments to this host's devices.
+func (l *executable) copyArguments(ctx context.Context, s *session, value func(replica, argument int) []byte) ([][]*pjrt.Buffer, error) {
+	rows := make([][]*pjrt.Buffer, len(l.devices))
+	for d, device := range l.devices {
+		for i, t := range l.inputs {
+			b, err := s.sys.Runtime().BufferFromHost(ctx, value(l.replicas[d], i), t.dtype, t.dims, device)
 			if err != nil {
-				return nil, errors.Join(err, closeRows(rows))
+				return nil, errors.Join(err, closeBuffers(rows))
 			}
 			rows[d] = append(rows[d], b)
 		}
@@ -110,25 +110,25 @@ func (l *executable) put(ctx context.Context, s *session, value func(replica, ar
 
 // launch runs the program. Results are new buffers, or take those that are given up.
 func (l *executable) launch(ctx context.Context, args [][]*pjrt.Buffer) ([][]*pjrt.Buffer, error) {
-	results := make([][]*pjrt.Buffer, len(l.at))
+	results := make([][]*pjrt.Buffer, len(l.devices))
 	for d := range results {
-		results[d] = make([]*pjrt.Buffer, len(l.out))
+		results[d] = make([]*pjrt.Buffer, len(l.outputs))
 	}
 	var o pjrt.ExecuteOptions
-	if l.alias {
-		o.Donate = make([]bool, len(l.in))
-		for i := range l.out {
+	if l.aliased {
+		o.Donate = make([]bool, len(l.inputs))
+		for i := range l.outputs {
 			o.Donate[i] = true
 		}
 	}
-	if err := l.x.Execute(ctx, args, results, o); err != nil {
-		return nil, errors.Join(err, closeRows(results))
+	if err := l.loaded.Execute(ctx, args, results, o); err != nil {
+		return nil, errors.Join(err, closeBuffers(results))
 	}
 	return results, nil
 }
 
-// wait waits for all results of this host.
-func wait(ctx context.Context, rows [][]*pjrt.Buffer) error {
+// waitReady waits for all results of this host.
+func waitReady(ctx context.Context, rows [][]*pjrt.Buffer) error {
 	for _, row := range rows {
 		for _, b := range row {
 			if err := b.Ready(ctx); err != nil {
@@ -139,7 +139,7 @@ func wait(ctx context.Context, rows [][]*pjrt.Buffer) error {
 	return nil
 }
 
-func closeRows(rows [][]*pjrt.Buffer) (err error) {
+func closeBuffers(rows [][]*pjrt.Buffer) (err error) {
 	for _, row := range rows {
 		for _, b := range row {
 			if b != nil {
@@ -150,45 +150,45 @@ func closeRows(rows [][]*pjrt.Buffer) (err error) {
 	return err
 }
 
-// answers runs a program once, and calls got with each result of this host's devices.
-func (s *session) answers(ctx context.Context, p raw, value func(replica, argument int) []byte, got func(replica, result int, data []byte)) (err error) {
-	l, err := s.load(ctx, p)
+// runRaw runs a program once, and calls got with each result of this host's devices.
+func (s *session) runRaw(ctx context.Context, p rawProgram, value func(replica, argument int) []byte, got func(replica, result int, data []byte)) (err error) {
+	l, err := s.compile(ctx, p)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.x.Close()) }()
-	args, err := l.put(ctx, s, value)
+	defer func() { err = errors.Join(err, l.loaded.Close()) }()
+	args, err := l.copyArguments(ctx, s, value)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeRows(args)) }()
+	defer func() { err = errors.Join(err, closeBuffers(args)) }()
 	results, err := l.launch(ctx, args)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeRows(results)) }()
+	defer func() { err = errors.Join(err, closeBuffers(results)) }()
 	for d, row := range results {
 		for i, b := range row {
-			data := make([]byte, l.out[i].elements()*l.out[i].dtype.HostBytes())
+			data := make([]byte, l.outputs[i].elements()*l.outputs[i].dtype.HostBytes())
 			if err := b.ToHost(ctx, data); err != nil {
 				return err
 			}
-			got(l.index[d], i, data)
+			got(l.replicas[d], i, data)
 		}
 	}
 	return nil
 }
 
-// devicesProgram is the program that says that all devices answer: each is needed for what it gives.
-func devicesProgram(n int) raw {
+// allDevicesProgram is the program that says that all devices answer: each is needed for what it gives.
+func allDevicesProgram(n int) rawProgram {
 	t := tensorType{pjrt.S32, []int{8}}
-	return raw{name: "devices", in: []tensorType{t}, out: []tensorType{t}, body: collectiveText("all_reduce", 0, t, t, [][]int{sequence(n)})}
+	return rawProgram{name: "devices", inputs: []tensorType{t}, outputs: []tensorType{t}, body: collectiveText("all_reduce", 0, t, t, [][]int{sequence(n)})}
 }
 
-// tryDevices says whether the devices answer within a time.
-func (s *session) tryDevices(ctx context.Context) error {
+// checkDevices says whether the devices answer within a time.
+func (s *session) checkDevices(ctx context.Context) error {
 	zeros := func(int, int) []byte { return make([]byte, 32) }
-	return s.answers(ctx, devicesProgram(len(s.devices())), zeros, func(int, int, []byte) {})
+	return s.runRaw(ctx, allDevicesProgram(len(s.deviceIDs())), zeros, func(int, int, []byte) {})
 }
 
 // sequence is 0, 1, ... n-1.

@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
-// batchCalls run a batch that lacks a row to divide: what is computed is that of the real rows.
-func batchCalls(n int) (all []call) {
+// unevenBatchCases run a batch that lacks a row to divide: what is computed is that of the real rows.
+func unevenBatchCases(n int) (all []functionCase) {
 	for _, size := range meshSizes(n) {
 		batch := 2*size[0] - 1
 		if size[0] == 1 {
@@ -25,15 +25,15 @@ func batchCalls(n int) (all []call) {
 		for i := range batch {
 			total += float32(i % 61)
 		}
-		all = append(all, call{
+		all = append(all, functionCase{
 			name:     fmt.Sprintf("%d rows among %d replicas", batch, size[0]),
-			strategy: meshOf(size), options: strategy.FunctionOptions{SplitBatch: true, Padding: strategy.MaskPadding},
-			args: []any{counted32(batch)},
+			strategy: meshOptions(size), options: strategy.FunctionOptions{SplitBatch: true, Padding: strategy.MaskPadding},
+			args: []any{countingFloat32(batch)},
 			step: func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 				sum := rc.AllReduce(strategy.Sum, graph.ReduceAllSum(in[0]))
 				return []*graph.Node{sum, rc.AllReduce(strategy.Sum, graph.ReduceAllSum(graph.OnesLike(in[0])))}
 			},
-			right: func(int) []any { return []any{[]float32{total}, []float32{float32(batch)}} },
+			want: func(int) []any { return []any{[]float32{total}, []float32{float32(batch)}} },
 		})
 	}
 	return all
@@ -48,14 +48,14 @@ func maskedFunction(s *strategy.TPUStrategy, options strategy.FunctionOptions) *
 	}, options)
 }
 
-// batches runs short batches, and sees that a function that was not told of them refuses them.
-func batches(ctx context.Context, w *work) (err error) {
-	if w.sys().NumProcesses() == 1 { // of several, each has to know the others' rows: that is the feed's
-		if err := w.calls(ctx, batchCalls(w.n())); err != nil {
+// checkUnevenBatches runs short batches, and sees that a function that was not told of them refuses them.
+func checkUnevenBatches(ctx context.Context, w *partRun) (err error) {
+	if w.system().NumProcesses() == 1 { // of several, each has to know the others' rows: that is the feed's
+		if err := w.runCases(ctx, unevenBatchCases(w.numDevices())); err != nil {
 			return err
 		}
 	}
-	s, err := w.strategy(strategy.Options{})
+	s, err := w.newStrategy(strategy.Options{})
 	if err != nil {
 		return err
 	}
@@ -63,25 +63,25 @@ func batches(ctx context.Context, w *work) (err error) {
 	if err := w.feedPadded(ctx, s); err != nil {
 		return err
 	}
-	if w.n() == 1 {
+	if w.numDevices() == 1 {
 		return nil
 	}
-	w.at("a batch that does not divide")
+	w.setActivity("a batch that does not divide")
 	f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
 		strategy.FunctionOptions{Name: "accept uneven batch", SplitBatch: true})
-	if _, err := f.Run(ctx, counted32(w.n()+1)); err == nil {
-		w.fail("a batch of %d rows was not refused by %d replicas", w.n()+1, w.n())
+	if _, err := f.Run(ctx, countingFloat32(w.numDevices()+1)); err == nil {
+		w.fail("a batch of %d rows was not refused by %d replicas", w.numDevices()+1, w.numDevices())
 	} else {
-		w.fact("uneven batch", "%v", err)
+		w.addFact("uneven batch", "%v", err)
 	}
 	return nil
 }
 
 // feedPadded feeds a dataset whose last batch is short, padded and with a mask.
-func (w *work) feedPadded(ctx context.Context, s *strategy.TPUStrategy) (err error) {
-	w.at("a dataset whose last batch is short")
+func (w *partRun) feedPadded(ctx context.Context, s *strategy.TPUStrategy) (err error) {
+	w.setActivity("a dataset whose last batch is short")
 	batch := 2 * s.NumReplicasInSync()
-	all := count[float32](2*batch + 1)
+	all := countingValues[float32](2*batch + 1)
 	x, err := input.NewTensor(all, len(all))
 	if err != nil {
 		return err
@@ -102,9 +102,9 @@ func (w *work) feedPadded(ctx context.Context, s *strategy.TPUStrategy) (err err
 		for _, v := range part {
 			total += v
 		}
-		err = w.each(ctx, s, masked, b.Args(), func(r int, got []*tensors.Tensor) error {
+		err = w.runOnReplicas(ctx, s, masked, b.Args(), func(r int, got []*tensors.Tensor) error {
 			for i, want := range []float32{total, float32(len(part))} {
-				if err := w.same(fmt.Sprintf("padded batch %d, result %d, replica %d", taken, i, r), got[i], []float32{want}); err != nil {
+				if err := w.compareTensor(fmt.Sprintf("padded batch %d, result %d, replica %d", taken, i, r), got[i], []float32{want}); err != nil {
 					return err
 				}
 			}

@@ -20,110 +20,110 @@ type session struct {
 	opts   Options
 	report *Report
 	logger *slog.Logger
-	steps  *startLog
+	log    *startLog
 
 	sys *system.System
 	// exchange is the strategy by which the hosts talk, one replica for each device.
 	exchange *strategy.TPUStrategy
-	// stuck says why nothing more can run on the devices.
-	stuck string
-	// left is set once a part is still under way in a goroutine that was left behind.
-	left bool
+	// stopReason says why nothing more can run on the devices.
+	stopReason string
+	// abandoned is set once a part is still under way in a goroutine that was left behind.
+	abandoned bool
 }
 
-// patience is how long a part may take to end after its time.
-const patience = 5 * time.Second
+// gracePeriod is how long a part may take to end after its time.
+const gracePeriod = 5 * time.Second
 
 // Run runs the parts and returns what came of them. Faults of the slice are in the report; an error
 // is of the options only. All hosts of a slice call Run with the same options.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	if err := o.Check(); err != nil {
+	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	if o.Tell == nil {
-		o.Tell = func(Outcome) {}
+	if o.OnOutcome == nil {
+		o.OnOutcome = func(Outcome) {}
 	}
 	if o.Getenv == nil {
 		o.Getenv = func(string) string { return "" }
 	}
 	began := time.Now()
 	steps := &startLog{}
-	s := &session{opts: o, steps: steps, logger: slog.New(steps), report: &Report{Version: Version, Quick: o.Quick, Began: began.UTC().Truncate(time.Second)}}
-	whole := o.Whole()
-	ctx, cancel := within(ctx, whole, fmt.Errorf("the run reached its time limit of %v; raise --time-limit", whole))
+	s := &session{opts: o, log: steps, logger: slog.New(steps), report: &Report{Version: Version, Quick: o.Quick, Began: began.UTC().Truncate(time.Second)}}
+	whole := o.TotalTimeLimit()
+	ctx, cancel := withRunningTime(ctx, whole, fmt.Errorf("the run reached its time limit of %v; raise --time-limit", whole))
 	defer cancel()
 	for _, p := range parts {
-		if o.wanted(p.Name) {
-			s.one(ctx, p)
+		if o.includes(p.Name) {
+			s.runPart(ctx, p)
 		}
 	}
 	s.close(ctx)
 	s.report.Seconds = time.Since(began).Seconds()
-	s.report.Conclude()
+	s.report.SetVerdict()
 	return s.report, nil
 }
 
-// one runs a part, and exchanges what came of it with the other hosts.
-func (s *session) one(ctx context.Context, p Part) {
-	w := &work{session: s, part: p, out: Outcome{Part: p.Name, Host: s.report.Host, Budget: s.opts.budget(p).Seconds()}}
+// runPart runs a part, and exchanges what came of it with the other hosts.
+func (s *session) runPart(ctx context.Context, p Part) {
+	w := &partRun{session: s, part: p, outcome: Outcome{Part: p.Name, Host: s.report.Host, TimeLimit: s.opts.timeLimit(p).Seconds()}}
 	switch {
-	case s.stuck != "":
-		w.out.Status, w.out.Findings = NotRun, []string{s.stuck}
+	case s.stopReason != "":
+		w.outcome.Status, w.outcome.Findings = NotRun, []string{s.stopReason}
 	case ctx.Err() != nil:
-		w.out.Status, w.out.Findings = NotRun, []string{context.Cause(ctx).Error()}
+		w.outcome.Status, w.outcome.Findings = NotRun, []string{context.Cause(ctx).Error()}
 	}
-	if w.out.Status == NotRun {
-		s.add(w.out)
+	if w.outcome.Status == NotRun {
+		s.record(w.outcome)
 		return
 	}
-	running := w.out
+	running := w.outcome
 	running.Status = Running
-	s.opts.Tell(running)
-	out := w.result(w.do(ctx))
+	s.opts.OnOutcome(running)
+	out := w.finish(w.run(ctx))
 	out.Host = s.report.Host // known after start
 	if s.sys == nil {
-		s.add(out)
-		if s.stuck == "" {
-			s.stuck = "no devices were opened"
+		s.record(out)
+		if s.stopReason == "" {
+			s.stopReason = "no devices were opened"
 		}
 		return
 	}
-	if p.Name == killPart { // nobody meets any more
-		s.add(out)
-		s.stuck = "a host was ended, as asked"
+	if p.Name == killName { // nobody meets any more
+		s.record(out)
+		s.stopReason = "a host was ended, as asked"
 		return
 	}
-	all, err := s.meet(ctx, p, out)
+	all, err := s.exchangeOutcomes(ctx, p, out)
 	if err != nil {
-		s.add(out)
-		s.stuck = fmt.Sprintf("after the part %s the devices do not answer: %v", p.Name, err)
+		s.record(out)
+		s.stopReason = fmt.Sprintf("after the part %s the devices do not answer: %v", p.Name, err)
 		return
 	}
 	for _, o := range all {
-		s.add(o)
+		s.record(o)
 	}
 }
 
-func (s *session) add(o Outcome) {
+func (s *session) record(o Outcome) {
 	s.report.Outcomes = append(s.report.Outcomes, o)
-	s.opts.Tell(o)
+	s.opts.OnOutcome(o)
 }
 
-// meeting bounds the exchange after a part, beside the time that a host may be behind another.
-const meeting = 10 * time.Second
+// exchangeTimeout bounds the exchange after a part, beside the time that a host may be behind another.
+const exchangeTimeout = 10 * time.Second
 
-// meet gives each host the outcomes of all. Where a part was cut it also tries the devices, whose
+// exchangeOutcomes gives each host the outcomes of all. Where a part was cut it also tries the devices, whose
 // queue may hold a launch that never ends.
-func (s *session) meet(ctx context.Context, p Part, mine Outcome) (all []Outcome, err error) {
-	wait := meeting
+func (s *session) exchangeOutcomes(ctx context.Context, p Part, mine Outcome) (all []Outcome, err error) {
+	wait := exchangeTimeout
 	if s.sys.NumProcesses() > 1 {
-		wait += s.opts.budget(p) // another may still be at it
+		wait += s.opts.timeLimit(p) // another may still be at it
 	}
-	ctx, cancel := within(context.WithoutCancel(ctx), wait, fmt.Errorf("no answer in %v", wait))
+	ctx, cancel := withRunningTime(context.WithoutCancel(ctx), wait, fmt.Errorf("no answer in %v", wait))
 	defer cancel()
 	came := make(chan []Outcome, 1)
-	back, err := s.await(ctx, time.Second, func() error {
-		all, err := s.swap(ctx, p, mine)
+	back, err := s.runUntil(ctx, time.Second, func() error {
+		all, err := s.gatherOutcomes(ctx, p, mine)
 		came <- all
 		return err
 	})
@@ -133,10 +133,10 @@ func (s *session) meet(ctx context.Context, p Part, mine Outcome) (all []Outcome
 	return <-came, err
 }
 
-// swap gives this host's outcome for those of all.
-func (s *session) swap(ctx context.Context, p Part, mine Outcome) ([]Outcome, error) {
+// gatherOutcomes gives this host's outcome for those of all.
+func (s *session) gatherOutcomes(ctx context.Context, p Part, mine Outcome) ([]Outcome, error) {
 	if mine.Status == Failed || mine.Status == Hung || s.sys.NumProcesses() > 1 {
-		if err := s.tryDevices(ctx); err != nil {
+		if err := s.checkDevices(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -154,15 +154,15 @@ func (s *session) swap(ctx context.Context, p Part, mine Outcome) ([]Outcome, er
 			return nil, err
 		}
 	}
-	if s.sys.Platform() != "cpu" || s.opts.Seams.Figure != nil { // whose devices share processors
+	if s.sys.Platform() != "cpu" || s.opts.Hooks.ChangeMeasurement != nil { // whose devices share processors
 		compareHosts(all)
 	}
 	return all, nil
 }
 
-// await calls f, which sees the end of ctx and then has a while to return, unless a call in it does not
+// runUntil calls f, which sees the end of ctx and then has a while to return, unless a call in it does not
 // come back: then it is left behind.
-func (s *session) await(ctx context.Context, while time.Duration, f func() error) (back bool, err error) {
+func (s *session) runUntil(ctx context.Context, while time.Duration, f func() error) (back bool, err error) {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
 	select {
@@ -174,43 +174,43 @@ func (s *session) await(ctx context.Context, while time.Duration, f func() error
 	case err := <-done:
 		return true, err
 	case <-time.After(while):
-		s.left = true
+		s.abandoned = true
 		return false, nil
 	}
 }
 
 // close closes what is open, as far as that is possible in a while.
 func (s *session) close(ctx context.Context) {
-	if s.sys == nil || s.left || s.stuck != "" {
+	if s.sys == nil || s.abandoned || s.stopReason != "" {
 		return // a part that was left behind still uses it: the process's end closes it
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 	defer cancel()
 	if err := errors.Join(s.exchange.Shutdown(ctx), s.sys.Shutdown(ctx)); err != nil {
-		s.add(Outcome{Part: startPart, Host: s.report.Host, Status: Found, Findings: []string{"closing: " + err.Error()}})
+		s.record(Outcome{Part: startName, Host: s.report.Host, Status: PassedWithFindings, Findings: []string{"closing: " + err.Error()}})
 	}
 }
 
-// do runs a part within its time. hung says that the part has not come back.
-func (w *work) do(ctx context.Context) (hung bool) {
-	budget, seams := w.session.opts.budget(w.part), w.session.opts.Seams
-	ctx, cancel := within(ctx, budget, fmt.Errorf("the time of the part, %v, is over", budget))
+// run runs a part within its time. hung says that the part has not come back.
+func (w *partRun) run(ctx context.Context) (hung bool) {
+	budget, seams := w.session.opts.timeLimit(w.part), w.session.opts.Hooks
+	ctx, cancel := withRunningTime(ctx, budget, fmt.Errorf("the time of the part, %v, is over", budget))
 	defer cancel()
 	began := time.Now()
 	defer func() {
 		w.mu.Lock()
-		w.out.Seconds = time.Since(began).Seconds()
+		w.outcome.Seconds = time.Since(began).Seconds()
 		w.mu.Unlock()
 	}()
-	late := cmp.Or(seams.Patience, patience)
-	back, err := w.session.await(ctx, late, func() (err error) {
+	late := cmp.Or(seams.GracePeriod, gracePeriod)
+	back, err := w.session.runUntil(ctx, late, func() (err error) {
 		defer errkind.Recover("panic", &err)
-		if seams.Before != nil {
-			if err := seams.Before(ctx, w.session.report.Host, w.part.Name); err != nil {
+		if seams.BeforePart != nil {
+			if err := seams.BeforePart(ctx, w.session.report.Host, w.part.Name); err != nil {
 				return err
 			}
 		}
-		return w.part.run(ctx, w)
+		return w.part.check(ctx, w)
 	})
 	if !back {
 		w.fail("no answer in %v: %v", budget+late, context.Cause(ctx))
@@ -222,7 +222,7 @@ func (w *work) do(ctx context.Context) (hung bool) {
 	}
 	if err != nil {
 		w.mu.Lock()
-		doing := w.doing
+		doing := w.activity
 		w.mu.Unlock()
 		if doing != "" {
 			doing = "at " + doing + ": "

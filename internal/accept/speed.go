@@ -12,43 +12,43 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// sizes are how much data the measurements take, in bytes but for the matrices.
-type sizes struct {
+// workloadSizes are how much data the measurements take, in bytes but for the matrices.
+type workloadSizes struct {
 	donated, transfer, memory int
 	links                     []int
 	matrix, products          int
 	launches                  int
 }
 
-// sizesOf are those of a platform. What the CPU's devices give is no figure of anything: they run
+// workloadSizesFor are those of a platform. What the CPU's devices give is no figure of anything: they run
 // the same programs, small.
-func sizesOf(platform string) sizes {
+func workloadSizesFor(platform string) workloadSizes {
 	if platform == "cpu" {
-		return sizes{donated: 1 << 20, transfer: 1 << 20, memory: 1 << 20, links: []int{4 << 10, 256 << 10}, matrix: 64, products: 2, launches: 5}
+		return workloadSizes{donated: 1 << 20, transfer: 1 << 20, memory: 1 << 20, links: []int{4 << 10, 256 << 10}, matrix: 64, products: 2, launches: 5}
 	}
-	return sizes{donated: 64 << 20, transfer: 64 << 20, memory: 1 << 29, links: []int{4 << 10, 64 << 10, 1 << 20, 16 << 20, 128 << 20}, matrix: 8192, products: 8, launches: 10}
+	return workloadSizes{donated: 64 << 20, transfer: 64 << 20, memory: 1 << 29, links: []int{4 << 10, 64 << 10, 1 << 20, 16 << 20, 128 << 20}, matrix: 8192, products: 8, launches: 10}
 }
 
-func (w *work) sizes() sizes { return sizesOf(w.sys().Platform()) }
+func (w *partRun) dataSizes() workloadSizes { return workloadSizesFor(w.system().Platform()) }
 
 // memoryProgram reads and writes a tensor once.
-func memoryProgram(sz sizes) raw {
+func memoryProgram(sz workloadSizes) rawProgram {
 	t := tensorType{pjrt.F32, []int{sz.memory / 4}}
-	return raw{name: "memory", in: []tensorType{t}, out: []tensorType{t}, alias: true,
+	return rawProgram{name: "memory", inputs: []tensorType{t}, outputs: []tensorType{t}, aliased: true,
 		body: fmt.Sprintf("    %%c = stablehlo.constant dense<1.0> : %[1]s\n    %%r0 = stablehlo.add %%x0, %%c : %[1]s\n", t)}
 }
 
 // linkProgram is an all-reduce, whose result is its argument again.
-func linkProgram(n, bytes int) raw {
+func linkProgram(n, bytes int) rawProgram {
 	t := tensorType{pjrt.F32, []int{bytes / 4}}
-	return raw{name: fmt.Sprintf("all-reduce of %d bytes", bytes), in: []tensorType{t}, out: []tensorType{t}, alias: true,
+	return rawProgram{name: fmt.Sprintf("all-reduce of %d bytes", bytes), inputs: []tensorType{t}, outputs: []tensorType{t}, aliased: true,
 		body: collectiveText("all_reduce_max", 0, t, t, [][]int{sequence(n)})}
 }
 
 // matmulProgram multiplies a matrix by another, again and again.
-func matmulProgram(sz sizes) raw {
+func matmulProgram(sz workloadSizes) rawProgram {
 	t := tensorType{pjrt.BF16, []int{sz.matrix, sz.matrix}}
-	p := raw{name: "matmul", in: []tensorType{t, t}, out: []tensorType{t}, alias: true}
+	p := rawProgram{name: "matmul", inputs: []tensorType{t, t}, outputs: []tensorType{t}, aliased: true}
 	from := "%x0"
 	for i := range sz.products {
 		to := fmt.Sprintf("%%p%d", i)
@@ -61,17 +61,17 @@ func matmulProgram(sz sizes) raw {
 	return p
 }
 
-// timed runs a program that updates its first argument in place, and returns the best time of a
+// bestLaunchTime runs a program that updates its first argument in place, and returns the best time of a
 // launch, of three rounds of launches that are under way together.
-func (w *work) timed(ctx context.Context, p raw, launches int, value func(argument int) []byte) (best time.Duration, err error) {
-	w.at("%s", p.name)
-	l, err := w.session.load(ctx, p)
+func (w *partRun) bestLaunchTime(ctx context.Context, p rawProgram, launches int, value func(argument int) []byte) (best time.Duration, err error) {
+	w.setActivity("%s", p.name)
+	l, err := w.session.compile(ctx, p)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, l.x.Close()) }()
+	defer func() { err = errors.Join(err, l.loaded.Close()) }()
 	data := map[int][]byte{}
-	args, err := l.put(ctx, w.session, func(_, i int) []byte {
+	args, err := l.copyArguments(ctx, w.session, func(_, i int) []byte {
 		if data[i] == nil {
 			data[i] = value(i)
 		}
@@ -80,7 +80,7 @@ func (w *work) timed(ctx context.Context, p raw, launches int, value func(argume
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, closeRows(args)) }()
+	defer func() { err = errors.Join(err, closeBuffers(args)) }()
 	run := func(times int) error {
 		for range times {
 			results, err := l.launch(ctx, args)
@@ -91,7 +91,7 @@ func (w *work) timed(ctx context.Context, p raw, launches int, value func(argume
 				args[d][0] = results[d][0] // the donated one is gone
 			}
 		}
-		return wait(ctx, args)
+		return waitReady(ctx, args)
 	}
 	if err := run(2); err != nil {
 		return 0, err
@@ -107,21 +107,21 @@ func (w *work) timed(ctx context.Context, p raw, launches int, value func(argume
 	return best, nil
 }
 
-// floats are bytes of small float32 or bfloat16 numbers.
-func floats(t tensorType) []byte {
-	one := numbers(t.dtype, 1)
+// encodeOnes are bytes of small float32 or bfloat16 numbers.
+func encodeOnes(t tensorType) []byte {
+	one := encodeNumbers(t.dtype, 1)
 	return slices.Repeat(one, t.elements())
 }
 
-// transfers copies to this host's devices, all at once, and back.
-func transfers(ctx context.Context, w *work) error {
-	sz := w.sizes()
+// measureTransfers copies to this host's devices, all at once, and back.
+func measureTransfers(ctx context.Context, w *partRun) error {
+	sz := w.dataSizes()
 	host := pjrt.AlignedBytes(sz.transfer)
 	for i := range host {
 		host[i] = byte(i * 7)
 	}
 	back := make([]byte, len(host))
-	rt := w.sys().Runtime()
+	rt := w.system().Runtime()
 	var here []*pjrt.Device
 	for _, d := range rt.Devices() {
 		if rt.Addressable(d.ID()) {
@@ -131,18 +131,18 @@ func transfers(ctx context.Context, w *work) error {
 	up, down := 0.0, 0.0
 	for range 3 {
 		var buffers [][]*pjrt.Buffer
-		w.at("host to device")
+		w.setActivity("host to device")
 		began := time.Now()
 		for _, d := range here {
 			b, err := rt.BufferFromHost(ctx, host, pjrt.U8, []int{len(host)}, d)
 			if err != nil {
-				return errors.Join(err, closeRows(buffers))
+				return errors.Join(err, closeBuffers(buffers))
 			}
 			buffers = append(buffers, []*pjrt.Buffer{b})
 		}
-		err := wait(ctx, buffers)
+		err := waitReady(ctx, buffers)
 		up = max(up, float64(len(here)*len(host))/time.Since(began).Seconds())
-		w.at("device to host")
+		w.setActivity("device to host")
 		began = time.Now()
 		for i := 0; err == nil && i < len(buffers); i++ {
 			clear(back[:16])
@@ -150,60 +150,60 @@ func transfers(ctx context.Context, w *work) error {
 				down = max(down, float64(len(here)*len(host))/time.Since(began).Seconds())
 			}
 			if err == nil {
-				w.exactly(fmt.Sprintf("what comes back from device %d", here[i].ID()), pjrt.U8, back, host)
+				w.compareBytes(fmt.Sprintf("what comes back from device %d", here[i].ID()), pjrt.U8, back, host)
 			}
 		}
-		if err := errors.Join(err, closeRows(buffers)); err != nil {
+		if err := errors.Join(err, closeBuffers(buffers)); err != nil {
 			return err
 		}
 	}
-	w.figure(Figure{Name: "host to device, all of this host", Value: up / 1e9, Unit: "GB/s"})
-	w.figure(Figure{Name: "device to host, one after another", Value: down / 1e9, Unit: "GB/s"})
+	w.addMeasurement(Measurement{Name: "host to device, all of this host", Value: up / 1e9, Unit: "GB/s"})
+	w.addMeasurement(Measurement{Name: "device to host, one after another", Value: down / 1e9, Unit: "GB/s"})
 	return nil
 }
 
-// memoryBandwidth measures a pass over a large tensor: a read and a write of each byte.
-func memoryBandwidth(ctx context.Context, w *work) error {
-	sz := w.sizes()
+// measureMemoryBandwidth measures a pass over a large tensor: a read and a write of each byte.
+func measureMemoryBandwidth(ctx context.Context, w *partRun) error {
+	sz := w.dataSizes()
 	p := memoryProgram(sz)
-	t, err := w.timed(ctx, p, sz.launches, func(int) []byte { return floats(p.in[0]) })
+	t, err := w.bestLaunchTime(ctx, p, sz.launches, func(int) []byte { return encodeOnes(p.inputs[0]) })
 	if err != nil {
 		return err
 	}
-	f := Figure{Name: "memory, read and written", Value: 2 * float64(sz.memory) / t.Seconds() / 1e9, Unit: "GB/s"}
-	w.against(f, func(of tpu.Generation) float64 { return of.HBMBandwidth / 1e9 })
+	f := Measurement{Name: "memory, read and written", Value: 2 * float64(sz.memory) / t.Seconds() / 1e9, Unit: "GB/s"}
+	w.addAndCompare(f, func(of tpu.Generation) float64 { return of.HBMBandwidth / 1e9 })
 	return nil
 }
 
-// links measures all-reduces of all devices. The bandwidth is that of a ring's links, 2(n-1)/n of
+// measureLinks measures all-reduces of all devices. The bandwidth is that of a ring's links, 2(n-1)/n of
 // the bytes in the time.
-func links(ctx context.Context, w *work) error {
-	n := w.n()
+func measureLinks(ctx context.Context, w *partRun) error {
+	n := w.numDevices()
 	if n == 1 {
-		w.fact("links", "there is one device")
+		w.addFact("links", "there is one device")
 		return nil
 	}
-	for _, bytes := range w.sizes().links {
+	for _, bytes := range w.dataSizes().links {
 		p := linkProgram(n, bytes)
-		t, err := w.timed(ctx, p, w.sizes().launches, func(int) []byte { return floats(p.in[0]) })
+		t, err := w.bestLaunchTime(ctx, p, w.dataSizes().launches, func(int) []byte { return encodeOnes(p.inputs[0]) })
 		if err != nil {
 			return err
 		}
-		w.figure(Figure{Name: fmt.Sprintf("all-reduce of %d KiB, time", bytes>>10), Value: t.Seconds() * 1e6, Unit: "us"})
-		w.figure(Figure{Name: fmt.Sprintf("all-reduce of %d KiB, bus", bytes>>10), Value: 2 * float64(n-1) / float64(n) * float64(bytes) / t.Seconds() / 1e9, Unit: "GB/s"})
+		w.addMeasurement(Measurement{Name: fmt.Sprintf("all-reduce of %d KiB, time", bytes>>10), Value: t.Seconds() * 1e6, Unit: "us"})
+		w.addMeasurement(Measurement{Name: fmt.Sprintf("all-reduce of %d KiB, bus", bytes>>10), Value: 2 * float64(n-1) / float64(n) * float64(bytes) / t.Seconds() / 1e9, Unit: "GB/s"})
 	}
 	return nil
 }
 
-// matmul measures products of bfloat16 matrices on each device.
-func matmul(ctx context.Context, w *work) error {
-	sz := w.sizes()
+// measureMatmul measures products of bfloat16 matrices on each device.
+func measureMatmul(ctx context.Context, w *partRun) error {
+	sz := w.dataSizes()
 	p := matmulProgram(sz)
-	t, err := w.timed(ctx, p, sz.launches, func(i int) []byte {
+	t, err := w.bestLaunchTime(ctx, p, sz.launches, func(i int) []byte {
 		if i == 0 {
-			return floats(p.in[0])
+			return encodeOnes(p.inputs[0])
 		}
-		one := make([]byte, 0, p.in[1].elements()*2) // the unit matrix, so that numbers stay as they are
+		one := make([]byte, 0, p.inputs[1].elements()*2) // the unit matrix, so that numbers stay as they are
 		for r := range sz.matrix {
 			for c := range sz.matrix {
 				v := 0
@@ -219,44 +219,44 @@ func matmul(ctx context.Context, w *work) error {
 		return err
 	}
 	n := float64(sz.matrix)
-	f := Figure{Name: "matmul bfloat16, a device", Value: 2 * n * n * n * float64(sz.products) / t.Seconds() / 1e12, Unit: "TFLOP/s"}
-	w.against(f, func(of tpu.Generation) float64 { return of.PeakFLOPS / 1e12 })
+	f := Measurement{Name: "matmul bfloat16, a device", Value: 2 * n * n * n * float64(sz.products) / t.Seconds() / 1e12, Unit: "TFLOP/s"}
+	w.addAndCompare(f, func(of tpu.Generation) float64 { return of.PeakFLOPS / 1e12 })
 	return nil
 }
 
-// slow is the part of a published value below which a figure is a finding.
-const slow = 0.5
+// slowFraction is the part of a published value below which a figure is a finding.
+const slowFraction = 0.5
 
-// against records a figure, with a finding where it is far below a device's part of a chip's published
+// addAndCompare records a figure, with a finding where it is far below a device's part of a chip's published
 // value.
-func (w *work) against(f Figure, published func(tpu.Generation) float64) {
-	if a, known, _ := w.session.accelerator(); known {
+func (w *partRun) addAndCompare(f Measurement, published func(tpu.Generation) float64) {
+	if a, known, _ := w.session.acceleratorType(); known {
 		g := a.Generation()
-		f.Of = published(g) / float64(g.DevicesPerChip)
+		f.Published = published(g) / float64(g.DevicesPerChip)
 	}
-	if f = w.figure(f); f.Of > 0 && f.Value < slow*f.Of {
-		w.finding("slow: %s", f)
+	if f = w.addMeasurement(f); f.Published > 0 && f.Value < slowFraction*f.Published {
+		w.addFinding("slow: %s", f)
 	}
 }
 
 // compareHosts adds a finding to each outcome of a part whose figure is below half of the median of
 // the hosts.
 func compareHosts(all []Outcome) {
-	for i := range all[0].Figures {
-		name := all[0].Figures[i].Name
+	for i := range all[0].Measurements {
+		name := all[0].Measurements[i].Name
 		var values []float64
 		for _, o := range all {
-			if i >= len(o.Figures) || o.Figures[i].Name != name {
+			if i >= len(o.Measurements) || o.Measurements[i].Name != name {
 				return // a host was cut: the parts differ
 			}
-			values = append(values, o.Figures[i].Value)
+			values = append(values, o.Measurements[i].Value)
 		}
 		middle := slices.Sorted(slices.Values(values))[len(values)/2]
 		for h, v := range values {
-			if strings.HasSuffix(all[h].Figures[i].Unit, "/s") && v < slow*middle {
-				all[h].Findings = append(all[h].Findings, fmt.Sprintf("slow: %s, and the median of the hosts is %.4g", all[h].Figures[i], middle))
+			if strings.HasSuffix(all[h].Measurements[i].Unit, "/s") && v < slowFraction*middle {
+				all[h].Findings = append(all[h].Findings, fmt.Sprintf("slow: %s, and the median of the hosts is %.4g", all[h].Measurements[i], middle))
 				if all[h].Status == Passed {
-					all[h].Status = Found
+					all[h].Status = PassedWithFindings
 				}
 			}
 		}

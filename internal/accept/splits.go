@@ -12,19 +12,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// form is a way of placing a matrix of [rows, columns] on the logical devices of a replica.
-type form struct {
-	name  string
-	place logical.Annotation
-	// part is the shape of what a device holds.
-	part [2]int
+// placementCase is a way of placing a matrix of [rows, columns] on the logical devices of a replica.
+type placementCase struct {
+	name       string
+	annotation logical.Annotation
+	// shardShape is the shape of what a device holds.
+	shardShape [2]int
 }
 
 // The matrix of the splits. 8 and 12 divide by 2 and 4.
 const rows, columns = 8, 12
 
-func formsOf(devices int) []form {
-	forms := []form{
+func placementCases(devices int) []placementCase {
+	forms := []placementCase{
 		{"replicated", logical.Replicated(), [2]int{rows, columns}},
 		{"assigned to the first", logical.AssignTo(0), [2]int{rows, columns}},
 		{"assigned to the last", logical.AssignTo(devices - 1), [2]int{rows, columns}},
@@ -33,32 +33,32 @@ func formsOf(devices int) []form {
 	}
 	if devices == 4 {
 		forms = append(forms,
-			form{"rows and columns split", logical.SplitInto(2, 2), [2]int{rows / 2, columns / 2}},
-			form{"one axis over rows", logical.SplitOverAxes("model", ""), [2]int{rows / 2, columns}},
-			form{"two axes over columns", logical.SplitOverAxes("", "model,sequence"), [2]int{rows, columns / 4}},
-			form{"axes crossed", logical.SplitOverAxes("sequence", "model"), [2]int{rows / 2, columns / 2}})
+			placementCase{"rows and columns split", logical.SplitInto(2, 2), [2]int{rows / 2, columns / 2}},
+			placementCase{"one axis over rows", logical.SplitOverAxes("model", ""), [2]int{rows / 2, columns}},
+			placementCase{"two axes over columns", logical.SplitOverAxes("", "model,sequence"), [2]int{rows, columns / 4}},
+			placementCase{"axes crossed", logical.SplitOverAxes("sequence", "model"), [2]int{rows / 2, columns / 2}})
 	}
 	return forms
 }
 
-// splitCalls place an argument, a tensor inside of the step, its product, and a result, in each form.
-func splitCalls(n int) (all []call) {
+// splitCases place an argument, a tensor inside of the step, its product, and a result, in each form.
+func splitCases(n int) (all []functionCase) {
 	for _, size := range meshSizes(n) {
 		if size[1] == 1 {
 			continue
 		}
-		for _, f := range formsOf(size[1]) {
-			all = append(all, call{
+		for _, f := range placementCases(size[1]) {
+			all = append(all, functionCase{
 				name:     fmt.Sprintf("%s, %d x %d", f.name, size[0], size[1]),
-				strategy: meshOf(size),
-				options:  strategy.FunctionOptions{Arguments: []logical.Annotation{f.place}},
-				args:     []any{counted32(rows, columns)},
+				strategy: meshOptions(size),
+				options:  strategy.FunctionOptions{Arguments: []logical.Annotation{f.annotation}},
+				args:     []any{countingFloat32(rows, columns)},
 				step: func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-					y := logical.Apply(graph.AddScalar(in[0], 1), f.place)
+					y := logical.Apply(graph.AddScalar(in[0], 1), f.annotation)
 					return []*graph.Node{y, rc.AllReduce(strategy.Sum, graph.ReduceSum(y, 0)), graph.ReduceSum(y, 1)}
 				},
-				right: func(int) []any {
-					y := count[float32](rows, columns)
+				want: func(int) []any {
+					y := countingValues[float32](rows, columns)
 					down, across := make([]float32, columns), make([]float32, rows)
 					for i := range y {
 						y[i]++
@@ -73,38 +73,38 @@ func splitCalls(n int) (all []call) {
 	return all
 }
 
-// splits runs the calls, asks what the devices hold of variables, and sees that a split that does
+// checkSplits runs the calls, asks what the devices hold of variables, and sees that a split that does
 // not divide is refused.
-func splits(ctx context.Context, w *work) error {
-	all := splitCalls(w.n())
+func checkSplits(ctx context.Context, w *partRun) error {
+	all := splitCases(w.numDevices())
 	if len(all) == 0 {
-		w.fact("splits", "%d devices cannot be logical devices of a replica, so there is nothing to split", w.n())
+		w.addFact("splits", "%d devices cannot be logical devices of a replica, so there is nothing to split", w.numDevices())
 		return nil
 	}
-	if err := w.calls(ctx, all); err != nil {
+	if err := w.runCases(ctx, all); err != nil {
 		return err
 	}
-	for _, size := range meshSizes(w.n()) {
-		if size[1] == 1 || w.session.opts.Quick && size[1] > quickLogical {
+	for _, size := range meshSizes(w.numDevices()) {
+		if size[1] == 1 || w.session.opts.Quick && size[1] > maxQuickLogical {
 			continue
 		}
-		w.at("variables, %d x %d", size[0], size[1])
-		if err := w.splitVariables(ctx, size); err != nil {
+		w.setActivity("variables, %d x %d", size[0], size[1])
+		if err := w.checkSplitVariables(ctx, size); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// splitVariables makes a variable in each form and reads it back, whole and by its shards.
-func (w *work) splitVariables(ctx context.Context, size [2]int) (err error) {
-	s, err := w.strategy(meshOf(size))
+// checkSplitVariables makes a variable in each form and reads it back, whole and by its shards.
+func (w *partRun) checkSplitVariables(ctx context.Context, size [2]int) (err error) {
+	s, err := w.newStrategy(meshOptions(size))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	for i, f := range formsOf(size[1]) {
-		v, err := s.NewVariable(ctx, counted32(rows, columns), strategy.VariableOptions{Name: fmt.Sprintf("v%d", i), Annotation: f.place})
+	for i, f := range placementCases(size[1]) {
+		v, err := s.NewVariable(ctx, countingFloat32(rows, columns), strategy.VariableOptions{Name: fmt.Sprintf("v%d", i), Annotation: f.annotation})
 		if err != nil {
 			return fmt.Errorf("variable %s: %w", f.name, err)
 		}
@@ -112,12 +112,12 @@ func (w *work) splitVariables(ctx context.Context, size [2]int) (err error) {
 		if err != nil {
 			return fmt.Errorf("variable %s: %w", f.name, err)
 		}
-		if err := w.same("variable "+f.name, value, count[float32](rows, columns)); err != nil {
+		if err := w.compareTensor("variable "+f.name, value, countingValues[float32](rows, columns)); err != nil {
 			return err
 		}
 		for _, shard := range v.Shards() {
-			if shard.Size[0] != f.part[0] || shard.Size[1] != f.part[1] {
-				w.fail("variable %s: %s holds %v, and %v is right", f.name, shard.Device, shard.Size, f.part)
+			if shard.Size[0] != f.shardShape[0] || shard.Size[1] != f.shardShape[1] {
+				w.fail("variable %s: %s holds %v, and %v is right", f.name, shard.Device, shard.Size, f.shardShape)
 			}
 		}
 	}
@@ -125,7 +125,7 @@ func (w *work) splitVariables(ctx context.Context, size [2]int) (err error) {
 		return []*graph.Node{logical.Split(in[0], size[1])}
 	}, strategy.FunctionOptions{Name: "accept uneven", Store: model.NewStore()})
 	var refused *logical.Error
-	if _, err := uneven.Run(ctx, counted32(size[1]+1)); err == nil {
+	if _, err := uneven.Run(ctx, countingFloat32(size[1]+1)); err == nil {
 		w.fail("a split of %d rows over %d logical devices was not refused", size[1]+1, size[1])
 	} else if !errors.As(err, &refused) {
 		w.fail("a split that does not divide is refused with another error: %v", err)

@@ -12,9 +12,9 @@ import (
 
 // startLog keeps what the start-up logs.
 type startLog struct {
-	mu    sync.Mutex
-	lines []Fact
-	warns []string
+	mu       sync.Mutex
+	facts    []Fact
+	warnings []string
 }
 
 // Enabled says that all is kept.
@@ -33,10 +33,10 @@ func (l *startLog) Handle(_ context.Context, r slog.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r.Level >= slog.LevelWarn {
-		l.warns = append(l.warns, r.Message+" "+b.String())
+		l.warnings = append(l.warnings, r.Message+" "+b.String())
 		return nil
 	}
-	l.lines = append(l.lines, Fact{r.Message, b.String()})
+	l.facts = append(l.facts, Fact{r.Message, b.String()})
 	return nil
 }
 
@@ -46,18 +46,18 @@ func (l *startLog) WithAttrs([]slog.Attr) slog.Handler { return l }
 // WithGroup returns the handler itself.
 func (l *startLog) WithGroup(string) slog.Handler { return l }
 
-// start opens the devices and meets the other hosts.
-func start(ctx context.Context, w *work) error {
+// openDevices opens the devices and meets the other hosts.
+func openDevices(ctx context.Context, w *partRun) error {
 	s := w.session
 	sys, err := s.opts.Open(ctx, s.logger)
-	s.steps.mu.Lock()
-	for _, line := range s.steps.lines {
-		w.fact(line.Name, "%s", line.Value)
+	s.log.mu.Lock()
+	for _, line := range s.log.facts {
+		w.addFact(line.Name, "%s", line.Value)
 	}
-	for _, line := range s.steps.warns {
-		w.finding("%s", line)
+	for _, line := range s.log.warnings {
+		w.addFinding("%s", line)
 	}
-	s.steps.mu.Unlock()
+	s.log.mu.Unlock()
 	if err != nil {
 		return err
 	}
@@ -70,6 +70,6 @@ func start(ctx context.Context, w *work) error {
 	}
 	s.sys, s.exchange = sys, exchange
 	s.report.Host, s.report.Hosts = sys.Process(), sys.NumProcesses()
-	w.at("the first launch on all devices")
-	return s.tryDevices(ctx)
+	w.setActivity("the first launch on all devices")
+	return s.checkDevices(ctx)
 }

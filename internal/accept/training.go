@@ -32,14 +32,14 @@ var storedLosses []byte
 
 // ReferenceLosses are the losses and where they come from.
 type ReferenceLosses struct {
-	// Made says how the file is made, and Plugin by which plugin.
-	Made   string `json:"made"`
+	// Origin says how the file is made, and Plugin by which plugin.
+	Origin string `json:"made"`
 	Plugin string `json:"plugin"`
 	// Losses are by the name of a precision.
 	Losses map[string][]float64 `json:"losses"`
 }
 
-func stored() (s ReferenceLosses, err error) {
+func readStoredLosses() (s ReferenceLosses, err error) {
 	err = json.Unmarshal(storedLosses, &s)
 	return s, err
 }
@@ -203,22 +203,22 @@ func trainOn(ctx context.Context, step *train.Step, i int) (float64, error) {
 	return loss.Float64(ctx)
 }
 
-// training takes the steps in each case and holds the losses against the stored ones.
-func training(ctx context.Context, w *work) error {
-	want, err := stored()
+// checkTraining takes the steps in each case and holds the losses against the stored ones.
+func checkTraining(ctx context.Context, w *partRun) error {
+	want, err := readStoredLosses()
 	if err != nil {
 		return err
 	}
-	slices := w.sys().Topology().NumSlices()
-	all := trainCases(w.n(), slices)
+	slices := w.system().Topology().NumSlices()
+	all := trainCases(w.numDevices(), slices)
 	if slices > 1 {
-		w.fact("left out", "state in parts over %d slices, which libtpu cannot compile", slices)
+		w.addFact("left out", "state in parts over %d slices, which libtpu cannot compile", slices)
 	}
 	if w.session.opts.Quick {
 		all = []trainCase{all[0], all[len(all)-1]}
 	}
 	for _, c := range all {
-		w.at("%s", c.name)
+		w.setActivity("%s", c.name)
 		if err := w.train(ctx, c, want.Losses[c.losses]); err != nil {
 			w.fail("%s: %v", c.name, err)
 		}
@@ -229,8 +229,8 @@ func training(ctx context.Context, w *work) error {
 	return nil
 }
 
-func (w *work) train(ctx context.Context, c trainCase, want []float64) (err error) {
-	s, err := w.strategy(c.strategy)
+func (w *partRun) train(ctx context.Context, c trainCase, want []float64) (err error) {
+	s, err := w.newStrategy(c.strategy)
 	if err != nil {
 		return err
 	}
@@ -239,7 +239,7 @@ func (w *work) train(ctx context.Context, c trainCase, want []float64) (err erro
 	if err != nil {
 		return err
 	}
-	if seam := w.session.opts.Seams.Answer; seam != nil {
+	if seam := w.session.opts.Hooks.ChangeResult; seam != nil {
 		for i := range got {
 			b := math.Float64bits(got[i])
 			data := []byte{byte(b >> 48), byte(b >> 56)}
@@ -247,7 +247,7 @@ func (w *work) train(ctx context.Context, c trainCase, want []float64) (err erro
 			got[i] = math.Float64frombits(b&(1<<48-1) | uint64(data[0])<<48 | uint64(data[1])<<56)
 		}
 	}
-	limit, worst, at := Tolerance(w.sys().Platform(), c.losses), 0.0, 0
+	limit, worst, at := Tolerance(w.system().Platform(), c.losses), 0.0, 0
 	for i, loss := range got {
 		if off := math.Abs(loss-want[i]) / want[i]; off > worst || math.IsNaN(off) {
 			worst, at = off, i
@@ -259,8 +259,8 @@ func (w *work) train(ctx context.Context, c trainCase, want []float64) (err erro
 	if !(worst <= limit) {
 		w.fail("%s: the loss of step %d is %g, and %g is right: off by %.2g, more than %g", c.name, at, got[at], want[at], worst, limit)
 	}
-	w.figure(Figure{Name: c.name + ", greatest difference of a loss", Value: worst, Unit: "of it"})
-	w.figure(Figure{Name: c.name + ", first step with compilation", Value: first.Seconds(), Unit: "s"})
-	w.figure(Figure{Name: c.name + ", a step", Value: each.Seconds() * 1e3, Unit: "ms"})
+	w.addMeasurement(Measurement{Name: c.name + ", greatest difference of a loss", Value: worst, Unit: "of it"})
+	w.addMeasurement(Measurement{Name: c.name + ", first step with compilation", Value: first.Seconds(), Unit: "s"})
+	w.addMeasurement(Measurement{Name: c.name + ", a step", Value: each.Seconds() * 1e3, Unit: "ms"})
 	return nil
 }

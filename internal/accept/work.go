@@ -10,115 +10,117 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// work is a part under way. A part that was left behind may go on to call it.
-type work struct {
+// partRun is a part under way. A part that was left behind may go on to call it.
+type partRun struct {
 	session *session
 	part    Part
 
-	mu     sync.Mutex
-	out    Outcome
-	sealed bool   // the outcome is taken
-	doing  string // the last check that began
+	mu       sync.Mutex
+	outcome  Outcome
+	finished bool   // the outcome is taken
+	activity string // the last check that began
 }
 
 // most bounds the lines of one sort in an outcome, and longest each of them: outcomes cross between
 // the hosts.
 const (
-	most    = 64
-	longest = 2000
+	maxEntries   = 64
+	maxTextBytes = 2000
 )
 
-func (w *work) add(to *[]string, format string, args []any) {
+func (w *partRun) appendText(to *[]string, format string, args []any) {
 	text := fmt.Sprintf(format, args...)
-	if len(text) > longest {
-		text = text[:longest] + " ..."
+	if len(text) > maxTextBytes {
+		text = text[:maxTextBytes] + " ..."
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case w.sealed:
-	case len(*to) < most:
+	case w.finished:
+	case len(*to) < maxEntries:
 		*to = append(*to, text)
-	case len(*to) == most:
+	case len(*to) == maxEntries:
 		*to = append(*to, "... and more")
 	}
 }
 
 // fail records something that is wrong, and the part goes on.
-func (w *work) fail(format string, args ...any) { w.add(&w.out.Failures, format, args) }
+func (w *partRun) fail(format string, args ...any) { w.appendText(&w.outcome.Failures, format, args) }
 
-// finding records something that is not as expected.
-func (w *work) finding(format string, args ...any) { w.add(&w.out.Findings, format, args) }
+// addFinding records something that is not as expected.
+func (w *partRun) addFinding(format string, args ...any) {
+	w.appendText(&w.outcome.Findings, format, args)
+}
 
-// fact records what was read.
-func (w *work) fact(name, format string, args ...any) {
+// addFact records what was read.
+func (w *partRun) addFact(name, format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.sealed && len(w.out.Facts) < most {
+	if !w.finished && len(w.outcome.Facts) < maxEntries {
 		value := fmt.Sprintf(format, args...)
-		w.out.Facts = append(w.out.Facts, Fact{name, value[:min(len(value), longest)]})
+		w.outcome.Facts = append(w.outcome.Facts, Fact{name, value[:min(len(value), maxTextBytes)]})
 	}
 }
 
-// figure records what was measured, and returns it.
-func (w *work) figure(f Figure) Figure {
-	if seam := w.session.opts.Seams.Figure; seam != nil {
+// addMeasurement records what was measured, and returns it.
+func (w *partRun) addMeasurement(f Measurement) Measurement {
+	if seam := w.session.opts.Hooks.ChangeMeasurement; seam != nil {
 		f.Value = seam(w.session.report.Host, w.part.Name, f)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.sealed && len(w.out.Figures) < most {
-		w.out.Figures = append(w.out.Figures, f)
+	if !w.finished && len(w.outcome.Measurements) < maxEntries {
+		w.outcome.Measurements = append(w.outcome.Measurements, f)
 	}
 	return f
 }
 
-// at names the check that begins.
-func (w *work) at(format string, args ...any) {
+// setActivity names the check that begins.
+func (w *partRun) setActivity(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.doing = fmt.Sprintf(format, args...)
+	w.activity = fmt.Sprintf(format, args...)
 }
 
-// result takes the outcome; what a part that was left behind adds later is lost.
-func (w *work) result(hung bool) Outcome {
+// finish takes the outcome; what a part that was left behind adds later is lost.
+func (w *partRun) finish(hung bool) Outcome {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.sealed = true
-	if hung && w.doing != "" {
-		w.out.Failures = append(w.out.Failures, "it was at "+w.doing)
+	w.finished = true
+	if hung && w.activity != "" {
+		w.outcome.Failures = append(w.outcome.Failures, "it was at "+w.activity)
 	}
 	switch {
 	case hung:
-		w.out.Status = Hung
-	case len(w.out.Failures) > 0:
-		w.out.Status = Failed
-	case len(w.out.Findings) > 0:
-		w.out.Status = Found
+		w.outcome.Status = Hung
+	case len(w.outcome.Failures) > 0:
+		w.outcome.Status = Failed
+	case len(w.outcome.Findings) > 0:
+		w.outcome.Status = PassedWithFindings
 	default:
-		w.out.Status = Passed
+		w.outcome.Status = Passed
 	}
-	return w.out
+	return w.outcome
 }
 
-func (w *work) sys() *system.System { return w.session.sys }
+func (w *partRun) system() *system.System { return w.session.sys }
 
-// devices are the ids of all devices, ascending.
-func (s *session) devices() []int { return deviceIDs(s.sys.Topology().DeviceIDs()) }
+// sortedIDs are the ids of all devices, ascending.
+func (s *session) deviceIDs() []int { return sortedIDs(s.sys.Topology().DeviceIDs()) }
 
-func deviceIDs(byTask [][]int) []int { return slices.Sorted(slices.Values(slices.Concat(byTask...))) }
+func sortedIDs(byTask [][]int) []int { return slices.Sorted(slices.Values(slices.Concat(byTask...))) }
 
-// n is the number of devices.
-func (w *work) n() int { return w.sys().Topology().NumDevices() }
+// numDevices is the number of devices.
+func (w *partRun) numDevices() int { return w.system().Topology().NumDevices() }
 
-// strategy opens a strategy for a part. The caller closes it.
-func (w *work) strategy(opts strategy.Options) (*strategy.TPUStrategy, error) {
-	return strategy.New(w.sys(), opts)
+// newStrategy opens a strategy for a part. The caller closes it.
+func (w *partRun) newStrategy(opts strategy.Options) (*strategy.TPUStrategy, error) {
+	return strategy.New(w.system(), opts)
 }
 
-// exactly holds an answer against the right one.
-func (w *work) exactly(check string, dtype pjrt.DType, got, want []byte) {
-	if seam := w.session.opts.Seams.Answer; seam != nil {
+// compareBytes holds an answer against the right one.
+func (w *partRun) compareBytes(check string, dtype pjrt.DType, got, want []byte) {
+	if seam := w.session.opts.Hooks.ChangeResult; seam != nil {
 		got = slices.Clone(got)
 		seam(w.session.report.Host, w.part.Name, check, got)
 	}
@@ -139,5 +141,5 @@ func (w *work) exactly(check string, dtype pjrt.DType, got, want []byte) {
 		}
 	}
 	w.fail("%s: %d of %d elements are wrong; element %d is %s, and %s is right", check, wrong, len(want)/size, first/size,
-		text(dtype, got[first:first+size]), text(dtype, want[first:first+size]))
+		formatElement(dtype, got[first:first+size]), formatElement(dtype, want[first:first+size]))
 }

@@ -25,8 +25,8 @@ const (
 	Findings
 )
 
-// sorts are the sorts of failures, each with its exit code and the kind of error that stands for it.
-var sorts = map[string]struct {
+// categories are the sorts of failures, each with its exit code and the kind of error that stands for it.
+var categories = map[string]struct {
 	code int
 	kind errkind.Kind
 }{
@@ -47,20 +47,20 @@ func (e *UsageError) Unwrap() error { return e.Err }
 // Kind returns the kind of the error that it wraps, ValueError if that has none.
 func (e *UsageError) Kind() errkind.Kind { return errkind.KindOr(e.Err, errkind.ValueError) }
 
-// Misused returns the error of a command line that op cannot take: what is wrong, and what to
+// UsageErrorf returns the error of a command line that op cannot take: what is wrong, and what to
 // write.
-func Misused(op, hint, format string, args ...any) error {
+func UsageErrorf(op, hint, format string, args ...any) error {
 	return &UsageError{&errkind.Fault{Op: op, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}}
 }
 
-// Refused returns the error of a command line that op cannot take because of err.
-func Refused(op string, err error) error { return &UsageError{&errkind.Fault{Op: op, Err: err}} }
+// NewUsageError returns the error of a command line that op cannot take because of err.
+func NewUsageError(op string, err error) error { return &UsageError{&errkind.Fault{Op: op, Err: err}} }
 
 // Failure is an error as JSON and across processes.
 type Failure struct {
-	// Sort is usage, missing, memory, died, interrupted, findings or failed.
-	Sort    string `json:"kind"`
-	Message string `json:"message"`
+	// Category is usage, missing, memory, died, interrupted, findings or failed.
+	Category string `json:"kind"`
+	Message  string `json:"message"`
 	// Log is what the compiler wrote, or its end.
 	Log string `json:"log,omitempty"`
 	// Memory are the figures of a program that does not fit.
@@ -83,25 +83,27 @@ type MemoryFailure struct {
 func (f *Failure) Error() string { return f.Message }
 
 // Kind returns the kind of error that stands for the sort.
-func (f *Failure) Kind() errkind.Kind { return cmp.Or(sorts[f.Sort].kind, errkind.RuntimeError) }
+func (f *Failure) Kind() errkind.Kind {
+	return cmp.Or(categories[f.Category].kind, errkind.RuntimeError)
+}
 
 // Code returns the exit code.
-func (f *Failure) Code() int { return sorts[f.Sort].code }
+func (f *Failure) Code() int { return categories[f.Category].code }
 
-// flags are the flags that stand for options of package strategy.
-var flags = map[string]string{"LogicalDevices": "--logical", "Replicas": "--replicas", "BySlice": "--by-slice", "State": "--shard-state"}
+// optionFlags are the flags that stand for options of package strategy.
+var optionFlags = map[string]string{"LogicalDevices": "--logical", "Replicas": "--replicas", "BySlice": "--by-slice", "State": "--shard-state"}
 
-// flagText is the text of an error about an option for which there is a flag, or "".
-func flagText(err error) string {
+// optionErrorText is the text of an error about an option for which there is a flag, or "".
+func optionErrorText(err error) string {
 	var option *strategy.OptionError
 	var assignment *tpu.AssignmentError
 	switch {
-	case !errors.As(err, &option) || flags[option.Option] == "":
+	case !errors.As(err, &option) || optionFlags[option.Option] == "":
 		return ""
 	case errors.As(err, &assignment):
-		return errkind.Format(flags[option.Option], assignment.Reason, nil, assignment.Hint)
+		return errkind.Format(optionFlags[option.Option], assignment.Reason, nil, assignment.Hint)
 	}
-	return errkind.Format(flags[option.Option], option.Reason, option.Err, "")
+	return errkind.Format(optionFlags[option.Option], option.Reason, option.Err, "")
 }
 
 // FailureOf sorts an error into a kind. An option in it is named as the flag that stands for it.
@@ -110,36 +112,36 @@ func FailureOf(err error) *Failure {
 	if errors.As(err, &f) {
 		return f
 	}
-	f = &Failure{Sort: "failed", Message: err.Error()}
+	f = &Failure{Category: "failed", Message: err.Error()}
 	var died *child.Error
 	var gone *worker.Error
 	var compiler *pjrt.Error
 	var memory *strategy.MemoryError
 	switch {
 	case errors.As(err, &memory):
-		f.Sort, f.Log = "memory", memory.Log
+		f.Category, f.Log = "memory", memory.Log
 		f.Report, _ = report.Of(memory.Step) // nil if a sharding cannot be described: the error is more important
 		f.Memory = &MemoryFailure{memory.Used, memory.Limit, memory.Excess, memory.Largest}
 	case errors.As(err, &died):
-		f.Sort, f.Log = "died", died.OutputTail
+		f.Category, f.Log = "died", died.OutputTail
 	case errors.As(err, &gone) && gone.Reason != worker.NotStarted:
-		f.Sort, f.Log = "died", gone.StderrTail
-	case is[*pjrt.FindError](err), is[*pjrt.PluginError](err):
-		f.Sort = "missing"
-	case is[*UsageError](err), is[*tpu.AcceleratorError](err), is[*tpu.AssignmentError](err), is[*strategy.OptionError](err), errors.Is(err, tpu.ErrTopology), is[*logical.Error](err):
-		f.Sort = "usage"
-		f.Message = cmp.Or(flagText(err), f.Message)
+		f.Category, f.Log = "died", gone.StderrTail
+	case hasType[*pjrt.FindError](err), hasType[*pjrt.PluginError](err):
+		f.Category = "missing"
+	case hasType[*UsageError](err), hasType[*tpu.AcceleratorError](err), hasType[*tpu.AssignmentError](err), hasType[*strategy.OptionError](err), errors.Is(err, tpu.ErrTopology), hasType[*logical.Error](err):
+		f.Category = "usage"
+		f.Message = cmp.Or(optionErrorText(err), f.Message)
 	case errors.As(err, &compiler):
 		f.Log = compiler.Log
 		if compiler.Code == pjrt.ResourceExhausted {
-			f.Sort = "memory"
+			f.Category = "memory"
 		}
 	}
 	return f
 }
 
-// is reports whether an error is, or wraps, one of a type.
-func is[E error](err error) bool {
+// hasType reports whether an error is, or wraps, one of a type.
+func hasType[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// CheckPlace says why no file could be written at a path, as far as that shows without writing.
-func CheckPlace(path string) error {
+// CheckWritable says why no file could be written at a path, as far as that shows without writing.
+func CheckWritable(path string) error {
 	if path == "" {
 		return nil
 	}
@@ -48,9 +48,9 @@ func WriteFile(path string, write func(io.Writer) error) error {
 	}
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
-		return Misused(path, "name a file", "it is a directory")
+		return UsageErrorf(path, "name a file", "it is a directory")
 	}
-	beside := unfinished(path)
+	beside := temporaryPath(path)
 	if err == nil && !info.Mode().IsRegular() {
 		beside = path
 	}
@@ -92,19 +92,19 @@ func WriteFile(path string, write func(io.Writer) error) error {
 	return nil
 }
 
-// unfinished is the name of a file on its way to a path, in this process.
-func unfinished(path string) string {
+// temporaryPath is the name of a file on its way to a path, in this process.
+func temporaryPath(path string) string {
 	return filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d.tmp", filepath.Base(path), os.Getpid()))
 }
 
-// RemoveUnfinished removes what [WriteFile] has begun for a path and will not end, as the process
+// RemoveTemporary removes what [WriteFile] has begun for a path and will not end, as the process
 // ends. The file at the path stays as it is.
-func RemoveUnfinished(path string) {
+func RemoveTemporary(path string) {
 	if path == "" {
 		return
 	}
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
-	_ = os.Remove(unfinished(path))
+	_ = os.Remove(temporaryPath(path))
 }

@@ -60,7 +60,7 @@ func TestAFileOnItsWayIsNotWrittenThroughALink(t *testing.T) {
 	dir := t.TempDir()
 	victim, path := filepath.Join(dir, "victim"), filepath.Join(dir, "a.json")
 	require.NoError(t, os.WriteFile(victim, []byte("of another program"), 0o644))
-	require.NoError(t, os.Symlink(victim, unfinished(path)))
+	require.NoError(t, os.Symlink(victim, temporaryPath(path)))
 	require.NoError(t, WriteFile(path, func(w io.Writer) error { _, err := io.WriteString(w, "answer"); return err }))
 	for name, want := range map[string]string{victim: "of another program", path: "answer"} {
 		text, err := os.ReadFile(name)

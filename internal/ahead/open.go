@@ -44,10 +44,10 @@ func CheckTopology(op, flag, name string) error {
 		return nil
 	}
 	if strings.HasPrefix(name, "cpu") {
-		return Misused(op, "write cpu:8, with a number of devices from 1 to 9999", "%s %q", flag, name)
+		return UsageErrorf(op, "write cpu:8, with a number of devices from 1 to 9999", "%s %q", flag, name)
 	}
 	if err := system.CheckSliceName(name); err != nil {
-		return Refused(op, err)
+		return NewUsageError(op, err)
 	}
 	return nil
 }

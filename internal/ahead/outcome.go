@@ -34,7 +34,7 @@ func OutcomeOf(topology string, r *report.Report, err error) Outcome {
 	s := r.Summary()
 	o.Report, o.Summary = r, &s
 	if r.Memory.Verdict == report.TooLarge && o.Error == nil {
-		o.Error = &Failure{Sort: "memory", Message: fmt.Sprintf("%s on %s: it needs %s of the %s of a core's memory",
+		o.Error = &Failure{Category: "memory", Message: fmt.Sprintf("%s on %s: it needs %s of the %s of a core's memory",
 			r.Step, topology, units.Bytes(r.Memory.Needs), units.Bytes(r.Memory.Limit))}
 	}
 	return o
@@ -82,8 +82,8 @@ func WriteJSON(w io.Writer, v any) error {
 	return encoder.Encode(v)
 }
 
-// Show writes outcomes as JSON, or for a person: the reports, and of several topologies the errors.
-func Show(w io.Writer, all []Outcome, asJSON bool) error {
+// WriteOutcomes writes outcomes as JSON, or for a person: the reports, and of several topologies the errors.
+func WriteOutcomes(w io.Writer, all []Outcome, asJSON bool) error {
 	if asJSON {
 		return WriteJSON(w, all)
 	}

@@ -27,14 +27,14 @@ type Search struct {
 	// Prices are those of chips.
 	Prices plan.Prices
 	// Worker is the command of a process that compiles, and Folder keeps what they answer.
-	Worker []string
-	Folder string
-	// Strategy are the options of the strategies, but for what a plan says.
-	Strategy strategy.Options
+	Worker   []string
+	CacheDir string
+	// StrategyOptions are the options of the strategies, but for what a plan says.
+	StrategyOptions strategy.Options
 	// Build makes the step and its arguments for a strategy, with the settings of a plan.
 	Build func(strat *strategy.TPUStrategy, settings map[string]string) (Step, []any, error)
-	// With sets options of the strategy by a plan's settings; nil sets none.
-	With func(opts *strategy.Options, settings map[string]string)
+	// SetOptions sets options of the strategy by a plan's settings; nil sets none.
+	SetOptions func(opts *strategy.Options, settings map[string]string)
 	// Kernel is what lines call that probes count as one kernel; see report.Kernel. Empty is none.
 	Kernel string
 
@@ -42,16 +42,18 @@ type Search struct {
 }
 
 // Run searches.
-func (s Search) Run(ctx context.Context) (*plan.Result, error) { return s.of(ctx, plan.Space.Plans) }
+func (s Search) Run(ctx context.Context) (*plan.Result, error) {
+	return s.searchPlans(ctx, plan.Space.Plans)
+}
 
-// of searches the plans of the space that are taken.
-func (s Search) of(ctx context.Context, plans func(plan.Space) []plan.Plan) (*plan.Result, error) {
+// searchPlans searches the plans of the space that are taken.
+func (s Search) searchPlans(ctx context.Context, plans func(plan.Space) []plan.Plan) (*plan.Result, error) {
 	compiler, err := worker.New(worker.Options{Command: s.Worker})
 	if err != nil {
 		return nil, err
 	}
 	s.slices = map[string]*system.Slice{}
-	step := &probe.Step{Compiler: &probe.Compiler{Worker: compiler, Folder: s.Folder}, Make: s.program}
+	step := &probe.Step{Compiler: &probe.Compiler{Worker: compiler, CacheDir: s.CacheDir}, Build: s.buildProgram}
 	prices := map[string]float64{}
 	for _, name := range s.Topologies {
 		slice, err := Describe(ctx, name, s.Plugin)
@@ -75,13 +77,13 @@ func (s Search) of(ctx context.Context, plans func(plan.Space) []plan.Plan) (*pl
 	return plan.Search(ctx, plans(s.Space), step, s.Options)
 }
 
-// program makes the program of a plan.
-func (s Search) program(ctx context.Context, p plan.Plan) (made probe.Made, err error) {
-	opts, keeps := s.Strategy, &keeper{}
+// buildProgram makes the program of a plan.
+func (s Search) buildProgram(ctx context.Context, p plan.Plan) (made probe.BuiltStep, err error) {
+	opts, keeps := s.StrategyOptions, &programRecorder{}
 	opts.Replicas, opts.LogicalDevices, opts.LogicalAxes, opts.Variables, opts.Compiler = p.Replicas, 0, p.Axes, p.Rules, keeps
 	opts.Compiling, opts.Phases = func(strategy.Compilation) {}, nil
-	if s.With != nil {
-		s.With(&opts, p.Settings)
+	if s.SetOptions != nil {
+		s.SetOptions(&opts, p.Settings)
 	}
 	strat, err := strategy.NewAheadOfTime(s.slices[p.Slice], opts)
 	if err != nil {
@@ -114,19 +116,19 @@ func (s Search) program(ctx context.Context, p plan.Plan) (made probe.Made, err 
 	return made, err
 }
 
-// keeper stands where a strategy compiles, keeps the program and compiles nothing.
-type keeper struct {
+// programRecorder stands where a strategy compiles, keeps the program and compiles nothing.
+type programRecorder struct {
 	program pjrt.Program
 	options pjrt.CompileOptions
 }
 
 // Compile is never called: the slice is only described.
-func (k *keeper) Compile(context.Context, *pjrt.Client, pjrt.Program, pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+func (k *programRecorder) Compile(context.Context, *pjrt.Client, pjrt.Program, pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	return nil, &errkind.Fault{Op: "plan", Reason: "a plan is for a slice that is described", Class: errkind.NotImplementedError}
 }
 
 // CompileTopology returns a program of which nothing is known.
-func (k *keeper) CompileTopology(_ context.Context, _ *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
+func (k *programRecorder) CompileTopology(_ context.Context, _ *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
 	k.program, k.options = program, opts
 	return pjrt.ExecutableRecord{}.Executable(), nil
 }
@@ -136,7 +138,7 @@ func (k *keeper) CompileTopology(_ context.Context, _ *pjrt.Topology, program pj
 func WritePlan(path string, r *plan.Result, reported bool) error {
 	best, err := r.Best()
 	if err != nil {
-		return &Failure{Sort: map[bool]string{true: "memory", false: "failed"}[errkind.KindOf(err) == errkind.ResourceExhaustedError], Message: err.Error(), Reported: reported}
+		return &Failure{Category: map[bool]string{true: "memory", false: "failed"}[errkind.KindOf(err) == errkind.ResourceExhaustedError], Message: err.Error(), Reported: reported}
 	}
 	if path == "" {
 		return nil

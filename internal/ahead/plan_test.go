@@ -91,9 +91,9 @@ func TestAOTLargeProbesOrderPlansAsFinishedProgramsDo(t *testing.T) {
 	}
 	plans = taken
 	result, err := Search{
-		Topologies: []string{"v5e:2x4"}, Worker: workerCommand, Folder: os.Getenv("TPUSTRATEGY_PLANS_KEPT"), Build: perceptron,
+		Topologies: []string{"v5e:2x4"}, Worker: workerCommand, CacheDir: os.Getenv("TPUSTRATEGY_PLANS_KEPT"), Build: perceptron,
 		Options: plan.Options{Compile: len(plans), Concurrency: 2},
-	}.of(t.Context(), func(plan.Space) []plan.Plan { return plans })
+	}.searchPlans(t.Context(), func(plan.Space) []plan.Plan { return plans })
 	require.NoError(t, err)
 	var text bytes.Buffer
 	require.NoError(t, result.WriteText(&text))

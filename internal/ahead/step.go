@@ -15,18 +15,18 @@ type Step interface {
 	Compiled(ctx context.Context, args ...any) (*strategy.CompiledStep, error)
 }
 
-// Files are the files that a compilation writes; an empty name stands for none. What else it is to do
+// Outputs are the files that a compilation writes; an empty name stands for none. What else it is to do
 // stands with them.
-type Files struct {
+type Outputs struct {
 	// Text is the step's StableHLO, and Save the compiled step.
 	Text, Save string
 	// SuggestAnnotations also compiles the step with other annotations, and Told hears how far that is.
 	SuggestAnnotations bool
-	Told               func(text string)
+	Progress           func(text string)
 }
 
 // Compile compiles a step and writes its files.
-func Compile(ctx context.Context, step Step, args []any, to Files) (*report.Report, error) {
+func Compile(ctx context.Context, step Step, args []any, to Outputs) (*report.Report, error) {
 	compiled, err := step.Compiled(ctx, args...)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func Compile(ctx context.Context, step Step, args []any, to Files) (*report.Repo
 	if err != nil || !to.SuggestAnnotations {
 		return r, err
 	}
-	told := func(tried, of int) { to.Told(fmt.Sprintf("trying other annotations: %d of at most %d", tried, of)) }
+	told := func(tried, of int) { to.Progress(fmt.Sprintf("trying other annotations: %d of at most %d", tried, of)) }
 	r.AnnotationSuggestions, err = report.SuggestAnnotations(ctx, compiled, report.AnnotationOptions{Target: r.Target, Progress: told})
 	if err != nil && ctx.Err() == nil {
 		r.Notes = append(r.Notes, "no other annotations were tried: "+err.Error())

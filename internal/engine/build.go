@@ -33,10 +33,10 @@ type Compilation struct {
 
 type buildKey [sha256.Size]byte
 
-// builds are the running compilations.
-type builds struct {
-	mu       sync.Mutex
-	underWay map[buildKey]*build // nil after Close
+// buildList are the running compilations.
+type buildList struct {
+	mu      sync.Mutex
+	running map[buildKey]*build // nil after Close
 }
 
 // build is a compilation. x, err and took are set when done is closed. The caller that removes the
@@ -62,7 +62,7 @@ func (m *Runtime) Build(ctx context.Context, name string, program pjrt.Program, 
 	fmt.Fprintln(hash, opts.DeviceAssignment) // part of the key: another program on other devices
 	key := buildKey(hash.Sum(nil))
 	for {
-		b, err := m.begin(ctx, key, name, program, opts)
+		b, err := m.startBuild(ctx, key, name, program, opts)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -75,12 +75,12 @@ func (m *Runtime) Build(ctx context.Context, name string, program pjrt.Program, 
 		select {
 		case <-b.done:
 		case <-ctx.Done():
-			return nil, 0, m.failed("compiling "+name+", which goes on for a later call", context.Cause(ctx))
+			return nil, 0, m.wrapError("compiling "+name+", which goes on for a later call", context.Cause(ctx))
 		}
 		m.builds.mu.Lock()
-		mine := m.builds.underWay[key] == b
+		mine := m.builds.running[key] == b
 		if mine {
-			delete(m.builds.underWay, key)
+			delete(m.builds.running, key)
 		}
 		m.builds.mu.Unlock()
 		if mine || b.err != nil {
@@ -90,23 +90,23 @@ func (m *Runtime) Build(ctx context.Context, name string, program pjrt.Program, 
 	}
 }
 
-// begin returns the running compilation of the program, or starts one.
-func (m *Runtime) begin(ctx context.Context, key buildKey, name string, program pjrt.Program,
+// startBuild returns the running compilation of the program, or starts one.
+func (m *Runtime) startBuild(ctx context.Context, key buildKey, name string, program pjrt.Program,
 	opts pjrt.CompileOptions) (*build, error) {
 	m.builds.mu.Lock()
 	defer m.builds.mu.Unlock()
-	if m.builds.underWay == nil {
+	if m.builds.running == nil {
 		return nil, m.opts.Closed
 	}
-	if b, ok := m.builds.underWay[key]; ok {
+	if b, ok := m.builds.running[key]; ok {
 		return b, nil
 	}
 	if ctx.Err() != nil {
-		return nil, m.failed("compiling "+name, context.Cause(ctx))
+		return nil, m.wrapError("compiling "+name, context.Cause(ctx))
 	}
 	underWay, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	b := &build{cancel: cancel, done: make(chan struct{})}
-	m.builds.underWay[key] = b
+	m.builds.running[key] = b
 	go func() {
 		defer close(b.done)
 		defer cancel(nil)
@@ -118,17 +118,17 @@ func (m *Runtime) begin(ctx context.Context, key buildKey, name string, program 
 				b.err = m.fault(errkind.RuntimeError, "compiling "+name, "", "panic: %v\n%s", r, debug.Stack())
 			}
 		}()
-		defer m.watch(name, program, opts)()
+		defer m.reportProgress(name, program, opts)()
 		if b.x, b.err = m.target(underWay, program, opts); b.err != nil {
-			b.err = m.failed("compiling "+name, b.err)
+			b.err = m.wrapError("compiling "+name, b.err)
 		}
 	}()
 	return b, nil
 }
 
-// watch reports to Options.Progress periodically that a compilation is still running, until stop is
+// reportProgress reports to Options.Progress periodically that a compilation is still running, until stop is
 // called.
-func (m *Runtime) watch(name string, program pjrt.Program, opts pjrt.CompileOptions) (stop func()) {
+func (m *Runtime) reportProgress(name string, program pjrt.Program, opts pjrt.CompileOptions) (stop func()) {
 	if m.opts.Progress == nil {
 		return func() {}
 	}
@@ -148,8 +148,8 @@ const closeGrace = time.Second
 // return in time is closed in the background when it returns.
 func (m *Runtime) closeBuilds() (errs []error) {
 	m.builds.mu.Lock()
-	all := m.builds.underWay
-	m.builds.underWay = nil
+	all := m.builds.running
+	m.builds.running = nil
 	m.builds.mu.Unlock()
 	for _, b := range all {
 		b.cancel(m.opts.Closed)

@@ -45,8 +45,8 @@ func (all Buffers) Ready(ctx context.Context) error {
 	return nil
 }
 
-// Rows returns the partition of each row of the arguments of a launch.
-func (m *Runtime) Rows(x system.Executable) ([]int, error) {
+// LaunchPartitions returns the partition of each row of the arguments of a launch.
+func (m *Runtime) LaunchPartitions(x system.Executable) ([]int, error) {
 	var rows []int
 	for _, device := range x.AddressableDevices() {
 		partition := slices.Index(m.ids, device.ID())
@@ -59,8 +59,8 @@ func (m *Runtime) Rows(x system.Executable) ([]int, error) {
 	return rows, nil
 }
 
-// Table returns an empty table for the arguments or results of a launch, with one row per device.
-func Table(rows, columns int) [][]*pjrt.Buffer {
+// NewBufferTable returns an empty table for the arguments or results of a launch, with one row per device.
+func NewBufferTable(rows, columns int) [][]*pjrt.Buffer {
 	all := make([]*pjrt.Buffer, rows*columns)
 	table := make([][]*pjrt.Buffer, rows)
 	for i := range table {
@@ -69,9 +69,9 @@ func Table(rows, columns int) [][]*pjrt.Buffer {
 	return table
 }
 
-// Column returns a column of a launch's table as the buffers of a tensor. rows are the partitions
+// TableColumn returns a column of a launch's table as the buffers of a tensor. rows are the partitions
 // of the table's rows.
-func (m *Runtime) Column(table [][]*pjrt.Buffer, rows []int, column int) Buffers {
+func (m *Runtime) TableColumn(table [][]*pjrt.Buffer, rows []int, column int) Buffers {
 	all := m.Buffers()
 	for row, d := range rows {
 		all[d] = table[row][column]
@@ -82,7 +82,7 @@ func (m *Runtime) Column(table [][]*pjrt.Buffer, rows []int, column int) Buffers
 // Close abandons running compilations and closes the exchanges. The caller must hold Launch.
 // Programs and buffers are closed by their owners.
 func (m *Runtime) Close() []error {
-	m.End()
+	m.Cancel()
 	errs := m.closeBuilds()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -107,7 +107,7 @@ func (m *Runtime) Check() error {
 // FreeBytes returns the free bytes of the device of this process with the least free memory. known
 // is false if the plugin does not report it, as the CPU plugin, whose devices use host memory.
 func (m *Runtime) FreeBytes() (free int64, known bool) {
-	for _, i := range m.mine {
+	for _, i := range m.localPartitions {
 		stats, err := m.All[i].MemoryStats()
 		if err != nil || stats.BytesLimit <= 0 || stats.BytesInUse < 0 {
 			return 0, false

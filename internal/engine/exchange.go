@@ -38,9 +38,9 @@ const firstWords = 128
 // are for small values.
 const MaxMessage = 1 << 20
 
-// MaxPending is the maximum size in bytes of the message of [Runtime.StartGather] and the name of
+// MaxAsyncMessage is the maximum size in bytes of the message of [Runtime.StartGather] and the name of
 // its call together.
-const MaxPending = 4*firstWords - 4 - 4
+const MaxAsyncMessage = 4*firstWords - 4 - 4
 
 // Gather exchanges messages: every process passes a message and receives the messages of all
 // processes, indexed by process. All processes must call it with the same call, a name for the
@@ -52,7 +52,7 @@ func (m *Runtime) Gather(ctx context.Context, call string, mine []byte) ([][]byt
 		return nil, m.fault(errkind.ValueError, call, "keep it on the devices, or write a file",
 			"%d bytes, where %d are the most", len(mine), MaxMessage-len(call))
 	}
-	if !m.Several() {
+	if !m.IsMultiProcess() {
 		return [][]byte{slices.Clone(mine)}, nil
 	}
 	defer activity.Begin(ctx, activity.Exchange, call)()
@@ -62,16 +62,16 @@ func (m *Runtime) Gather(ctx context.Context, call string, mine []byte) ([][]byt
 		rows, _, err = m.gatherOnce(ctx, 1<<bits.Len(uint(longest+3)/4), message)
 	}
 	if err != nil {
-		return nil, m.failed(call, err)
+		return nil, m.wrapError(call, err)
 	}
 	return m.messages(call, rows)
 }
 
-// Agree checks that all processes pass the same content. text describes the content; its first 300
+// CheckAgreement checks that all processes pass the same content. text describes the content; its first 300
 // bytes are passed to [Options].Differ, whose error every process receives if any content differs.
 // All processes must call Agree.
-func (m *Runtime) Agree(ctx context.Context, what, text string, content []byte) error {
-	if !m.Several() {
+func (m *Runtime) CheckAgreement(ctx context.Context, what, text string, content []byte) error {
+	if !m.IsMultiProcess() {
 		return nil
 	}
 	const most = 300
@@ -168,15 +168,15 @@ func parseMessage(b []byte) (call string, value []byte, ok bool) {
 	return string(rest[:n]), slices.Clone(rest[n:]), true
 }
 
-// flight is an exchange in progress.
-type flight struct {
+// pendingExchange is an exchange in progress.
+type pendingExchange struct {
 	runtime   *Runtime
 	words     int
 	ins, outs [][]*pjrt.Buffer
 }
 
 // send launches a gather of messages, truncated to the row size.
-func (m *Runtime) send(ctx context.Context, words int, message []byte) (_ *flight, err error) {
+func (m *Runtime) send(ctx context.Context, words int, message []byte) (_ *pendingExchange, err error) {
 	x, err := m.exchange(ctx, words)
 	if err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func (m *Runtime) send(ctx context.Context, words int, message []byte) (_ *fligh
 	row := make([]byte, 4*words)
 	binary.LittleEndian.PutUint32(row, uint32(len(message)))
 	copy(row[4:], message)
-	s := &flight{runtime: m, words: words, ins: Table(len(x.devices), 1), outs: Table(len(x.devices), 1)}
+	s := &pendingExchange{runtime: m, words: words, ins: NewBufferTable(len(x.devices), 1), outs: NewBufferTable(len(x.devices), 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -205,7 +205,7 @@ func (m *Runtime) send(ctx context.Context, words int, message []byte) (_ *fligh
 }
 
 // receive waits for the rows.
-func (s *flight) receive(ctx context.Context) (rows [][]byte, longest int, err error) {
+func (s *pendingExchange) receive(ctx context.Context) (rows [][]byte, longest int, err error) {
 	m, words := s.runtime, s.words
 	all := make([]byte, 4*words*m.NumDevices())
 	if err := s.outs[0][0].ToHost(ctx, all); err != nil {
@@ -231,7 +231,7 @@ func (s *flight) receive(ctx context.Context) (rows [][]byte, longest int, err e
 }
 
 // close releases the device buffers of the exchange after it has run.
-func (s *flight) close() error {
+func (s *pendingExchange) close() error {
 	var errs []error
 	for _, table := range [][][]*pjrt.Buffer{s.ins, s.outs} {
 		for _, row := range table {
@@ -246,7 +246,7 @@ func (s *flight) close() error {
 func (m *Runtime) exchange(ctx context.Context, words int) (*exchange, error) {
 	m.exchanging.Lock()
 	defer m.exchanging.Unlock()
-	if x, err := m.known(words); x != nil || err != nil {
+	if x, err := m.findExchange(words); x != nil || err != nil {
 		return x, err
 	}
 	program := pjrt.Program{Code: exchangeText(m.NumDevices(), words), Trusted: true}
@@ -264,9 +264,9 @@ func (m *Runtime) exchange(ctx context.Context, words int) (*exchange, error) {
 	return of, nil
 }
 
-// known returns the compiled program for rows of a number of words, or nil. After Close it returns
+// findExchange returns the compiled program for rows of a number of words, or nil. After Close it returns
 // an error.
-func (m *Runtime) known(words int) (*exchange, error) {
+func (m *Runtime) findExchange(words int) (*exchange, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {

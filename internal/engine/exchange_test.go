@@ -27,7 +27,7 @@ func TestTheExchangeCompilesForAOTSlices(t *testing.T) {
 			slice, err := system.Describe(ctx, name, system.DescribeOptions{Plugin: path})
 			require.NoError(t, err)
 			defer slice.Close()
-			m := Describe(slice, Options{Groups: slice.Topology().DeviceIDs()})
+			m := NewDescribedRuntime(slice, Options{Groups: slice.Topology().DeviceIDs()})
 			x, err := slice.Compile(ctx, pjrt.Program{Code: exchangeText(m.NumDevices(), firstWords), Trusted: true}, m.Options(1))
 			require.NoError(t, err)
 			stats, err := x.MemoryStats()

@@ -30,13 +30,13 @@ type Load struct {
 	Name   string
 	Layout *Layout
 	From   Source
-	// Into are the buffers, which [Runtime.Fill] creates.
+	// Into are the buffers, which [Runtime.LoadTensors] creates.
 	Into Buffers
 }
 
-// partRead is one read of a shard for all devices that have this shard. With cells it is one read
+// shardRead is one read of a shard for all devices that have this shard. With cells it is one read
 // of several shards, one for each device.
-type partRead struct {
+type shardRead struct {
 	of          *Load
 	start, size []int
 	cells       []int
@@ -45,72 +45,72 @@ type partRead struct {
 }
 
 // bytes returns the size of the shards.
-func (r *partRead) bytes() int {
+func (r *shardRead) bytes() int {
 	if r.cells != nil {
-		return r.of.Layout.PartBytes * len(r.partitions)
+		return r.of.Layout.ShardBytes * len(r.partitions)
 	}
-	return r.of.Layout.PartBytes
+	return r.of.Layout.ShardBytes
 }
 
 // part returns the section of data for device i.
-func (r *partRead) part(data []byte, i int) []byte {
+func (r *shardRead) part(data []byte, i int) []byte {
 	if r.cells == nil {
 		return data
 	}
-	n := r.of.Layout.PartBytes
+	n := r.of.Layout.ShardBytes
 	return data[i*n:][:n:n]
 }
 
-// reads lists the shards of this process's devices. Several shards of one tensor with at most
+// planReads lists the shards of this process's devices. Several shards of one tensor with at most
 // staged bytes together may be one read.
-func (m *Runtime) reads(x *Load, staged int) (all []*partRead) {
-	for _, partition := range m.mine {
-		start, size := x.Layout.At(partition)
-		i := slices.IndexFunc(all, func(r *partRead) bool {
+func (m *Runtime) planReads(x *Load, staged int) (all []*shardRead) {
+	for _, partition := range m.localPartitions {
+		start, size := x.Layout.ShardBounds(partition)
+		i := slices.IndexFunc(all, func(r *shardRead) bool {
 			return slices.Equal(r.start, start) &&
 				slices.Equal(r.size, size)
 		})
 		if i < 0 {
 			i = len(all)
-			all = append(all, &partRead{of: x, start: start, size: size})
+			all = append(all, &shardRead{of: x, start: start, size: size})
 		}
 		all[i].partitions = append(all[i].partitions, partition)
 	}
-	return m.together(x, all, staged)
+	return m.mergeReads(x, all, staged)
 }
 
 // read reads the shards, with their padding.
-func (r *partRead) read(ctx context.Context, into []byte) error {
+func (r *shardRead) read(ctx context.Context, into []byte) error {
 	l := r.of.Layout
 	if r.cells != nil {
 		return r.of.From.(cellSource).ReadCells(ctx, r.start, r.size, r.cells, into)
 	}
-	n := l.Type.HostBytes() * size(r.size)
-	if n < l.PartBytes {
+	n := l.Type.HostBytes() * numElements(r.size)
+	if n < l.ShardBytes {
 		clear(into)
 	}
 	switch {
 	case n == 0:
 		return nil
-	case n == l.PartBytes || l.PadsAtEnd():
+	case n == l.ShardBytes || l.PadsAtEnd():
 		return r.of.From.ReadPart(ctx, r.start, r.size, into[:n])
 	}
 	box := make([]byte, n)
 	if err := r.of.From.ReadPart(ctx, r.start, r.size, box); err != nil {
 		return err
 	}
-	l.Pad(into, box, r.partitions[0])
+	l.PadShard(into, box, r.partitions[0])
 	return nil
 }
 
 // put copies staged shards to their devices.
-func (m *Runtime) put(ctx context.Context, r *partRead) (err error) {
+func (m *Runtime) put(ctx context.Context, r *shardRead) (err error) {
 	l := r.of.Layout
 	for i, partition := range r.partitions {
 		if r.of.Into[partition], err = m.System.Runtime().BufferFromHost(ctx, r.part(r.data, i), l.Type, l.Buffer,
 			m.All[partition]); err != nil {
 			r.of.Into[partition] = nil
-			return m.failed("copying to "+m.device(partition), err)
+			return m.wrapError("copying to "+m.formatPartition(partition), err)
 		}
 	}
 	return nil
@@ -122,30 +122,30 @@ const stagedShare = 16
 // leastStaged is the minimum limit of the staging memory in bytes.
 const leastStaged = 1 << 20
 
-// Fill reads the shards of tensors with the given number of concurrent readers, and copies them to
+// LoadTensors reads the shards of tensors with the given number of concurrent readers, and copies them to
 // the devices of this process. The large shards come first, while most staging memory is free.
 // Staging memory on the host is limited to a sixteenth of the bytes on the devices, but at least 1
 // MiB or one shard. peak is the maximum staging memory in use, in bytes. After an error all buffers
 // are closed.
-func (m *Runtime) Fill(ctx context.Context, all []*Load, readers int) (peak int, err error) {
+func (m *Runtime) LoadTensors(ctx context.Context, all []*Load, readers int) (peak int, err error) {
 	total := 0
 	for _, x := range all {
-		total += x.Layout.PartBytes * m.NumLocal()
+		total += x.Layout.ShardBytes * m.NumLocal()
 		x.Into = m.Buffers()
 	}
 	limit, staged := max(total/stagedShare, leastStaged), 0
 	if readers > 1 {
 		staged = limit / readers
 	}
-	var reads []*partRead
+	var reads []*shardRead
 	for _, x := range all {
-		reads = append(reads, m.reads(x, staged)...)
+		reads = append(reads, m.planReads(x, staged)...)
 	}
-	slices.SortStableFunc(reads, func(a, b *partRead) int { return b.of.Layout.PartBytes - a.of.Layout.PartBytes })
+	slices.SortStableFunc(reads, func(a, b *shardRead) int { return b.of.Layout.ShardBytes - a.of.Layout.ShardBytes })
 	pool := staging.New(limit)
 	defer pool.Close()
 	group, within := errgroup.WithContext(ctx)
-	queue := make(chan *partRead, len(reads))
+	queue := make(chan *shardRead, len(reads))
 	group.Go(func() error {
 		defer close(queue)
 		reading, within := errgroup.WithContext(within)
@@ -155,8 +155,8 @@ func (m *Runtime) Fill(ctx context.Context, all []*Load, readers int) (peak int,
 				if err := context.Cause(within); err != nil {
 					return err
 				}
-				if err := m.bring(within, r, pool, queue); err != nil {
-					return m.failed("reading "+r.of.Name, err)
+				if err := m.load(within, r, pool, queue); err != nil {
+					return m.wrapError("reading "+r.of.Name, err)
 				}
 				return nil
 			})
@@ -170,7 +170,7 @@ func (m *Runtime) Fill(ctx context.Context, all []*Load, readers int) (peak int,
 					failed = m.put(within, r)
 				}
 				if failed != nil {
-					failed = m.failed(r.of.Name, failed)
+					failed = m.wrapError(r.of.Name, failed)
 				}
 			}
 			pool.Put(r.data)
@@ -181,7 +181,7 @@ func (m *Runtime) Fill(ctx context.Context, all []*Load, readers int) (peak int,
 	for _, x := range all {
 		if err == nil {
 			if err = x.Into.Ready(ctx); err != nil {
-				err = m.failed("waiting for "+x.Name, err)
+				err = m.wrapError("waiting for "+x.Name, err)
 			}
 		}
 	}
@@ -193,10 +193,10 @@ func (m *Runtime) Fill(ctx context.Context, all []*Load, readers int) (peak int,
 	return pool.Peak(), err
 }
 
-// bring reads a shard into device memory directly, or into staging memory for a later copy.
-func (m *Runtime) bring(ctx context.Context, r *partRead, pool *staging.Pool, queue chan<- *partRead) (err error) {
+// load reads a shard into device memory directly, or into staging memory for a later copy.
+func (m *Runtime) load(ctx context.Context, r *shardRead, pool *staging.Pool, queue chan<- *shardRead) (err error) {
 	if rt := m.inPlace(r); rt != nil {
-		return m.place(ctx, r, rt)
+		return m.readInPlace(ctx, r, rt)
 	}
 	if r.data, err = pool.Get(ctx, r.bytes()); err != nil {
 		return err

@@ -16,7 +16,7 @@ type GatherFuture struct {
 	call string
 
 	mu   sync.Mutex
-	sent *flight // nil after it was read or closed
+	sent *pendingExchange // nil after it was read or closed
 	all  [][]byte
 	err  error
 }
@@ -25,18 +25,18 @@ type GatherFuture struct {
 // like any other; its result is usually available when it is read some launches later. ctx applies
 // to the launch only. The caller must close the result.
 func (m *Runtime) StartGather(ctx context.Context, call string, mine []byte) (*GatherFuture, error) {
-	if len(call)+len(mine) > MaxPending {
+	if len(call)+len(mine) > MaxAsyncMessage {
 		return nil, m.fault(errkind.ValueError, call, "use GatherBytes, which waits for it",
-			"%d bytes with its name, where %d are the most", len(call)+len(mine), MaxPending)
+			"%d bytes with its name, where %d are the most", len(call)+len(mine), MaxAsyncMessage)
 	}
 	g := &GatherFuture{call: call}
-	if !m.Several() {
+	if !m.IsMultiProcess() {
 		g.all = [][]byte{slices.Clone(mine)}
 		return g, nil
 	}
 	var err error
 	if g.sent, err = m.send(ctx, firstWords, appendMessage(nil, call, mine)); err != nil {
-		return nil, m.failed(call, err)
+		return nil, m.wrapError(call, err)
 	}
 	return g, nil
 }
@@ -55,12 +55,12 @@ func (g *GatherFuture) Wait(ctx context.Context) ([][]byte, error) {
 	m := g.sent.runtime
 	rows, _, err := g.sent.receive(ctx)
 	if err != nil && ctx.Err() != nil {
-		return nil, m.failed(g.call, err)
+		return nil, m.wrapError(g.call, err)
 	}
 	if err == nil {
 		g.all, err = m.messages(g.call, rows)
 	} else {
-		err = m.failed(g.call, err)
+		err = m.wrapError(g.call, err)
 	}
 	done := g.sent
 	g.sent = nil

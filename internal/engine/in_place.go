@@ -30,15 +30,15 @@ func (m *Runtime) hostMemory() hostMemory {
 
 // inPlace returns the runtime if the shard can be read directly into the memory of its buffer, and
 // nil if it must be copied.
-func (m *Runtime) inPlace(r *partRead) hostMemory {
-	if r.cells == nil && len(r.partitions) != 1 || r.of.Layout.PartBytes*len(r.partitions) < leastInPlace {
+func (m *Runtime) inPlace(r *shardRead) hostMemory {
+	if r.cells == nil && len(r.partitions) != 1 || r.of.Layout.ShardBytes*len(r.partitions) < leastInPlace {
 		return nil
 	}
 	return m.hostMemory()
 }
 
-// place reads shards directly into the memory of their buffers.
-func (m *Runtime) place(ctx context.Context, r *partRead, rt hostMemory) error {
+// readInPlace reads shards directly into the memory of their buffers.
+func (m *Runtime) readInPlace(ctx context.Context, r *shardRead, rt hostMemory) error {
 	data, err := staging.Alloc(r.bytes())
 	if err != nil {
 		return err
@@ -63,28 +63,28 @@ func (m *Runtime) place(ctx context.Context, r *partRead, rt hostMemory) error {
 	return err
 }
 
-// together combines shards that are the cells of a box into one read, if they can be read directly
+// mergeReads combines shards that are the cells of a box into one read, if they can be read directly
 // into the memory of their buffers, or have at most staged bytes.
-func (m *Runtime) together(x *Load, all []*partRead, staged int) []*partRead {
+func (m *Runtime) mergeReads(x *Load, all []*shardRead, staged int) []*shardRead {
 	l := x.Layout
-	bytes := l.PartBytes * len(all)
+	bytes := l.ShardBytes * len(all)
 	if _, ok := x.From.(cellSource); !ok || len(all) < 2 || bytes == 0 {
 		return all
 	}
 	host := m.hostMemory() != nil
-	if stay := host && bytes >= leastInPlace && l.PartBytes%pjrt.Alignment == 0; !stay && (bytes > staged || host) {
+	if stay := host && bytes >= leastInPlace && l.ShardBytes%pjrt.Alignment == 0; !stay && (bytes > staged || host) {
 		return all
 	}
 	rank := len(l.Shape)
-	box := &partRead{of: x, start: slices.Clone(all[0].start), cells: make([]int, rank), size: make([]int, rank)}
+	box := &shardRead{of: x, start: slices.Clone(all[0].start), cells: make([]int, rank), size: make([]int, rank)}
 	sorted := slices.Clone(all)
-	slices.SortFunc(sorted, func(a, b *partRead) int { return slices.Compare(a.start, b.start) })
+	slices.SortFunc(sorted, func(a, b *shardRead) int { return slices.Compare(a.start, b.start) })
 	n := 1
 	for dim := range box.start {
 		var starts []int
 		for _, r := range sorted {
 			if len(r.partitions) != 1 || !slices.Equal(r.size, all[0].size) ||
-				l.Type.HostBytes()*size(r.size) != l.PartBytes {
+				l.Type.HostBytes()*numElements(r.size) != l.ShardBytes {
 				return all
 			}
 			starts = append(starts, r.start[dim])
@@ -103,5 +103,5 @@ func (m *Runtime) together(x *Load, all []*partRead, staged int) []*partRead {
 	for _, r := range sorted {
 		box.partitions = append(box.partitions, r.partitions[0])
 	}
-	return []*partRead{box}
+	return []*shardRead{box}
 }

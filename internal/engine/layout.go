@@ -11,7 +11,7 @@ import (
 
 // Layout describes the shard of a tensor on each device, and copies between a row-major tensor and
 // a row-major shard. The devices are in groups of equal size, in partition order: the logical
-// devices of a replica, or all devices. Every group has the same shards, unless [Layout.CutOver]
+// devices of a replica, or all devices. Every group has the same shards, unless [Layout.SplitOverGroups]
 // splits the tensor over the groups. A Layout is an immutable value.
 type Layout struct {
 	// Type is the dtype of the elements.
@@ -19,25 +19,25 @@ type Layout struct {
 	// Shape is the shape of the tensor. Shard is the shape of a device's shard with its padding.
 	// Buffer is the shape of the shard's buffer: Shard, unless the program expects another shape.
 	Shape, Shard, Buffer []int
-	// Bytes is the size of the tensor in host memory. PartBytes is the size of a shard.
-	Bytes, PartBytes int
+	// Bytes is the size of the tensor in host memory. ShardBytes is the size of a shard.
+	Bytes, ShardBytes int
 	// Spec is the sharding that the layout was created from, or nil if a partitioner chose it.
 	Spec *sharding.Spec
 
-	group  int     // devices per group
-	starts [][]int // first index of each device of a group in each dimension; nil if replicated
-	first  []int   // for each device of a group, the first one with the same shard
-	cut    bool    // whether the groups have different shards
-	dim    int     // the dimension that is split over the groups
+	group           int     // devices per group
+	starts          [][]int // first index of each device of a group in each dimension; nil if replicated
+	first           []int   // for each device of a group, the first one with the same shard
+	splitOverGroups bool    // whether the groups have different shards
+	groupDim        int     // the dimension that is split over the groups
 }
 
-// New returns the layout of a tensor that every group of devices, arranged as a mesh, shards by
+// NewLayout returns the layout of a tensor that every group of devices, arranged as a mesh, shards by
 // spec. Its errors are errors of package sharding.
-func New(t pjrt.DType, shape []int, group sharding.Mesh, spec sharding.Spec) (*Layout, error) {
+func NewLayout(t pjrt.DType, shape []int, group sharding.Mesh, spec sharding.Spec) (*Layout, error) {
 	if err := spec.Validate(group, shape); err != nil {
 		return nil, err
 	}
-	l, err := Of(t, shape, group.Size(), func(device int) ([]sharding.Range, error) {
+	l, err := NewLayoutFromRanges(t, shape, group.Size(), func(device int) ([]sharding.Range, error) {
 		return sharding.IndexRanges(group, spec, shape, device)
 	})
 	if err == nil {
@@ -46,17 +46,17 @@ func New(t pjrt.DType, shape []int, group sharding.Mesh, spec sharding.Spec) (*L
 	return l, err
 }
 
-// Whole returns the layout of a tensor that is replicated on all devices.
-func Whole(t pjrt.DType, shape []int, group int) *Layout {
+// NewReplicatedLayout returns the layout of a tensor that is replicated on all devices.
+func NewReplicatedLayout(t pjrt.DType, shape []int, group int) *Layout {
 	shape = slices.Clone(shape)
-	bytes := t.HostBytes() * size(shape)
-	return &Layout{Type: t, Shape: shape, Shard: shape, Buffer: shape, Bytes: bytes, PartBytes: bytes, group: group}
+	bytes := t.HostBytes() * numElements(shape)
+	return &Layout{Type: t, Shape: shape, Shard: shape, Buffer: shape, Bytes: bytes, ShardBytes: bytes, group: group}
 }
 
-// Of returns the layout in which each device of a group has the given index ranges. It returns an
+// NewLayoutFromRanges returns the layout in which each device of a group has the given index ranges. It returns an
 // error if the shards have different sizes.
-func Of(t pjrt.DType, shape []int, group int, ranges func(device int) ([]sharding.Range, error)) (*Layout, error) {
-	l := Whole(t, shape, group)
+func NewLayoutFromRanges(t pjrt.DType, shape []int, group int, ranges func(device int) ([]sharding.Range, error)) (*Layout, error) {
+	l := NewReplicatedLayout(t, shape, group)
 	starts, first := make([][]int, group), make([]int, group)
 	for d := range group {
 		held, err := ranges(d)
@@ -76,22 +76,22 @@ func Of(t pjrt.DType, shape []int, group int, ranges func(device int) ([]shardin
 		starts[d] = start
 		first[d] = slices.IndexFunc(starts, func(other []int) bool { return slices.Equal(other, start) })
 	}
-	l.Buffer, l.PartBytes = l.Shard, t.HostBytes()*size(l.Shard)
+	l.Buffer, l.ShardBytes = l.Shard, t.HostBytes()*numElements(l.Shard)
 	if !slices.Equal(l.Shard, l.Shape) {
 		l.starts, l.first = starts, first
 	}
 	return l, nil
 }
 
-// CutOver returns the layout in which the groups have different shards along dimension dim, which
+// SplitOverGroups returns the layout in which the groups have different shards along dimension dim, which
 // must not be split within a group. If the number of groups does not divide the dimension, shards
 // are padded at their end, and the last ones may contain only padding.
-func (l *Layout) CutOver(dim, groups int) *Layout {
+func (l *Layout) SplitOverGroups(dim, groups int) *Layout {
 	c := *l
-	c.cut, c.dim = true, dim
+	c.splitOverGroups, c.groupDim = true, dim
 	c.Shard = slices.Clone(l.Shard)
 	c.Shard[dim] = (l.Shape[dim] + groups - 1) / groups
-	c.Buffer, c.PartBytes = c.Shard, l.Type.HostBytes()*size(c.Shard)
+	c.Buffer, c.ShardBytes = c.Shard, l.Type.HostBytes()*numElements(c.Shard)
 	if c.starts == nil {
 		c.starts, c.first = make([][]int, l.group), make([]int, l.group)
 		for d := range c.starts {
@@ -108,7 +108,7 @@ func (l *Layout) AsVector() *Layout {
 	return &c
 }
 
-func size(dims []int) int {
+func numElements(dims []int) int {
 	n := 1
 	for _, d := range dims {
 		n *= d
@@ -116,50 +116,50 @@ func size(dims []int) int {
 	return n
 }
 
-// IsWhole reports whether each device has the whole tensor.
-func (l *Layout) IsWhole() bool { return l.starts == nil }
+// IsReplicated reports whether each device has the whole tensor.
+func (l *Layout) IsReplicated() bool { return l.starts == nil }
 
-// IsSplit reports whether the devices of a group have different shards.
-func (l *Layout) IsSplit() bool {
+// IsSplitWithinGroup reports whether the devices of a group have different shards.
+func (l *Layout) IsSplitWithinGroup() bool {
 	return slices.ContainsFunc(l.first, func(first int) bool { return first != 0 })
 }
 
-// IsCut reports whether the groups have different shards, which may be padded.
-func (l *Layout) IsCut() bool { return l.cut }
+// IsSplitOverGroups reports whether the groups have different shards, which may be padded.
+func (l *Layout) IsSplitOverGroups() bool { return l.splitOverGroups }
 
-// Same reports whether both layouts, of tensors with the same shape, have the same shards on all
+// HasSameShards reports whether both layouts, of tensors with the same shape, have the same shards on all
 // devices.
-func (l *Layout) Same(o *Layout) bool {
-	return l == o || l.cut == o.cut && l.dim == o.dim && slices.Equal(l.Shard, o.Shard) &&
+func (l *Layout) HasSameShards(o *Layout) bool {
+	return l == o || l.splitOverGroups == o.splitOverGroups && l.groupDim == o.groupDim && slices.Equal(l.Shard, o.Shard) &&
 		slices.EqualFunc(l.starts, o.starts, slices.Equal[[]int])
 }
 
-// First returns the first partition of a partition's group with the same shard.
-func (l *Layout) First(partition int) int {
+// FirstPartition returns the first partition of a partition's group with the same shard.
+func (l *Layout) FirstPartition(partition int) int {
 	if l.first == nil {
 		return partition - partition%l.group
 	}
 	return partition - partition%l.group + l.first[partition%l.group]
 }
 
-// At returns the first index of a partition's shard in each dimension, and its sizes without
+// ShardBounds returns the first index of a partition's shard in each dimension, and its sizes without
 // padding.
-func (l *Layout) At(partition int) (start, sizes []int) {
+func (l *Layout) ShardBounds(partition int) (start, sizes []int) {
 	start, sizes = make([]int, len(l.Shard)), make([]int, len(l.Shard)) // empty for a scalar, not nil
 	copy(sizes, l.Shard)
 	if l.starts != nil {
 		copy(start, l.starts[partition%l.group])
 	}
-	if l.cut {
-		start[l.dim] = min(partition/l.group*l.Shard[l.dim], l.Shape[l.dim])
-		sizes[l.dim] = min(l.Shard[l.dim], l.Shape[l.dim]-start[l.dim])
+	if l.splitOverGroups {
+		start[l.groupDim] = min(partition/l.group*l.Shard[l.groupDim], l.Shape[l.groupDim])
+		sizes[l.groupDim] = min(l.Shard[l.groupDim], l.Shape[l.groupDim]-start[l.groupDim])
 	}
 	return start, sizes
 }
 
-// Span returns the byte offset of a partition's shard in the tensor, if the shard is contiguous and
+// ContiguousOffset returns the byte offset of a partition's shard in the tensor, if the shard is contiguous and
 // has no padding.
-func (l *Layout) Span(partition int) (offset int, ok bool) {
+func (l *Layout) ContiguousOffset(partition int) (offset int, ok bool) {
 	if l.starts == nil {
 		return 0, true
 	}
@@ -177,7 +177,7 @@ func (l *Layout) Span(partition int) (offset int, ok bool) {
 	start := l.starts[partition%l.group]
 	for d := range l.Shape {
 		at := start[d]
-		if l.cut && d == l.dim {
+		if l.splitOverGroups && d == l.groupDim {
 			if at = partition / l.group * l.Shard[d]; at+l.Shard[d] > l.Shape[d] {
 				return 0, false
 			}
@@ -187,74 +187,74 @@ func (l *Layout) Span(partition int) (offset int, ok bool) {
 	return offset * l.Type.HostBytes(), true
 }
 
-// Part returns a partition's shard of a tensor: a view of the tensor if the shard is contiguous,
+// ExtractShard returns a partition's shard of a tensor: a view of the tensor if the shard is contiguous,
 // and otherwise a copy in scratch, which is enlarged if necessary.
-func (l *Layout) Part(tensor []byte, partition int, scratch *[]byte) []byte {
-	if offset, ok := l.Span(partition); ok {
-		return tensor[offset : offset+l.PartBytes]
+func (l *Layout) ExtractShard(tensor []byte, partition int, scratch *[]byte) []byte {
+	if offset, ok := l.ContiguousOffset(partition); ok {
+		return tensor[offset : offset+l.ShardBytes]
 	}
-	if len(*scratch) < l.PartBytes {
-		*scratch = make([]byte, l.PartBytes)
+	if len(*scratch) < l.ShardBytes {
+		*scratch = make([]byte, l.ShardBytes)
 	}
-	part := (*scratch)[:l.PartBytes]
-	if l.cut {
+	part := (*scratch)[:l.ShardBytes]
+	if l.splitOverGroups {
 		clear(part) // the padding
 	}
-	start, sizes := l.At(partition)
-	move(l.Type.HostBytes(), sizes, tensor, l.Shape, start, part, l.Shard, nil)
+	start, sizes := l.ShardBounds(partition)
+	copyBox(l.Type.HostBytes(), sizes, tensor, l.Shape, start, part, l.Shard, nil)
 	return part
 }
 
-// Put copies a partition's shard into a tensor.
-func (l *Layout) Put(tensor, part []byte, partition int) {
-	start, sizes := l.At(partition)
-	move(l.Type.HostBytes(), sizes, part, l.Shard, nil, tensor, l.Shape, start)
+// InsertShard copies a partition's shard into a tensor.
+func (l *Layout) InsertShard(tensor, part []byte, partition int) {
+	start, sizes := l.ShardBounds(partition)
+	copyBox(l.Type.HostBytes(), sizes, part, l.Shard, nil, tensor, l.Shape, start)
 }
 
-// Pad copies box, the shard of a partition without padding, into part, whose padding does not
+// PadShard copies box, the shard of a partition without padding, into part, whose padding does not
 // change.
-func (l *Layout) Pad(part, box []byte, partition int) {
-	_, sizes := l.At(partition)
+func (l *Layout) PadShard(part, box []byte, partition int) {
+	_, sizes := l.ShardBounds(partition)
 	CopyBlock(l.Type.HostBytes(), sizes, box, sizes, part, l.Shard)
 }
 
-// Unpad copies a partition's shard into box without the padding.
-func (l *Layout) Unpad(box, part []byte, partition int) {
-	_, sizes := l.At(partition)
+// UnpadShard copies a partition's shard into box without the padding.
+func (l *Layout) UnpadShard(box, part []byte, partition int) {
+	_, sizes := l.ShardBounds(partition)
 	CopyBlock(l.Type.HostBytes(), sizes, part, l.Shard, box, sizes)
 }
 
-// BoxBytes returns the size in bytes of a partition's shard without padding.
-func (l *Layout) BoxBytes(partition int) int {
-	_, sizes := l.At(partition)
-	return l.Type.HostBytes() * size(sizes)
+// UnpaddedBytes returns the size in bytes of a partition's shard without padding.
+func (l *Layout) UnpaddedBytes(partition int) int {
+	_, sizes := l.ShardBounds(partition)
+	return l.Type.HostBytes() * numElements(sizes)
 }
 
 // PadsAtEnd reports whether all padding of a shard, if any, is contiguous at its end.
-func (l *Layout) PadsAtEnd() bool { return !l.cut || l.dim == 0 }
+func (l *Layout) PadsAtEnd() bool { return !l.splitOverGroups || l.groupDim == 0 }
 
 // CopyBlock copies block[i] elements in each dimension i, of element bytes each, from the beginning
 // of one row-major tensor to the beginning of another.
 func CopyBlock(element int, block []int, from []byte, fromDims []int, to []byte, toDims []int) {
-	move(element, block, from, fromDims, nil, to, toDims, nil)
+	copyBox(element, block, from, fromDims, nil, to, toDims, nil)
 }
 
-// move copies a box of sizes[i] elements in each dimension i between row-major tensors, run by run.
+// copyBox copies a box of sizes[i] elements in each dimension i between row-major tensors, run by run.
 // fromStart and toStart are the start indices of the box; nil is index 0.
-func move(element int, sizes []int, from []byte, fromDims, fromStart []int, to []byte, toDims, toStart []int) {
+func copyBox(element int, sizes []int, from []byte, fromDims, fromStart []int, to []byte, toDims, toStart []int) {
 	rank := len(sizes)
 	if rank == 0 {
 		copy(to[:element], from[:element])
 		return
 	}
 	run := element * sizes[rank-1]
-	if run == 0 || size(sizes) == 0 {
+	if run == 0 || numElements(sizes) == 0 {
 		return
 	}
-	from, to = from[element*flat(fromStart, fromDims):], to[element*flat(toStart, toDims):]
+	from, to = from[element*flatIndex(fromStart, fromDims):], to[element*flatIndex(toStart, toDims):]
 	index := make([]int, rank)
-	for range size(sizes[:rank-1]) {
-		copy(to[element*flat(index, toDims):][:run], from[element*flat(index, fromDims):][:run])
+	for range numElements(sizes[:rank-1]) {
+		copy(to[element*flatIndex(index, toDims):][:run], from[element*flatIndex(index, fromDims):][:run])
 		for d := rank - 2; d >= 0; d-- {
 			if index[d]++; index[d] < sizes[d] {
 				break
@@ -264,8 +264,8 @@ func move(element int, sizes []int, from []byte, fromDims, fromStart []int, to [
 	}
 }
 
-// flat returns the row-major offset of an index.
-func flat(index, dims []int) (n int) {
+// flatIndex returns the row-major offset of an index.
+func flatIndex(index, dims []int) (n int) {
 	for d, i := range index {
 		n = n*dims[d] + i
 	}

@@ -29,37 +29,37 @@ func TestPartsMakeTheTensor(t *testing.T) {
 				dims[i].Axes = axes
 			}
 		}
-		l, err := New(pjrt.F32, shape, group, sharding.NewSpec(dims...))
+		l, err := NewLayout(pjrt.F32, shape, group, sharding.NewSpec(dims...))
 		require.NoError(t, err)
 		if rng.IntN(2) == 0 {
-			l = l.CutOver(1, groups)
+			l = l.SplitOverGroups(1, groups)
 		}
-		name := fmt.Sprint(shape, dims, l.IsCut())
+		name := fmt.Sprint(shape, dims, l.IsSplitOverGroups())
 		tensor := make([]byte, l.Bytes)
 		for i := range tensor {
 			tensor[i] = byte(1 + rng.IntN(255))
 		}
 		for g := range groups {
-			if l.IsCut() && g > 0 {
+			if l.IsSplitOverGroups() && g > 0 {
 				break // all groups have the same tensor
 			}
 			again, at := make([]byte, l.Bytes), []int{g}
-			if l.IsCut() {
+			if l.IsSplitOverGroups() {
 				at = []int{0, 1, 2, 3}
 			}
 			for _, g := range at {
 				for d := g * group.Size(); d < (g+1)*group.Size(); d++ {
 					scratch := bytes.Repeat([]byte{7}, 10)
-					part := l.Part(tensor, d, &scratch)
-					require.Len(t, part, l.PartBytes, name)
-					l.Put(again, part, d)
-					box := make([]byte, l.BoxBytes(d))
-					l.Unpad(box, part, d)
-					padded := make([]byte, l.PartBytes)
-					l.Pad(padded, box, d)
+					part := l.ExtractShard(tensor, d, &scratch)
+					require.Len(t, part, l.ShardBytes, name)
+					l.InsertShard(again, part, d)
+					box := make([]byte, l.UnpaddedBytes(d))
+					l.UnpadShard(box, part, d)
+					padded := make([]byte, l.ShardBytes)
+					l.PadShard(padded, box, d)
 					assert.Equal(t, part, padded, name)
-					if offset, ok := l.Span(d); ok {
-						assert.Equal(t, tensor[offset:offset+l.PartBytes], part, name)
+					if offset, ok := l.ContiguousOffset(d); ok {
+						assert.Equal(t, tensor[offset:offset+l.ShardBytes], part, name)
 					}
 				}
 			}
@@ -69,13 +69,13 @@ func TestPartsMakeTheTensor(t *testing.T) {
 }
 
 func TestAPartOfAScalar(t *testing.T) {
-	l := Whole(pjrt.S32, nil, 2).AsVector()
+	l := NewReplicatedLayout(pjrt.S32, nil, 2).AsVector()
 	var scratch []byte
-	assert.Equal(t, []byte{1, 2, 3, 4}, l.Part([]byte{1, 2, 3, 4}, 1, &scratch))
+	assert.Equal(t, []byte{1, 2, 3, 4}, l.ExtractShard([]byte{1, 2, 3, 4}, 1, &scratch))
 	assert.Equal(t, []int{1}, l.Buffer)
 	assert.Empty(t, l.Shape)
 	tensor := make([]byte, 4)
-	l.Put(tensor, []byte{1, 2, 3, 4}, 1)
+	l.InsertShard(tensor, []byte{1, 2, 3, 4}, 1)
 	assert.Equal(t, []byte{1, 2, 3, 4}, tensor)
 }
 
@@ -84,9 +84,9 @@ func TestAPartOfAScalar(t *testing.T) {
 func TestSources(t *testing.T) {
 	group, err := sharding.NewMesh(sharding.Axis{Name: "a", Size: 2})
 	require.NoError(t, err)
-	split, err := New(pjrt.F32, []int{4}, group, sharding.P("a"))
+	split, err := NewLayout(pjrt.F32, []int{4}, group, sharding.P("a"))
 	require.NoError(t, err)
-	whole := Whole(pjrt.F32, []int{4}, 2)
+	whole := NewReplicatedLayout(pjrt.F32, []int{4}, 2)
 	// Groups 0 and 1 belong to process 0, and groups 2 and 3 to process 1.
 	h, ok := NewProcesses([]int{5, 5, 5, 5, 9, 9, 9, 9}, 9, 2)
 	require.True(t, ok)
@@ -102,7 +102,7 @@ func TestSources(t *testing.T) {
 	assert.Equal(t, []int{4, 5}, from(split, 0, true), "any group has it")
 	assert.Equal(t, []int{-2}, from(split, 1, false), "it is the other process's")
 	assert.Equal(t, []int{4}, from(whole, 2, false))
-	assert.Equal(t, []int{0}, from(split.CutOver(0, 4), 3, true), "groups of the other process have parts")
+	assert.Equal(t, []int{0}, from(split.SplitOverGroups(0, 4), 3, true), "groups of the other process have parts")
 	_, ok = NewProcesses([]int{5, 5}, 9, 1)
 	assert.False(t, ok)
 	assert.Equal(t, 4, h.NumLocal())

@@ -14,7 +14,7 @@ type Processes struct {
 	// Groups are the groups with a partition of this process, in ascending order.
 	Groups []int
 
-	mine []int // the partitions of this process, in ascending order
+	localPartitions []int // the partitions of this process, in ascending order
 }
 
 // NewProcesses returns the processes for the task of each partition. group is the number of
@@ -27,18 +27,18 @@ func NewProcesses(tasks []int, mine, group int) (h Processes, ok bool) {
 	for d, task := range tasks {
 		h.Of[d], _ = slices.BinarySearch(sorted, task)
 		if h.Local[d] = ok && h.Of[d] == h.Process; h.Local[d] {
-			h.Groups, h.mine = append(h.Groups, d/group), append(h.mine, d)
+			h.Groups, h.localPartitions = append(h.Groups, d/group), append(h.localPartitions, d)
 		}
 	}
 	h.Groups = slices.Compact(h.Groups)
 	return h, ok
 }
 
-// Several reports whether there is more than one process.
-func (h *Processes) Several() bool { return h.Count > 1 }
+// IsMultiProcess reports whether there is more than one process.
+func (h *Processes) IsMultiProcess() bool { return h.Count > 1 }
 
 // NumLocal returns the number of partitions of this process.
-func (h *Processes) NumLocal() int { return len(h.mine) }
+func (h *Processes) NumLocal() int { return len(h.localPartitions) }
 
 // Sources returns the partitions of this process from which the tensor of a group can be read: for
 // each shard, the first partition with the shard. held reports whether a partition has its shard;
@@ -49,7 +49,7 @@ func (h *Processes) Sources(l *Layout, group int, held func(partition int) bool,
 	missing int, ok bool) {
 	has := func(d int) bool { return h.Local[d] && (held == nil || held(d)) }
 	groups := []int{group}
-	if l.IsCut() {
+	if l.IsSplitOverGroups() {
 		groups = groups[:0]
 		for g := range len(h.Of) / l.group {
 			groups = append(groups, g)
@@ -58,12 +58,12 @@ func (h *Processes) Sources(l *Layout, group int, held func(partition int) bool,
 	for _, g := range groups {
 		found := make([]bool, l.group) // by the first device with the shard
 		for p := range l.group {
-			first := l.First(p)
+			first := l.FirstPartition(p)
 			if found[first] {
 				continue
 			}
 			d := g*l.group + p
-			if !has(d) && alike && !l.IsCut() {
+			if !has(d) && alike && !l.IsSplitOverGroups() {
 				for _, other := range h.groupsOf(l) {
 					if other := other*l.group + p; has(other) {
 						d = other
@@ -76,7 +76,7 @@ func (h *Processes) Sources(l *Layout, group int, held func(partition int) bool,
 			}
 		}
 		for p := range l.group {
-			if !found[l.First(p)] {
+			if !found[l.FirstPartition(p)] {
 				return nil, g*l.group + p, false
 			}
 		}
@@ -84,12 +84,12 @@ func (h *Processes) Sources(l *Layout, group int, held func(partition int) bool,
 	return from, 0, true
 }
 
-// Everywhere reports whether every process can read a tensor that is the same in all groups from
+// IsReadableEverywhere reports whether every process can read a tensor that is the same in all groups from
 // its own partitions. The result is the same on all processes.
-func (h *Processes) Everywhere(l *Layout) bool {
+func (h *Processes) IsReadableEverywhere(l *Layout) bool {
 	parts, has := map[int]bool{}, map[[2]int]bool{} // by the first device with the shard
 	for d, process := range h.Of {
-		part := l.First(d % l.group)
+		part := l.FirstPartition(d % l.group)
 		parts[part], has[[2]int{process, part}] = true, true
 	}
 	return len(has) == h.Count*len(parts)
@@ -97,7 +97,7 @@ func (h *Processes) Everywhere(l *Layout) bool {
 
 // groupsOf returns the groups of a layout with a partition of this process.
 func (h *Processes) groupsOf(l *Layout) (groups []int) {
-	for _, d := range h.mine {
+	for _, d := range h.localPartitions {
 		groups = append(groups, d/l.group)
 	}
 	return slices.Compact(groups)

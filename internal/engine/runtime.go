@@ -25,11 +25,11 @@ type Options struct {
 	Overrides map[string]any
 	// Progress, if not nil, is called periodically during long compilations.
 	Progress func(Compilation)
-	// Within is the parent of the context Runtime.Life. Nil is the context of the process.
-	Within context.Context
+	// Parent is the parent of the context Runtime.Context. Nil is the context of the process.
+	Parent context.Context
 	// Closed is the error returned by calls after Close.
 	Closed error
-	// Differ returns the error of [Runtime.Agree]. what is the compared value, texts are the texts
+	// Differ returns the error of [Runtime.CheckAgreement]. what is the compared value, texts are the texts
 	// of the processes, and differing are the processes, in ascending order, whose contents are not
 	// the most frequent one. If several contents are equally frequent, the content of process 0 is
 	// the reference.
@@ -40,7 +40,7 @@ type Options struct {
 }
 
 // Runtime compiles programs for groups of devices and launches them. Partition r*P + p is device p
-// of group r. A described runtime (see [Describe]) has no partition of this process: it only
+// of group r. A described runtime (see [NewDescribedRuntime]) has no partition of this process: it only
 // compiles, and launches are errors. A Runtime is safe for concurrent use.
 type Runtime struct {
 	Processes
@@ -48,10 +48,10 @@ type Runtime struct {
 	// of the other processes of the job. Both are nil for a described runtime.
 	System *system.System
 	All    []*pjrt.Device
-	// Life is the context of waits without another context. [Runtime.End] cancels it.
-	Life context.Context
-	// End cancels Life with [Options].Closed as its cause. Close calls End too.
-	End func()
+	// Context is the context of waits without another context. [Runtime.Cancel] cancels it.
+	Context context.Context
+	// Cancel cancels Life with [Options].Closed as its cause. Close calls End too.
+	Cancel func()
 	// Launch orders launches: all devices must receive programs in the same order. Otherwise two
 	// programs with collectives could wait for each other forever. Hold Launch during a launch and
 	// while changing the arguments of launches.
@@ -63,7 +63,7 @@ type Runtime struct {
 	topology tpu.Topology
 	platform string
 	target   target
-	builds   builds
+	builds   buildList
 
 	exchanging sync.Mutex // held while an exchange is compiled
 
@@ -79,19 +79,19 @@ func newRuntime(topology tpu.Topology, platform string, opts Options, compile ta
 	m := &Runtime{opts: opts, ids: slices.Concat(opts.Groups...), topology: topology, platform: platform,
 		target: compile}
 	m.group = len(m.ids) / max(len(opts.Groups), 1)
-	m.builds.underWay = map[buildKey]*build{}
-	if opts.Within == nil {
-		opts.Within = context.Background()
+	m.builds.running = map[buildKey]*build{}
+	if opts.Parent == nil {
+		opts.Parent = context.Background()
 	}
-	life, end := context.WithCancelCause(opts.Within)
-	m.Life, m.End = life, func() { end(opts.Closed) }
+	life, end := context.WithCancelCause(opts.Parent)
+	m.Context, m.Cancel = life, func() { end(opts.Closed) }
 	return m
 }
 
-// On returns the runtime of a system's devices. The caller keeps ownership of the system. It
+// NewRuntime returns the runtime of a system's devices. The caller keeps ownership of the system. It
 // returns an error for a device that the system does not have, and for groups without a device of
 // this process.
-func On(sys *system.System, opts Options) (*Runtime, error) {
+func NewRuntime(sys *system.System, opts Options) (*Runtime, error) {
 	compile := func(ctx context.Context, program pjrt.Program, of pjrt.CompileOptions) (system.Executable, error) {
 		client := sys.Client()
 		if client == nil || opts.Compiler == nil {
@@ -123,21 +123,21 @@ func On(sys *system.System, opts Options) (*Runtime, error) {
 	return m, nil
 }
 
-// Describe returns a runtime for a slice that does not have to be attached. It only compiles. The
+// NewDescribedRuntime returns a runtime for a slice that does not have to be attached. It only compiles. The
 // caller keeps ownership of the slice.
-func Describe(slice *system.Slice, opts Options) *Runtime {
+func NewDescribedRuntime(slice *system.Slice, opts Options) *Runtime {
 	compile := slice.Compile
 	if c, ok := opts.Compiler.(pjrt.TopologyCompiler); ok {
 		compile = func(ctx context.Context, program pjrt.Program, of pjrt.CompileOptions) (*pjrt.Executable, error) {
 			return c.CompileTopology(ctx, slice.Description(), program, of)
 		}
 	}
-	return Compiling(slice.Topology(), slice.Description().PlatformName(), compile, opts)
+	return NewCompilingRuntime(slice.Topology(), slice.Description().PlatformName(), compile, opts)
 }
 
-// Compiling returns a described runtime that compiles with the given function for the devices of a
+// NewCompilingRuntime returns a described runtime that compiles with the given function for the devices of a
 // topology and platform.
-func Compiling(topology tpu.Topology, platform string, compile func(context.Context, pjrt.Program,
+func NewCompilingRuntime(topology tpu.Topology, platform string, compile func(context.Context, pjrt.Program,
 	pjrt.CompileOptions) (*pjrt.Executable, error), opts Options) *Runtime {
 	return newRuntime(topology, platform, opts, func(ctx context.Context, program pjrt.Program,
 		of pjrt.CompileOptions) (system.Executable, error) {
@@ -202,12 +202,12 @@ func (m *Runtime) fault(kind errkind.Kind, op, hint, reason string, args ...any)
 		Class: kind}
 }
 
-// failed returns the error of an operation that failed with a cause.
-func (m *Runtime) failed(op string, cause error) *errkind.Fault {
+// wrapError returns the error of an operation that failed with a cause.
+func (m *Runtime) wrapError(op string, cause error) *errkind.Fault {
 	return &errkind.Fault{Op: m.opts.ErrorPrefix + ": " + op, Err: cause}
 }
 
-// device formats a partition for errors.
-func (m *Runtime) device(partition int) string {
+// formatPartition formats a partition for errors.
+func (m *Runtime) formatPartition(partition int) string {
 	return fmt.Sprintf("replica %d, logical device %d", partition/m.group, partition%m.group)
 }

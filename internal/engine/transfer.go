@@ -13,27 +13,27 @@ import (
 // about a millisecond.
 const concurrentBytes = 4 << 20
 
-// Put copies the groups' row-major tensors to the devices of this process. tensor returns the
+// PutTensor copies the groups' row-major tensors to the devices of this process. tensor returns the
 // tensor of a group; it is called only for groups with a device of this process. A nil element of
 // into is created, and a closed buffer is filled again. Large tensors are copied to the devices
 // concurrently, on up to all CPUs. When Put returns, the tensors have been read. After an error all
 // buffers are closed.
-func (m *Runtime) Put(ctx context.Context, l *Layout, tensor func(group int) []byte, into Buffers) (err error) {
-	if local := m.NumLocal(); local > 1 && l.PartBytes*local >= concurrentBytes {
+func (m *Runtime) PutTensor(ctx context.Context, l *Layout, tensor func(group int) []byte, into Buffers) (err error) {
+	if local := m.NumLocal(); local > 1 && l.ShardBytes*local >= concurrentBytes {
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(runtime.GOMAXPROCS(0))
-		for _, i := range m.mine {
+		for _, i := range m.localPartitions {
 			of := tensor(i / l.group) // called here so that no closure of the caller is allocated
 			group.Go(func() error {
 				var scratch []byte
-				return m.PutPart(ctx, l, i, of, &scratch, into)
+				return m.PutShard(ctx, l, i, of, &scratch, into)
 			})
 		}
 		err = group.Wait()
 	} else {
 		var scratch []byte
-		for _, i := range m.mine {
-			if err = m.PutPart(ctx, l, i, tensor(i/l.group), &scratch, into); err != nil {
+		for _, i := range m.localPartitions {
+			if err = m.PutShard(ctx, l, i, tensor(i/l.group), &scratch, into); err != nil {
 				break
 			}
 		}
@@ -44,22 +44,22 @@ func (m *Runtime) Put(ctx context.Context, l *Layout, tensor func(group int) []b
 	return err
 }
 
-// PutPart copies the shard of one partition of this process from its group's tensor.
-func (m *Runtime) PutPart(ctx context.Context, l *Layout, partition int, tensor []byte, scratch *[]byte,
+// PutShard copies the shard of one partition of this process from its group's tensor.
+func (m *Runtime) PutShard(ctx context.Context, l *Layout, partition int, tensor []byte, scratch *[]byte,
 	into Buffers) (err error) {
 	if len(tensor) != l.Bytes {
-		return m.fault(errkind.ValueError, "copying to "+m.device(partition), "give a tensor of that shape",
+		return m.fault(errkind.ValueError, "copying to "+m.formatPartition(partition), "give a tensor of that shape",
 			"%d bytes for %s%v, which is %d",
 			len(tensor), l.Type, l.Shape, l.Bytes)
 	}
-	part, rt := l.Part(tensor, partition, scratch), m.System.Runtime()
+	part, rt := l.ExtractShard(tensor, partition, scratch), m.System.Runtime()
 	if into[partition] == nil {
 		into[partition], err = rt.BufferFromHost(ctx, part, l.Type, l.Buffer, m.All[partition])
 	} else {
 		err = rt.RefillFromHost(ctx, into[partition], part, l.Type, l.Buffer, m.All[partition])
 	}
 	if err != nil {
-		return m.failed("copying to "+m.device(partition), err)
+		return m.wrapError("copying to "+m.formatPartition(partition), err)
 	}
 	return nil
 }
@@ -68,47 +68,47 @@ func (m *Runtime) PutPart(ctx context.Context, l *Layout, partition int, tensor 
 func (m *Runtime) Wait(ctx context.Context, partitions []int, from Buffers) error {
 	for _, i := range partitions {
 		if err := from[i].Ready(ctx); err != nil {
-			return m.failed("reading "+m.device(i), err)
+			return m.wrapError("reading "+m.formatPartition(i), err)
 		}
 	}
 	return nil
 }
 
-// Get copies a tensor to the host in row-major order, from partitions that together have all
+// GetTensor copies a tensor to the host in row-major order, from partitions that together have all
 // shards, see [Processes.Sources]. It waits for the contents.
-func (m *Runtime) Get(ctx context.Context, l *Layout, from Buffers, partitions []int, tensor []byte) error {
+func (m *Runtime) GetTensor(ctx context.Context, l *Layout, from Buffers, partitions []int, tensor []byte) error {
 	var scratch []byte
 	for _, i := range partitions {
-		offset, one := l.Span(i)
+		offset, one := l.ContiguousOffset(i)
 		part := scratch
 		if one {
-			part = tensor[offset : offset+l.PartBytes]
+			part = tensor[offset : offset+l.ShardBytes]
 		} else if part == nil {
-			scratch = make([]byte, l.PartBytes)
+			scratch = make([]byte, l.ShardBytes)
 			part = scratch
 		}
 		if err := from[i].ToHost(ctx, part); err != nil {
-			return m.failed("reading "+m.device(i), err)
+			return m.wrapError("reading "+m.formatPartition(i), err)
 		}
 		if !one {
-			l.Put(tensor, part, i)
+			l.InsertShard(tensor, part, i)
 		}
 	}
 	return nil
 }
 
-// GetPart copies the shard of a partition of this process to the host, without padding.
-func (m *Runtime) GetPart(ctx context.Context, l *Layout, from Buffers, partition int, box []byte) error {
+// GetShard copies the shard of a partition of this process to the host, without padding.
+func (m *Runtime) GetShard(ctx context.Context, l *Layout, from Buffers, partition int, box []byte) error {
 	if len(box) == 0 {
 		return nil
 	}
-	if len(box) == l.PartBytes {
+	if len(box) == l.ShardBytes {
 		return from[partition].ToHost(ctx, box)
 	}
-	part := make([]byte, l.PartBytes)
+	part := make([]byte, l.ShardBytes)
 	if err := from[partition].ToHost(ctx, part); err != nil {
 		return err
 	}
-	l.Unpad(box, part, partition)
+	l.UnpadShard(box, part, partition)
 	return nil
 }

@@ -123,13 +123,13 @@ var (
 // are those of the job, and no option leaves its place.
 func FuzzTexts(f *testing.F) {
 	for i, word := range hostileWords {
-		f.Add(uint8(i), "job", "my-project", "us-east5-b", "", "c", word, "tpustrategy launch "+launch.Quote(word), word)
+		f.Add(uint8(i), "job", "my-project", "us-east5-b", "", "c", word, "tpustrategy launch "+launch.QuoteBash(word), word)
 		f.Add(uint8(i), word, word, word, word, word, "x", word, word)
 	}
 	f.Add(uint8(4), "true", "p", "us-east5-b", "1.0", "null", "\xff", "a\nb", "")
-	slice := map[launch.Place]string{launch.TPUVM: "v5litepod-16", launch.Queued: "v5p-32", launch.GCE: "v6e-8", launch.MIG: "tpu7x-16", launch.GKE: "v6e-16"}
+	slice := map[launch.Service]string{launch.TPUVM: "v5litepod-16", launch.Queued: "v5p-32", launch.GCE: "v6e-8", launch.MIG: "tpu7x-16", launch.GKE: "v6e-16"}
 	f.Fuzz(func(t *testing.T, place uint8, name, project, zone, image, cluster, first, command, second string) {
-		on := launch.Places()[int(place)%5]
+		on := launch.Services()[int(place)%5]
 		a, err := tpu.ParseAccelerator(slice[on])
 		if err != nil {
 			t.Fatal(err)

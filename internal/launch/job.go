@@ -17,8 +17,8 @@ import (
 // Exit codes that a machine's start.sh makes of a program's failure, such as a lost peer's: the
 // program has saved a checkpoint since it was started, or has saved one only before.
 const (
-	crashed   = 76
-	fruitless = 77
+	exitCrashed    = 76
+	exitNoProgress = 77
 )
 
 // Job is a program on a slice. The zero value of a field is the documented default.
@@ -27,7 +27,7 @@ type Job struct {
 	Slice  tpu.Accelerator
 	Slices int
 	// On is where the machines come from.
-	On Place
+	On Service
 	// Name names what is made; the default is the program's name.
 	Name string
 	// Project and Zone are Google Cloud's; a script reads those that are empty from the environment.
@@ -57,21 +57,21 @@ type Job struct {
 	Command string
 }
 
-// Part is one of the texts of a job.
-type Part string
+// Document is one of the texts of a job.
+type Document string
 
 // The parts.
 const (
 	// Script rents, runs and gives back.
-	Script Part = "script"
+	Script Document = "script"
 	// Manifest is what Kubernetes runs, on GKE only.
-	Manifest Part = "manifest"
+	Manifest Document = "manifest"
 	// Dockerfile makes the image of the manifest.
-	Dockerfile Part = "dockerfile"
+	Dockerfile Document = "dockerfile"
 )
 
-// wrong is the error of a job that cannot be launched as it is asked for.
-func wrong(field, hint, format string, args ...any) error {
+// jobError is the error of a job that cannot be launched as it is asked for.
+func jobError(field, hint, format string, args ...any) error {
 	if !slices.Contains([]string{"slice", "slices", "arguments"}, field) {
 		field = "--" + field // of the command launch
 	}
@@ -93,8 +93,8 @@ const (
 	bucketForm  = `^gs://[a-z0-9][-a-z0-9._]{1,61}[a-z0-9](/[-A-Za-z0-9._]+)*$`
 )
 
-// form is what a field, and the variable of the environment that stands for it, has to be.
-type form struct {
+// fieldRule is what a field, and the variable of the environment that stands for it, has to be.
+type fieldRule struct {
 	Field    string
 	Variable string // of a script; empty if there is none
 	Text     string
@@ -102,12 +102,12 @@ type form struct {
 	Hint     string
 }
 
-func (j Job) forms() []form {
+func (j Job) fieldRules() []fieldRule {
 	name, letters := nameForm, 40
 	if j.On == GKE {
 		name, letters = poolForm, 36
 	}
-	list := []form{
+	list := []fieldRule{
 		{"name", "NAME", j.Name, name, fmt.Sprintf("small letters, digits and -, at most %d, from a letter on", letters)},
 		{"project", "PROJECT", j.Project, projectForm, "a project's id, such as my-project"},
 		{"zone", "ZONE", j.Zone, placeForm, "a zone, such as us-west4-a"},
@@ -118,73 +118,73 @@ func (j Job) forms() []form {
 		{"restarts", "PAUSE", "", `^[0-9]{1,9}([.][0-9]{1,9})?$`, "a number of seconds"},
 	}
 	if j.On == GKE {
-		return append(list, form{"cluster", "CLUSTER", j.Cluster, nameForm, "small letters, digits and -, at most 40, from a letter on"},
-			form{"location", "LOCATION", j.Location, placeForm, "a region or a zone, such as us-west4"})
+		return append(list, fieldRule{"cluster", "CLUSTER", j.Cluster, nameForm, "small letters, digits and -, at most 40, from a letter on"},
+			fieldRule{"location", "LOCATION", j.Location, placeForm, "a region or a zone, such as us-west4"})
 	}
-	return append(list, form{"bucket", "BUCKET", j.Bucket, bucketForm, "gs://bucket or gs://bucket/folder"},
-		form{"restarts", "FRUITLESS", "", countForm, "a number"},
-		form{"restarts", "RESTARTS", strconv.Itoa(j.Restarts), countForm, "a number from 0 to 999999999"})
+	return append(list, fieldRule{"bucket", "BUCKET", j.Bucket, bucketForm, "gs://bucket or gs://bucket/folder"},
+		fieldRule{"restarts", "FRUITLESS", "", countForm, "a number"},
+		fieldRule{"restarts", "RESTARTS", strconv.Itoa(j.Restarts), countForm, "a number from 0 to 999999999"})
 }
 
 // check returns what is wrong with the job. All of it is found before anything is rented.
 func (j Job) check() error {
 	m, ok := MachinesFor(j.Slice.Generation().Name)
 	if !ok {
-		return wrong("slice", "make it with tpu.ParseAccelerator", "there is none")
+		return jobError("slice", "make it with tpu.ParseAccelerator", "there is none")
 	}
 	several, hosts, chips := j.Slices > 1, j.Slice.Hosts(), chipsPerHost(j.Slice)
 	switch {
 	case j.Slices < 0:
-		return wrong("slices", "give a number from 1", "%d", j.Slices)
+		return jobError("slices", "give a number from 1", "%d", j.Slices)
 	case j.Restarts < 0:
-		return wrong("restarts", "give a number from 0", "%d", j.Restarts)
-	case !slices.Contains(Places(), j.On):
-		return wrong("on", "take one of "+join(Places()), "no place %q", j.On)
-	case !m.has(j.On):
-		return wrong("on", "take "+join(m.places()), "%s does not have %s", j.On, m.Generation)
+		return jobError("restarts", "give a number from 0", "%d", j.Restarts)
+	case !slices.Contains(Services(), j.On):
+		return jobError("on", "take one of "+joinServices(Services()), "no place %q", j.On)
+	case !m.isOffered(j.On):
+		return jobError("on", "take "+joinServices(m.services()), "%s does not have %s", j.On, m.Generation)
 	case several && j.On != Queued && j.On != GKE:
-		return wrong("slices", "take queued or gke", "%s makes one slice, not %d", j.On, j.Slices)
+		return jobError("slices", "take queued or gke", "%s makes one slice, not %d", j.On, j.Slices)
 	case several && j.On == GKE && hosts == 1:
-		return wrong("slices", "take slices of several machines", "GKE joins slices of several machines only, and %s is one machine", j.Slice.Type())
+		return jobError("slices", "take slices of several machines", "GKE joins slices of several machines only, and %s is one machine", j.Slice.Type())
 	case j.On == GCE && hosts > 1:
-		return wrong("on", "take mig", "an instance is one machine, and %s has %d", j.Slice.Type(), hosts)
+		return jobError("on", "take mig", "an instance is one machine, and %s has %d", j.Slice.Type(), hosts)
 	case j.On == MIG && hosts == 1:
-		return wrong("on", "take gce", "a group is a slice of several machines, and %s is one", j.Slice.Type())
+		return jobError("on", "take gce", "a group is a slice of several machines, and %s is one", j.Slice.Type())
 	case m.Type != "" && !slices.Contains(m.Chips, chips) && j.On != TPUVM && j.On != Queued:
-		return wrong("slice", fmt.Sprintf("machines have %v", m.Chips), "there is no machine with %d chips of %s", chips, m.Generation)
+		return jobError("slice", fmt.Sprintf("machines have %v", m.Chips), "there is no machine with %d chips of %s", chips, m.Generation)
 	case j.On != GKE && (j.Cluster != "" || j.Location != ""):
-		return wrong("cluster", "leave it out, or take gke", "%s has no clusters", j.On)
+		return jobError("cluster", "leave it out, or take gke", "%s has no clusters", j.On)
 	case j.On == GKE && j.Bucket != "":
-		return wrong("bucket", "leave it out: the image has the program", "gke copies no program to its machines")
+		return jobError("bucket", "leave it out: the image has the program", "gke copies no program to its machines")
 	case j.On == GKE && j.Fetch != "":
-		return wrong("fetch", "have the program write to a bucket", "gke copies no file from its pods")
+		return jobError("fetch", "have the program write to a bucket", "gke copies no file from its pods")
 	case strings.Contains(j.Fetch, ".."):
-		return wrong("fetch", "write a path below the program's folder", "%.60q", j.Fetch)
+		return jobError("fetch", "write a path below the program's folder", "%.60q", j.Fetch)
 	case j.Program == "":
-		return wrong("program", "give a Go package such as ./examples/multihost", "there is none")
+		return jobError("program", "give a Go package such as ./examples/multihost", "there is none")
 	}
 	if other, err := tpu.ParseAccelerator(j.Slice.Type()); (err != nil || other != j.Slice) && (j.On == TPUVM || j.On == Queued) && j.Slice.Generation().Dims == 2 {
-		return wrong("slice", "take a type such as v5litepod-16", "the Cloud TPU API makes no %s", j.Slice)
+		return jobError("slice", "take a type such as v5litepod-16", "the Cloud TPU API makes no %s", j.Slice)
 	}
-	for _, f := range j.forms() {
+	for _, f := range j.fieldRules() {
 		if f.Text != "" && !regexp.MustCompile(f.Pattern).MatchString(f.Text) {
-			return wrong(f.Field, "write "+f.Hint, "%.60q", f.Text)
+			return jobError(f.Field, "write "+f.Hint, "%.60q", f.Text)
 		}
 	}
 	for i, argument := range j.Arguments {
 		at, why, hint := strings.IndexByte(argument, 0), "is zero, which ends an argument", "leave it out"
 		if at < 0 {
-			at, why, hint = foreign(argument), "is not UTF-8", "have the program read it from a file"
+			at, why, hint = invalidUTF8Index(argument), "is not UTF-8", "have the program read it from a file"
 		}
 		if at >= 0 {
-			return wrong("arguments", hint, "byte %d of argument %d (%.60q) %s", at, i, argument, why)
+			return jobError("arguments", hint, "byte %d of argument %d (%.60q) %s", at, i, argument, why)
 		}
 	}
 	return nil
 }
 
-// foreign returns the index of the first byte of a text that is not UTF-8, or -1.
-func foreign(text string) int {
+// invalidUTF8Index returns the index of the first byte of a text that is not UTF-8, or -1.
+func invalidUTF8Index(text string) int {
 	for i, r := range text {
 		if r == utf8.RuneError && !strings.HasPrefix(text[i:], string(r)) {
 			return i
@@ -193,8 +193,8 @@ func foreign(text string) int {
 	return -1
 }
 
-// join writes places as "a, b or c".
-func join(list []Place) string {
+// joinServices writes places as "a, b or c".
+func joinServices(list []Service) string {
 	var names []string
 	for _, p := range list {
 		names = append(names, string(p))
@@ -205,8 +205,8 @@ func join(list []Place) string {
 	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }
 
-// binary is the name of the program's file.
-func (j Job) binary() string {
+// binaryName is the name of the program's file.
+func (j Job) binaryName() string {
 	name := path.Base(path.Clean(strings.TrimSuffix(j.Program, "/...")))
 	switch name {
 	case ".", "..", "/", "pid", "keeper", "code", "code.new", "log", "log.before", "round", "boot", "saved", "saved.new", "saved.before", "goodput", "start.sh", "keep.sh", "libtpu.so": // all but the first three stand beside it
@@ -215,8 +215,8 @@ func (j Job) binary() string {
 	return strings.TrimLeft(name, "-") // which would be a flag
 }
 
-// name is the default of Name: the binary's, as far as a name may have its letters.
-func (j Job) name() string {
+// resourceName is the default of Name: the binary's, as far as a name may have its letters.
+func (j Job) resourceName() string {
 	if j.Name != "" {
 		return j.Name
 	}
@@ -228,7 +228,7 @@ func (j Job) name() string {
 			return r + 'a' - 'A'
 		}
 		return '-'
-	}, j.binary()), "-0123456789")
+	}, j.binaryName()), "-0123456789")
 	if len(name) > 36 {
 		name = strings.TrimRight(name[:36], "-")
 	}
@@ -238,13 +238,13 @@ func (j Job) name() string {
 	return name
 }
 
-// Quote writes a word for bash, on one line that can be read: what cannot be seen is written as its
+// QuoteBash writes a word for bash, on one line that can be read: what cannot be seen is written as its
 // code, as is each byte that is not of UTF-8. The word has no byte 0.
-func Quote(word string) string {
+func QuoteBash(word string) string {
 	switch {
 	case word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%") == "":
 		return word
-	case printable(word):
+	case isPrintable(word):
 		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 	}
 	var b strings.Builder
@@ -266,7 +266,7 @@ func Quote(word string) string {
 	return b.String() + "'"
 }
 
-// printable says that all of a text can be seen on one line.
-func printable(text string) bool {
+// isPrintable says that all of a text can be seen on one line.
+func isPrintable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }

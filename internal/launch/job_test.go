@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the expected texts anew")
 
-func job(t *testing.T, slice string, on launch.Place) launch.Job {
+func job(t *testing.T, slice string, on launch.Service) launch.Job {
 	a, err := tpu.ParseAccelerator(slice)
 	require.NoError(t, err)
 	return launch.Job{Slice: a, On: on, Program: "./examples/multihost", Arguments: []string{"-slice", "-v"}, Restarts: 10}
@@ -33,11 +33,11 @@ func with(j launch.Job, change func(*launch.Job)) launch.Job {
 // texts are the texts that are compared with files.
 func texts(t *testing.T) map[string]struct {
 	job  launch.Job
-	part launch.Part
+	part launch.Document
 } {
 	type text = struct {
 		job  launch.Job
-		part launch.Part
+		part launch.Document
 	}
 	queued := with(job(t, "v5p-32", launch.Queued), func(j *launch.Job) { j.Spot, j.Bucket, j.Fetch = true, "gs://my-bucket/jobs", "accept.jsonl.gz" })
 	slices := with(job(t, "v5litepod-16", launch.Queued), func(j *launch.Job) { j.Slices = 2 })
@@ -93,7 +93,7 @@ func TestEachSliceHasAScriptWhereItIsOffered(t *testing.T) {
 		require.True(t, ok, "%s has a row", g.Name)
 		assert.NotEmpty(t, m.CLibrary)
 	}
-	for slice, places := range map[string][]launch.Place{
+	for slice, places := range map[string][]launch.Service{
 		"v2-8": {launch.TPUVM, launch.Queued}, "v3-32": {launch.TPUVM, launch.Queued},
 		"v4-8": {launch.TPUVM, launch.Queued, launch.GKE}, "v4-128": {launch.TPUVM, launch.Queued, launch.GKE},
 		"v5litepod-1": {launch.TPUVM, launch.Queued, launch.GKE}, "v5litepod-8": {launch.TPUVM, launch.Queued, launch.GKE}, "v5litepod-256": {launch.TPUVM, launch.Queued, launch.GKE},
@@ -101,7 +101,7 @@ func TestEachSliceHasAScriptWhereItIsOffered(t *testing.T) {
 		"v6e-8": {launch.TPUVM, launch.Queued, launch.GCE, launch.GKE}, "v6e-256": {launch.TPUVM, launch.Queued, launch.MIG, launch.GKE},
 		"tpu7x-8": {launch.GCE, launch.GKE}, "tpu7x-128": {launch.MIG, launch.GKE},
 	} {
-		for _, place := range launch.Places() {
+		for _, place := range launch.Services() {
 			_, err := job(t, slice, place).Text(launch.Script)
 			offered := false
 			for _, p := range places {

@@ -6,26 +6,26 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// Place is where machines with TPUs come from.
-type Place string
+// Service is where machines with TPUs come from.
+type Service string
 
 // The places.
 const (
 	// TPUVM is a node of the Cloud TPU API: gcloud compute tpus tpu-vm.
-	TPUVM Place = "tpu-vm"
+	TPUVM Service = "tpu-vm"
 	// Queued is a queued resource of the Cloud TPU API, which waits for machines: one node or
 	// several slices.
-	Queued Place = "queued"
+	Queued Service = "queued"
 	// GCE is one instance of Compute Engine.
-	GCE Place = "gce"
+	GCE Service = "gce"
 	// MIG is a managed instance group of Compute Engine: a slice of several machines.
-	MIG Place = "mig"
+	MIG Service = "mig"
 	// GKE is a node pool of Google Kubernetes Engine for each slice, with a Job or a JobSet.
-	GKE Place = "gke"
+	GKE Service = "gke"
 )
 
-// Places returns the places, in the order of their documentation.
-func Places() []Place { return []Place{TPUVM, Queued, GCE, MIG, GKE} }
+// Services returns the places, in the order of their documentation.
+func Services() []Service { return []Service{TPUVM, Queued, GCE, MIG, GKE} }
 
 // Machines says what there is to rent of a generation. A field is empty where a place does not have
 // the generation.
@@ -83,8 +83,8 @@ func MachinesFor(generation string) (Machines, bool) {
 	return all[i], true
 }
 
-// has says whether a place has the generation at all.
-func (m Machines) has(p Place) bool {
+// isOffered says whether a place has the generation at all.
+func (m Machines) isOffered(p Service) bool {
 	switch p {
 	case TPUVM, Queued:
 		return m.Runtime != ""
@@ -96,9 +96,9 @@ func (m Machines) has(p Place) bool {
 	return false
 }
 
-// places are those that have the generation.
-func (m Machines) places() []Place {
-	return slices.DeleteFunc(Places(), func(p Place) bool { return !m.has(p) })
+// services are those that have the generation.
+func (m Machines) services() []Service {
+	return slices.DeleteFunc(Services(), func(p Service) bool { return !m.isOffered(p) })
 }
 
 // chipsPerHost is the number of chips of each machine of a slice.

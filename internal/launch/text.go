@@ -14,7 +14,7 @@ import (
 )
 
 //go:embed templates
-var files embed.FS
+var templates embed.FS
 
 // The names that a script puts in place of those in the manifest that it carries.
 const (
@@ -22,12 +22,12 @@ const (
 	imageToken = "IMAGE_OF_THE_JOB"
 )
 
-// install is the command that prints the path of the pinned libtpu. -mod=mod lets it run in a module that
+// installCommand is the command that prints the path of the pinned libtpu. -mod=mod lets it run in a module that
 // requires this one without listing the command's dependencies in go.sum.
-const install = `go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install tpu --path`
+const installCommand = `go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install tpu --path`
 
-// view is what the templates read.
-type view struct {
+// templateData is what the templates read.
+type templateData struct {
 	Job
 	Machines
 	Title, Look, ID        string
@@ -41,7 +41,7 @@ type view struct {
 	Stuck                  int
 	Crashed, Fruitless     int
 	ArgumentsYAML          string
-	Checks                 []form
+	Checks                 []fieldRule
 	Words                  string // the arguments for a shell, each with a space behind it
 	Environment            []string
 	Copies, Policy         bool
@@ -53,11 +53,11 @@ type view struct {
 }
 
 // Text returns one of the texts of the job. They are the same in every process.
-func (j Job) Text(part Part) (string, error) {
+func (j Job) Text(part Document) (string, error) {
 	if err := j.check(); err != nil {
 		return "", err
 	}
-	v := j.view()
+	v := j.templateData()
 	switch part {
 	case Script:
 		if j.On == GKE {
@@ -69,30 +69,30 @@ func (j Job) Text(part Part) (string, error) {
 		return render(string(j.On)+".sh.tmpl", v), nil
 	case Manifest, Dockerfile:
 		if j.On != GKE {
-			return "", wrong("part", "take script, or gke", "%s has no %s", j.On, part)
+			return "", jobError("part", "take script, or gke", "%s has no %s", j.On, part)
 		}
 		if part == Dockerfile {
 			return render("Dockerfile.tmpl", v), nil
 		}
 		if v.ManifestImage == "" {
-			return "", wrong("image", "give the image, or the project and the zone, from which its name follows", "the manifest names an image, and there is none")
+			return "", jobError("image", "give the image, or the project and the zone, from which its name follows", "the manifest names an image, and there is none")
 		}
 		return render("manifest.yaml.tmpl", v), nil
 	}
-	return "", wrong("part", "take script, manifest or dockerfile", "no part %q", part)
+	return "", jobError("part", "take script, manifest or dockerfile", "no part %q", part)
 }
 
-// view works out what the texts say.
-func (j Job) view() view {
+// templateData works out what the texts say.
+func (j Job) templateData() templateData {
 	m, _ := MachinesFor(j.Slice.Generation().Name)
 	a := j.Slice
 	_, shape, _ := strings.Cut(a.String(), ":")
-	v := view{Job: j, Machines: m, ID: j.name(), Binary: j.binary(), Install: install, Hosts: a.Hosts(), ChipsPerHost: chipsPerHost(a),
+	v := templateData{Job: j, Machines: m, ID: j.resourceName(), Binary: j.binaryName(), Install: installCommand, Hosts: a.Hosts(), ChipsPerHost: chipsPerHost(a),
 		Topology: shape, ImageProject: ImageProject, BootDisk: "100GB",
-		Copies: j.On != GKE, Grace: 60, Stuck: command.Unavailable, Crashed: crashed, Fruitless: fruitless}
+		Copies: j.On != GKE, Grace: 60, Stuck: command.Unavailable, Crashed: exitCrashed, Fruitless: exitNoProgress}
 	v.Name, v.Slices = v.ID, max(j.Slices, 1)
 	v.Command = cmp.Or(v.Command, "package internal/launch")
-	if !printable(v.Command) { // which would leave its comment
+	if !isPrintable(v.Command) { // which would leave its comment
 		v.Command = strconv.Quote(v.Command)
 	}
 	if m.Type != "" {
@@ -107,12 +107,12 @@ func (j Job) view() view {
 	}
 	var words, list []string
 	for _, argument := range j.Arguments {
-		words, list = append(words, Quote(argument)), append(list, scalar(argument))
+		words, list = append(words, QuoteBash(argument)), append(list, yamlScalar(argument))
 	}
 	v.Words = strings.Join(append(words, ""), " ")
 	v.ArgumentsYAML = "[" + strings.Join(list, ", ") + "]"
-	v.Checks = j.forms()
-	v.Title = j.title()
+	v.Checks = j.fieldRules()
+	v.Title = j.summary()
 	switch j.On {
 	case TPUVM, Queued:
 		v.Image = cmp.Or(j.Image, m.Runtime)
@@ -121,7 +121,7 @@ func (j Job) view() view {
 		v.Image = cmp.Or(j.Image, m.ImageFamily)
 		v.Look = "gcloud compute instances list; gcloud compute instance-groups managed list"
 	case GKE:
-		v.cluster()
+		v.setGKEFields()
 	}
 	if j.On == GCE {
 		// An instance's metadata need not say that it is a slice by itself.
@@ -130,8 +130,8 @@ func (j Job) view() view {
 	return v
 }
 
-// cluster works out what only GKE needs.
-func (v *view) cluster() {
+// setGKEFields works out what only GKE needs.
+func (v *templateData) setGKEFields() {
 	v.Look = "gcloud container node-pools list --cluster=CLUSTER --location=LOCATION"
 	v.Policy = v.Generation == "tpu7x" && v.Hosts > 1 // GKE makes the policies of older generations itself
 	v.ManifestImage = v.Job.Image
@@ -152,10 +152,10 @@ func (v *view) cluster() {
 	v.Succeeded, v.Failed = "Completed", "Failed"
 }
 
-// scalar writes an argument for a manifest: as Go writes a text of UTF-8, which is a scalar of YAML
+// yamlScalar writes an argument for a manifest: as Go writes a text of UTF-8, which is a scalar of YAML
 // with all its escapes, and so that Kubernetes, which puts variables in place of $(NAME) and $ in
 // place of $$, gives the program the same.
-func scalar(argument string) string {
+func yamlScalar(argument string) string {
 	var b strings.Builder
 	for i := range len(argument) {
 		b.WriteByte(argument[i])
@@ -166,8 +166,8 @@ func scalar(argument string) string {
 	return strconv.Quote(b.String())
 }
 
-// title says what the job is, in a line.
-func (j Job) title() string {
+// summary says what the job is, in a line.
+func (j Job) summary() string {
 	a, n := j.Slice, j.Slice.Hosts()
 	machines := "one machine"
 	if n > 1 {
@@ -177,7 +177,7 @@ func (j Job) title() string {
 	if j.Slices > 1 {
 		text = fmt.Sprintf("Runs %s on %d slices of %s, each of %s of %d chips", j.Program, j.Slices, a.Type(), machines, chipsPerHost(a))
 	}
-	places := map[Place]string{TPUVM: "a node of the Cloud TPU API", Queued: "a queued resource of the Cloud TPU API",
+	places := map[Service]string{TPUVM: "a node of the Cloud TPU API", Queued: "a queued resource of the Cloud TPU API",
 		GCE: "an instance of Compute Engine", MIG: "a managed instance group of Compute Engine", GKE: "Google Kubernetes Engine"}
 	text += ", from " + places[j.On]
 	if j.Spot {
@@ -187,15 +187,15 @@ func (j Job) title() string {
 }
 
 // render fills in a template. Those of this package fit the view.
-func render(name string, v view) string {
-	functions := template.FuncMap{"indent": indent, "quote": Quote, "pod": func(view) (string, error) { return "", nil }}
+func render(name string, v templateData) string {
+	functions := template.FuncMap{"indent": indent, "quote": QuoteBash, "pod": func(templateData) (string, error) { return "", nil }}
 	t := template.New(name).Funcs(functions)
-	functions["pod"] = func(v view) (string, error) {
+	functions["pod"] = func(v templateData) (string, error) {
 		var b strings.Builder
 		err := t.ExecuteTemplate(&b, "pod", v)
 		return b.String(), err
 	}
-	t = template.Must(t.Funcs(functions).ParseFS(files, "templates/head.sh.tmpl", "templates/"+name))
+	t = template.Must(t.Funcs(functions).ParseFS(templates, "templates/head.sh.tmpl", "templates/"+name))
 	var b strings.Builder
 	if err := t.ExecuteTemplate(&b, name, v); err != nil {
 		panic(err) // the templates and the view are this package's own, and the tests render each

@@ -30,12 +30,12 @@ import (
 type Compiler struct {
 	// Worker compiles, in processes of its own.
 	Worker *worker.Compiler
-	// Folder keeps answers; empty keeps none.
-	Folder string
+	// CacheDir keeps answers; empty keeps none.
+	CacheDir string
 }
 
-// Folder is where answers are kept in a user's cache; empty without one.
-func Folder(cache string) string {
+// DefaultCacheDir is where answers are kept in a user's cache; empty without one.
+func DefaultCacheDir(cache string) string {
 	if cache == "" {
 		return ""
 	}
@@ -56,9 +56,9 @@ type Program struct {
 // Probe predicts the time of a program from what the compiler splits and schedules, and estimates its
 // memory.
 func (c *Compiler) Probe(ctx context.Context, p Program) (plan.Figures, error) {
-	a, err := c.answer(p, "probe", func() (answer, error) {
+	a, err := c.cached(p, "probe", func() (cacheEntry, error) {
 		module, err := c.Worker.CompileUntil(ctx, p.Slice.Description(), p.Program, p.Options, pjrt.AfterScheduler)
-		return answer{Program: pjrt.Program{Code: module, Format: pjrt.FormatHLO}}, err
+		return cacheEntry{Program: pjrt.Program{Code: module, Format: pjrt.FormatHLO}}, err
 	})
 	if err != nil {
 		return plan.Figures{}, err
@@ -75,21 +75,21 @@ func (c *Compiler) Probe(ctx context.Context, p Program) (plan.Figures, error) {
 // Compile is the same of the finished program. One that the compiler refuses as too large has more bytes
 // than the limit.
 func (c *Compiler) Compile(ctx context.Context, p Program) (plan.Figures, error) {
-	a, err := c.answer(p, "compile", func() (answer, error) {
+	a, err := c.cached(p, "compile", func() (cacheEntry, error) {
 		x, err := c.Worker.CompileTopology(ctx, p.Slice.Description(), p.Program, p.Options)
 		if refused := memory.RefusalOf(err); refused != nil {
-			return answer{Refused: refused}, nil
+			return cacheEntry{Refused: refused}, nil
 		}
 		if err != nil {
-			return answer{}, err
+			return cacheEntry{}, err
 		}
 		defer x.Close()
 		optimized, err := x.OptimizedProgram()
 		if err != nil {
-			return answer{}, err
+			return cacheEntry{}, err
 		}
 		memory, err := x.MemoryStats()
-		return answer{Program: optimized, Memory: memory}, err
+		return cacheEntry{Program: optimized, Memory: memory}, err
 	})
 	if err != nil {
 		return plan.Figures{}, err
@@ -116,9 +116,9 @@ func figures(p *report.Prediction, bytes, limit int64) plan.Figures {
 	return plan.Figures{Seconds: p.Seconds, Products: p.Products, Memory: p.Memory, Waits: p.Interconnect.Exposed + p.Network.Exposed, Bytes: bytes, Limit: limit}
 }
 
-// answer is what the compiler gave: a program, whose figures are read anew each time, or a refusal. For
-// a [Keeper] it is a record, or an error, and how long it took.
-type answer struct {
+// cacheEntry is what the compiler gave: a program, whose figures are read anew each time, or a refusal. For
+// a [CachingCompiler] it is a record, or an error, and how long it took.
+type cacheEntry struct {
 	Program pjrt.Program
 	Memory  pjrt.CompiledMemoryStats
 	Refused *memory.Refusal
@@ -127,26 +127,26 @@ type answer struct {
 	Took    time.Duration
 }
 
-// maxAnswer bounds a file of an answer.
-const maxAnswer = 1 << 30
+// maxEntryBytes bounds a file of an answer.
+const maxEntryBytes = 1 << 30
 
-func (c *Compiler) answer(p Program, sort string, ask func() (answer, error)) (answer, error) {
+func (c *Compiler) cached(p Program, sort string, ask func() (cacheEntry, error)) (cacheEntry, error) {
 	facts := p.Slice.Info()
-	return kept(c.Folder, p.Program, p.Options, ask, sort, facts.Name, facts.Plugin)
+	return loadOrCompute(c.CacheDir, p.Program, p.Options, ask, sort, facts.Name, facts.Plugin)
 }
 
-// kept returns a kept answer, or asks for one and keeps it. Trouble with the folder only costs the
+// loadOrCompute returns a kept answer, or asks for one and keeps it. Trouble with the folder only costs the
 // keeping. The facts are what an answer depends on beside the program, its options and the environment.
-func kept(folder string, p pjrt.Program, opts pjrt.CompileOptions, ask func() (answer, error), facts ...string) (a answer, err error) {
+func loadOrCompute(folder string, p pjrt.Program, opts pjrt.CompileOptions, ask func() (cacheEntry, error), facts ...string) (a cacheEntry, err error) {
 	if folder == "" {
 		return ask()
 	}
-	name, err := nameOf(p, opts, facts)
+	name, err := entryName(p, opts, facts)
 	if err != nil {
 		return a, err
 	}
 	path := filepath.Join(folder, name)
-	if a, err = read(path); err == nil {
+	if a, err = readEntry(path); err == nil {
 		return a, nil
 	}
 	if a, err = ask(); err != nil {
@@ -161,8 +161,8 @@ func kept(folder string, p pjrt.Program, opts pjrt.CompileOptions, ask func() (a
 	return a, nil
 }
 
-func read(path string) (a answer, err error) {
-	data, err := files.ReadFile(path, maxAnswer)
+func readEntry(path string) (a cacheEntry, err error) {
+	data, err := files.ReadFile(path, maxEntryBytes)
 	if err != nil {
 		return a, err
 	}
@@ -170,12 +170,12 @@ func read(path string) (a answer, err error) {
 	if err != nil {
 		return a, err
 	}
-	err = gob.NewDecoder(io.LimitReader(z, maxAnswer)).Decode(&a)
+	err = gob.NewDecoder(io.LimitReader(z, maxEntryBytes)).Decode(&a)
 	return a, cmp.Or(err, z.Close())
 }
 
-// nameOf is the name of the file of an answer.
-func nameOf(p pjrt.Program, opts pjrt.CompileOptions, facts []string) (string, error) {
+// entryName is the name of the file of an answer.
+func entryName(p pjrt.Program, opts pjrt.CompileOptions, facts []string) (string, error) {
 	options, err := json.Marshal(opts)
 	if err != nil {
 		return "", &errkind.Fault{Op: "probe: options", Err: err}

@@ -18,13 +18,13 @@ import (
 )
 
 func TestAnAnswerIsAskedForOnce(t *testing.T) {
-	c := &Compiler{Folder: filepath.Join(t.TempDir(), "kept")}
+	c := &Compiler{CacheDir: filepath.Join(t.TempDir(), "kept")}
 	asked := 0
-	get := func(text, sort string) answer {
+	get := func(text, sort string) cacheEntry {
 		p := Program{Slice: &system.Slice{}, Program: pjrt.Program{Code: []byte(text)}}
-		a, err := c.answer(p, sort, func() (answer, error) {
+		a, err := c.cached(p, sort, func() (cacheEntry, error) {
 			asked++
-			return answer{Program: pjrt.Program{Code: []byte("of " + text + sort), Format: pjrt.FormatHLO}}, nil
+			return cacheEntry{Program: pjrt.Program{Code: []byte("of " + text + sort), Format: pjrt.FormatHLO}}, nil
 		})
 		require.NoError(t, err)
 		return a
@@ -35,11 +35,11 @@ func TestAnAnswerIsAskedForOnce(t *testing.T) {
 		assert.Equal(t, "of bprobe", string(get("b", "probe").Program.Code))
 	}
 	assert.Equal(t, 3, asked)
-	kept, err := os.ReadDir(c.Folder)
+	kept, err := os.ReadDir(c.CacheDir)
 	require.NoError(t, err)
 	require.Len(t, kept, 3)
 	for _, one := range kept {
-		path := filepath.Join(c.Folder, one.Name())
+		path := filepath.Join(c.CacheDir, one.Name())
 		data, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(path, data[:len(data)/2], 0o600))
@@ -47,15 +47,15 @@ func TestAnAnswerIsAskedForOnce(t *testing.T) {
 	assert.Equal(t, "of aprobe", string(get("a", "probe").Program.Code))
 	assert.Equal(t, 4, asked, "what is damaged is asked for anew")
 
-	_, err = c.answer(Program{Slice: &system.Slice{}}, "probe", func() (answer, error) { return answer{}, errors.New("no compiler") })
+	_, err = c.cached(Program{Slice: &system.Slice{}}, "probe", func() (cacheEntry, error) { return cacheEntry{}, errors.New("no compiler") })
 	require.ErrorContains(t, err, "no compiler")
-	c.Folder = filepath.Join(c.Folder, kept[0].Name(), "below a file")
+	c.CacheDir = filepath.Join(c.CacheDir, kept[0].Name(), "below a file")
 	_ = get("a", "probe")
 	assert.Equal(t, 5, asked, "without a folder all is asked for")
 }
 
 func TestAStepIsSketchedBeforeItIsProbed(t *testing.T) {
-	s := &Step{Compiler: &Compiler{}, Make: func(context.Context, plan.Plan) (Made, error) { panic("no model") }}
+	s := &Step{Compiler: &Compiler{}, Build: func(context.Context, plan.Plan) (BuiltStep, error) { panic("no model") }}
 	p := plan.Plan{Slice: "v5e:1x1", Replicas: 1, Axes: []sharding.Axis{{Name: "logical", Size: 1}}}
 	_, err := s.Probe(t.Context(), p)
 	assert.Equal(t, errkind.FailedPreconditionError, errkind.KindOf(err))

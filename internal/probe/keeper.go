@@ -8,33 +8,33 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Keeper compiles where a strategy does, in this process, and keeps what comes of programs that are
+// CachingCompiler compiles where a strategy does, in this process, and keeps what comes of programs that are
 // compiled ahead of time: the same one for the same slice, by the same build of the plugin, is compiled
 // once. The executables tell what the compiler found out; they hold no machine code. It is used by one
 // goroutine at a time.
-type Keeper struct {
-	// Folder keeps the answers; empty keeps none.
-	Folder string
-	// Took is how long the compiler took for the last program, now or then.
-	Took time.Duration
+type CachingCompiler struct {
+	// CacheDir keeps the answers; empty keeps none.
+	CacheDir string
+	// Duration is how long the compiler took for the last program, now or then.
+	Duration time.Duration
 }
 
 // Compile has the client compile, and keeps nothing.
-func (k *Keeper) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
-	defer k.since(time.Now())
+func (k *CachingCompiler) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+	defer k.setDuration(time.Now())
 	return client.Compile(ctx, program, opts)
 }
 
-func (k *Keeper) since(start time.Time) { k.Took = time.Since(start) }
+func (k *CachingCompiler) setDuration(start time.Time) { k.Duration = time.Since(start) }
 
 // CompileTopology gives what was kept, or compiles. That a program is refused as too large is kept, too.
-func (k *Keeper) CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
-	folder := k.Folder
-	slice, build, err := identify(topology)
+func (k *CachingCompiler) CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
+	folder := k.CacheDir
+	slice, build, err := topologyIdentity(topology)
 	if err != nil {
 		folder = ""
 	}
-	a, err := kept(folder, program, opts, func() (a answer, err error) {
+	a, err := loadOrCompute(folder, program, opts, func() (a cacheEntry, err error) {
 		start := time.Now()
 		x, err := topology.Compile(ctx, program, opts)
 		a.Took = time.Since(start)
@@ -48,7 +48,7 @@ func (k *Keeper) CompileTopology(ctx context.Context, topology *pjrt.Topology, p
 		a.Record.Serialized = nil
 		return a, errors.Join(err, x.Close())
 	}, "executable", slice, build)
-	k.Took = a.Took
+	k.Duration = a.Took
 	switch {
 	case err != nil:
 		return nil, err
@@ -58,8 +58,8 @@ func (k *Keeper) CompileTopology(ctx context.Context, topology *pjrt.Topology, p
 	return a.Record.Executable(), nil
 }
 
-// identify tells a slice and a build of a plugin apart from others.
-func identify(topology *pjrt.Topology) (slice, build string, err error) {
+// topologyIdentity tells a slice and a build of a plugin apart from others.
+func topologyIdentity(topology *pjrt.Topology) (slice, build string, err error) {
 	described, err := topology.Serialize()
 	if err != nil {
 		return "", "", err

@@ -24,23 +24,23 @@ func TestAKeeperCompilesOnce(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return
 	}
-	k := &Keeper{Folder: filepath.Join(t.TempDir(), "kept")}
+	k := &CachingCompiler{CacheDir: filepath.Join(t.TempDir(), "kept")}
 	slice, other := plugintest.Slice(t, "v5e:2x2"), plugintest.Slice(t, "v5e:2x4")
 	compile := func(of *pjrt.Topology, text string) (*pjrt.Executable, error) {
 		return k.CompileTopology(t.Context(), of, pjrt.Program{Code: []byte(text), Trusted: true}, pjrt.CompileOptions{Partitions: 1, DeviceAssignment: [][]int{{0}}})
 	}
 	files := func() int {
-		all, err := os.ReadDir(k.Folder)
+		all, err := os.ReadDir(k.CacheDir)
 		require.NoError(t, err)
 		return len(all)
 	}
 	first, err := compile(slice.Description(), square)
 	require.NoError(t, err)
-	took := k.Took
-	k.Took = 0
+	took := k.Duration
+	k.Duration = 0
 	again, err := compile(slice.Description(), square)
 	require.NoError(t, err)
-	assert.Equal(t, took, k.Took, "how long it took then")
+	assert.Equal(t, took, k.Duration, "how long it took then")
 	assert.Positive(t, took)
 	one, err := first.Record()
 	require.NoError(t, err)

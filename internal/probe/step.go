@@ -17,15 +17,15 @@ import (
 // Step is a step whose programs a Compiler is asked about: a [plan.Step].
 type Step struct {
 	Compiler *Compiler
-	// Make makes the program of a plan. A panic of it is an error.
-	Make func(ctx context.Context, p plan.Plan) (Made, error)
+	// Build makes the program of a plan. A panic of it is an error.
+	Build func(ctx context.Context, p plan.Plan) (BuiltStep, error)
 
 	mu       sync.Mutex
 	programs map[string]Program // by plan
 }
 
-// Made is a step's program for a plan, and what is known of it without a compiler.
-type Made struct {
+// BuiltStep is a step's program for a plan, and what is known of it without a compiler.
+type BuiltStep struct {
 	Program
 	// Report has the tensors of the program and the operations that it asks for.
 	Report    *report.Report
@@ -40,11 +40,11 @@ func (s *Step) Sketch(ctx context.Context, p plan.Plan) (sketch plan.Sketch, err
 			err = &errkind.Fault{Op: "building the step for " + p.String(), Reason: fmt.Sprintf("panic: %v\n%s", r, debug.Stack()), Class: errkind.InternalError}
 		}
 	}()
-	key, err := keyOf(p)
+	key, err := planKey(p)
 	if err != nil {
 		return sketch, err
 	}
-	made, err := s.Make(ctx, p)
+	made, err := s.Build(ctx, p)
 	if err != nil {
 		return sketch, err
 	}
@@ -54,21 +54,21 @@ func (s *Step) Sketch(ctx context.Context, p plan.Plan) (sketch plan.Sketch, err
 		s.programs = map[string]Program{}
 	}
 	s.programs[key] = made.Program
-	return made.sketch(), nil
+	return made.estimate(), nil
 }
 
 // Probe probes the program of a plan that was sketched.
 func (s *Step) Probe(ctx context.Context, p plan.Plan) (plan.Figures, error) {
-	return s.asked(ctx, p, s.Compiler.Probe)
+	return s.measure(ctx, p, s.Compiler.Probe)
 }
 
 // Compile compiles the program of a plan that was sketched.
 func (s *Step) Compile(ctx context.Context, p plan.Plan) (plan.Figures, error) {
-	return s.asked(ctx, p, s.Compiler.Compile)
+	return s.measure(ctx, p, s.Compiler.Compile)
 }
 
-func (s *Step) asked(ctx context.Context, p plan.Plan, ask func(context.Context, Program) (plan.Figures, error)) (plan.Figures, error) {
-	key, err := keyOf(p)
+func (s *Step) measure(ctx context.Context, p plan.Plan, ask func(context.Context, Program) (plan.Figures, error)) (plan.Figures, error) {
+	key, err := planKey(p)
 	s.mu.Lock()
 	program, known := s.programs[key]
 	s.mu.Unlock()
@@ -81,15 +81,15 @@ func (s *Step) asked(ctx context.Context, p plan.Plan, ask func(context.Context,
 	return ask(ctx, program)
 }
 
-// keyOf is equal for plans that are. Plans with rules that have no JSON form are refused: the result of a
+// planKey is equal for plans that are. Plans with rules that have no JSON form are refused: the result of a
 // search is a file.
-func keyOf(p plan.Plan) (string, error) {
+func planKey(p plan.Plan) (string, error) {
 	key, err := json.Marshal(p)
 	return string(key), err
 }
 
-// sketch says what shows of a program by its text alone.
-func (m Made) sketch() plan.Sketch {
+// estimate says what shows of a program by its text alone.
+func (m BuiltStep) estimate() plan.Sketch {
 	facts := m.Slice.Info()
 	sum := sha256.Sum256(m.Code)
 	s := plan.Sketch{Program: hex.EncodeToString(sum[:]), Limit: facts.HBMBytes, Variables: m.Variables, Rows: m.Rows}

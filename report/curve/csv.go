@@ -102,11 +102,11 @@ func Learning(title string, series []Series, names ...string) (Plot, error) {
 	}
 	for _, name := range names {
 		if !slices.Contains(have, name) {
-			return Plot{}, undrawable(name, "no series has this name", fmt.Sprintf("name some of %q", have))
+			return Plot{}, plotError(name, "no series has this name", fmt.Sprintf("name some of %q", have))
 		}
 	}
 	if len(p.Series) == 0 {
-		return Plot{}, undrawable("", fmt.Sprintf("none of the series %q has loss in its name", have), "name those to draw")
+		return Plot{}, plotError("", fmt.Sprintf("none of the series %q has loss in its name", have), "name those to draw")
 	}
 	for i, s := range p.Series {
 		p.Series[i].Axis = axisOf(s.Name)

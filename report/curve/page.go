@@ -24,7 +24,7 @@ var (
 	program template.JS
 )
 
-var page = template.Must(template.New("page").Funcs(template.FuncMap{"short": short, "exact": exact}).Parse(pageText))
+var page = template.Must(template.New("page").Funcs(template.FuncMap{"short": formatShort, "exact": formatExact}).Parse(pageText))
 
 // mostPoints bounds the points of all lines of a page. Points that are not distinguishable at a few
 // times the width of a window are omitted.
@@ -80,9 +80,9 @@ func (n numbers) MarshalJSON() ([]byte, error) {
 			out = append(out, ',')
 		}
 		switch {
-		case !hasPlace(v):
+		case !isDrawable(v):
 			out = append(out, "null"...)
-		case math.Abs(v) < nothing:
+		case math.Abs(v) < minMagnitude:
 			out = append(out, '0')
 		case v == math.Trunc(v) && math.Abs(v) < 1<<53:
 			out = strconv.AppendFloat(out, v, 'f', -1, 64)
@@ -121,7 +121,7 @@ func (p Plot) chart() (chart, error) {
 	c := chart{Title: p.Title, X: cmp.Or(p.X, "step"), Y: p.Y, LogX: p.LogX, LogY: p.LogY}
 	place := func(step float64) float64 { return step }
 	if p.LogX {
-		place = func(step float64) float64 { return math.Log(max(step, nothing)) }
+		place = func(step float64) float64 { return math.Log(max(step, minMagnitude)) }
 	}
 	var names []string
 	for _, s := range p.Series {
@@ -145,19 +145,19 @@ func (p Plot) chart() (chart, error) {
 			t := tableOf(thin(smooth(all, s.Smooth), stretches, place))
 			l.Smooth = &t
 		}
-		lost := slices.DeleteFunc(all, func(at Point) bool { return hasPlace(at.Value) })
+		lost := slices.DeleteFunc(all, func(at Point) bool { return isDrawable(at.Value) })
 		for _, at := range thin(lost, stretches, place) {
 			l.Lost = append(l.Lost, at.Step)
 		}
-		c.Runs[r].Rows = append(c.Runs[r].Rows, row{Line: i, Ink: l.Ink % inks, Name: cmp.Or(s.Name, "value"), Lost: len(lost), Figures: s.Figures()})
-		l.Ink %= inks
+		c.Runs[r].Rows = append(c.Runs[r].Rows, row{Line: i, Ink: l.Ink % numColors, Name: cmp.Or(s.Name, "value"), Lost: len(lost), Figures: s.Figures()})
+		l.Ink %= numColors
 		c.Lines = append(c.Lines, l)
 	}
 	return c, nil
 }
 
-// inks is the number of the page's colors.
-const inks = 8
+// numColors is the number of the page's colors.
+const numColors = 8
 
 func tableOf(points []Point) table {
 	t := table{numbers{}, numbers{}}
@@ -167,8 +167,8 @@ func tableOf(points []Point) table {
 	return t
 }
 
-// short formats a value with four digits.
-func short(v float64) string {
+// formatShort formats a value with four digits.
+func formatShort(v float64) string {
 	if v == 0 {
 		return "0"
 	}
@@ -178,8 +178,8 @@ func short(v float64) string {
 	return strconv.FormatFloat(v, 'g', 4, 64)
 }
 
-// exact formats a value with all digits.
-func exact(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+// formatExact formats a value with all digits.
+func formatExact(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
 // Save writes the plot to a file as a page. The file is replaced atomically: the previous file
 // stays unchanged until the new page is on disk. A full disk is a ResourceExhaustedError.

@@ -56,13 +56,13 @@ type Figures struct {
 
 // Values beyond farthest, and steps and differences below nothing, cannot be drawn, because their
 // quotients overflow.
-const farthest, nothing = 1e300, 1e-300
+const maxMagnitude, minMagnitude = 1e300, 1e-300
 
 // ErrPlot matches the error of a plot that cannot be drawn.
 var ErrPlot = errkind.New(errkind.ValueError, "curve: draw")
 
-// undrawable returns an error for a plot, or for one series of it, that cannot be drawn.
-func undrawable(series, reason, hint string) error {
+// plotError returns an error for a plot, or for one series of it, that cannot be drawn.
+func plotError(series, reason, hint string) error {
 	f := &errkind.Fault{Match: ErrPlot, Reason: reason, Hint: hint}
 	if series != "" {
 		f.Subject = fmt.Sprintf("series %q", series)
@@ -70,15 +70,15 @@ func undrawable(series, reason, hint string) error {
 	return f
 }
 
-// hasPlace reports whether a value can be drawn.
-func hasPlace(v float64) bool { return math.Abs(v) <= farthest } // NaN is not
+// isDrawable reports whether a value can be drawn.
+func isDrawable(v float64) bool { return math.Abs(v) <= maxMagnitude } // NaN is not
 
 // Figures returns the numbers of the series for the page's table. They are computed from the
 // values, not from the smoothed line.
 func (s Series) Figures() Figures {
 	f := Figures{Points: len(s.Points)}
 	for _, p := range sorted(s.Points) {
-		if !hasPlace(p.Value) {
+		if !isDrawable(p.Value) {
 			continue
 		}
 		f.Last = &p
@@ -107,19 +107,19 @@ func (p Plot) check() error {
 	places := 0
 	for _, s := range p.Series {
 		if !(s.Smooth >= 0 && s.Smooth < 1) {
-			return undrawable(s.Name, fmt.Sprintf("smoothing by %g", s.Smooth), "give a number from 0 to below 1, such as 0.9")
+			return plotError(s.Name, fmt.Sprintf("smoothing by %g", s.Smooth), "give a number from 0 to below 1, such as 0.9")
 		}
 		for k, at := range s.Points {
-			if !hasPlace(at.Step) {
-				return undrawable(s.Name, fmt.Sprintf("point %d is at step %g", k, at.Step), "give steps that are finite numbers")
+			if !isDrawable(at.Step) {
+				return plotError(s.Name, fmt.Sprintf("point %d is at step %g", k, at.Step), "give steps that are finite numbers")
 			}
-			if hasPlace(at.Value) && !(p.LogY && s.Axis == "" && at.Value <= 0) && !(p.LogX && at.Step <= 0) {
+			if isDrawable(at.Value) && !(p.LogY && s.Axis == "" && at.Value <= 0) && !(p.LogX && at.Step <= 0) {
 				places++
 			}
 		}
 	}
 	if places == 0 {
-		return undrawable("", "no value has a place in it", "give at least one point that is finite, and above 0 on a logarithmic axis")
+		return plotError("", "no value has a place in it", "give at least one point that is finite, and above 0 on a logarithmic axis")
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func smooth(points []Point, by float64) []Point {
 	out := slices.Clone(points)
 	var at []int // the points that can be drawn
 	for i, p := range points {
-		if hasPlace(p.Value) {
+		if isDrawable(p.Value) {
 			at = append(at, i)
 		}
 	}
@@ -164,7 +164,7 @@ func thin(points []Point, stretches int, place func(step float64) float64) []Poi
 		to, low, high, gap := from, -1, -1, -1
 		for at := column(from); to < len(points) && column(to) == at; to++ {
 			switch v := points[to].Value; {
-			case !hasPlace(v):
+			case !isDrawable(v):
 				gap = to
 			default:
 				if low < 0 || v < points[low].Value {

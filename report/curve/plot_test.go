@@ -201,7 +201,7 @@ func TestAPageHasTheFiguresOfItsSeries(t *testing.T) {
 	assert.Contains(t, page, `<data value="2.5">2.500</data> <small>at 4</small>`)
 	assert.Contains(t, page, "1 not finite")
 	for v, want := range map[float64]string{1.23456: "1.235", 0: "0", 12345.6: "12346", 0.0003: "0.0003", 1e-9: "1e-09", -2: "-2.000"} {
-		assert.Equal(t, want, short(v))
+		assert.Equal(t, want, formatShort(v))
 	}
 }
 

@@ -115,13 +115,13 @@ func (m *hostImage) copyVariables(ctx context.Context, g Group, p *savePlan, s *
 		}
 		m.markFilled(i)
 	}
-	var copies []engine.PartCopy
+	var copies []engine.ShardCopy
 	var variables []*strategy.Variable
 	for i, r := range m.regions {
 		if r.onDevice {
 			v := g.Variables[r.variable].(*strategy.Variable)
 			s = v.Strategy()
-			copies = append(copies, engine.PartCopy{Partition: r.replica*s.NumLogicalDevices() + r.device,
+			copies = append(copies, engine.ShardCopy{Partition: r.replica*s.NumLogicalDevices() + r.device,
 				Into: m.regionMemory(i), Done: func() { m.markFilled(i) }})
 			variables = append(variables, v)
 		}
@@ -136,7 +136,7 @@ func (m *hostImage) copyVariables(ctx context.Context, g Group, p *savePlan, s *
 				copies[i].Name, copies[i].Layout, copies[i].From = fmt.Sprintf("variable %q",
 					variables[i].Path()), layouts[i], old[i]
 			}
-			return nil, on.Runtime().CopyOut(ctx, copies)
+			return nil, on.Runtime().CopyShardsToHost(ctx, copies)
 		})
 }
 

@@ -127,7 +127,7 @@ func Repeat(ctx context.Context, o Options, placed Variable, of *Value) (Figures
 func (o Options) run(ctx context.Context, f func(m *maker) error) (Figures, error) {
 	start := time.Now()
 	m := &maker{Options: o, programs: map[[sha256.Size]byte]*program{}, traced: map[*model.Variable]*initializer{},
-		copies: o.Machine.Spread()}
+		copies: o.Machine.NewBroadcaster()}
 	err := f(m)
 	err = errors.Join(err, m.finish(ctx))
 	for _, p := range m.programs {
@@ -144,7 +144,7 @@ func (o Options) run(ctx context.Context, f func(m *maker) error) (Figures, erro
 func (m *maker) finish(ctx context.Context) error {
 	var errs []error
 	for _, x := range m.made {
-		if !m.Machine.Here(x.buffers) { // starting the copies has said why
+		if !m.Machine.HasAllBuffers(x.buffers) { // starting the copies has said why
 			errs = append(errs, x.buffers.Close())
 		} else if err := x.buffers.Ready(ctx); err != nil {
 			errs = append(errs, fault.Of(fmt.Sprintf("variable %q", x.variable.Path), err, ""), x.buffers.Close())
@@ -215,7 +215,7 @@ func (m *maker) state(ctx context.Context) (*tensors.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.Machine.Several() && !m.agreed {
+	if m.Machine.IsMultiProcess() && !m.agreed {
 		m.agreed = true
 		var mine []byte
 		for _, w := range words {

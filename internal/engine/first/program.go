@@ -45,13 +45,13 @@ type makers struct {
 // same on all processes.
 func (o Options) makersOf(l *engine.Layout) makers {
 	on := o.Machine
-	if l.IsWhole() {
+	if l.IsReplicated() {
 		return makers{1, 1, []int{slices.Index(on.Local, true)}}
 	}
 	split := func(replica []int) bool { return slices.Min(replica) != slices.Max(replica) }
 	m := makers{logicalDevices: on.GroupSize()}
 	from, to := 0, on.NumDevices()
-	if !l.IsCut() && !slices.ContainsFunc(slices.Collect(slices.Chunk(on.Of, on.GroupSize())), split) {
+	if !l.IsSplitOverGroups() && !slices.ContainsFunc(slices.Collect(slices.Chunk(on.Of, on.GroupSize())), split) {
 		from = on.Groups[0] * on.GroupSize()
 		to = from + on.GroupSize()
 	}
@@ -113,7 +113,7 @@ func (m *maker) compile(ctx context.Context, all []*initializer) error {
 	if len(fresh) == 0 {
 		return nil
 	}
-	if err := m.Machine.Agree(ctx, name, fmt.Sprintf("%d programs", len(fresh)), texts); err != nil {
+	if err := m.Machine.CheckAgreement(ctx, name, fmt.Sprintf("%d programs", len(fresh)), texts); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -125,7 +125,7 @@ func (m *maker) compile(ctx context.Context, all []*initializer) error {
 				nil); err != nil {
 				return err
 			}
-			p.rows, err = m.Machine.Rows(p.executable)
+			p.rows, err = m.Machine.LaunchPartitions(p.executable)
 			return err
 		})
 	}
@@ -150,7 +150,7 @@ func (m *maker) onDevices(ctx context.Context, placed Variable, traced *initiali
 			return nil, err
 		}
 	}
-	args, outs := engine.Table(len(p.rows), len(traced.module.Arguments)), engine.Table(len(p.rows),
+	args, outs := engine.NewBufferTable(len(p.rows), len(traced.module.Arguments)), engine.NewBufferTable(len(p.rows),
 		len(traced.module.Results))
 	for row, partition := range p.rows {
 		if in != nil {
@@ -162,9 +162,9 @@ func (m *maker) onDevices(ctx context.Context, placed Variable, traced *initiali
 		err = p.executable.Execute(ctx, args, outs, pjrt.ExecuteOptions{})
 	}
 	d.Launch.Unlock()
-	fresh, after := d.Column(outs, p.rows, 0), d.Buffers()
+	fresh, after := d.TableColumn(outs, p.rows, 0), d.Buffers()
 	if len(traced.module.Results) > 1 {
-		after = d.Column(outs, p.rows, 1)
+		after = d.TableColumn(outs, p.rows, 1)
 	}
 	defer func() { err = errors.Join(err, after.Close()) }()
 	if err == nil {
@@ -183,12 +183,12 @@ func (m *maker) onDevices(ctx context.Context, placed Variable, traced *initiali
 
 // uploadState copies the state of random numbers to a program's devices.
 func (m *maker) uploadState(ctx context.Context, p *program, state *tensors.Tensor, in engine.Buffers) error {
-	l := engine.Whole(pjrt.U64, state.Shape().Dimensions, m.Machine.GroupSize())
+	l := engine.NewReplicatedLayout(pjrt.U64, state.Shape().Dimensions, m.Machine.GroupSize())
 	var scratch []byte
 	var failed error
 	err := state.ConstBytes(func(data []byte) {
 		for _, d := range p.rows {
-			if failed = m.Machine.PutPart(ctx, l, d, data, &scratch, in); failed != nil {
+			if failed = m.Machine.PutShard(ctx, l, d, data, &scratch, in); failed != nil {
 				return
 			}
 		}

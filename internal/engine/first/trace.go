@@ -32,10 +32,10 @@ var ErrNotForDevices = errkind.New(errkind.NotImplementedError,
 func (o Options) trace(init model.VariableInitializer, v Variable) (t *initializer, err error) {
 	l := v.Layout
 	by, annotation, axes := o.makersOf(l), v.Annotation, o.Axes
-	if !l.IsSplit() {
+	if !l.IsSplitWithinGroup() {
 		annotation = logical.Annotation{} // the logical devices have the same
 	}
-	if l.IsWhole() {
+	if l.IsReplicated() {
 		axes = nil // there is one logical device
 	}
 	trace := spmd.NewTrace(spmd.Options{
