@@ -17,14 +17,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// functionCase is a function of a strategy, with what each replica must get of it.
+// functionCase is a function of a strategy with its expected results.
 type functionCase struct {
 	name     string
 	strategy strategy.Options
 	options  strategy.FunctionOptions
 	args     []any
 	step     strategy.StepFunc
-	// want is the flat value of each result on a replica: []int32 or []float32.
+	// want returns the flat value of each result on a replica: []int32 or []float32.
 	want func(replica int) []any
 }
 
@@ -33,11 +33,11 @@ func (c functionCase) function(s *strategy.TPUStrategy) *strategy.Function {
 	return s.Function(c.step, c.options)
 }
 
-// maxQuickLogical is the most logical devices of a replica in a quick run.
+// maxQuickLogical is the maximum number of logical devices of a replica in a quick run.
 const maxQuickLogical = 2
 
-// runCases runs functions and holds their results against the right ones. What fails is recorded, and
-// the next one runs.
+// runCases runs functions and compares their results. A failure is recorded, and the next function
+// runs.
 func (w *partRun) runCases(ctx context.Context, all []functionCase) error {
 	for _, c := range all {
 		if w.session.opts.Quick && c.strategy.LogicalDevices > maxQuickLogical {
@@ -70,7 +70,7 @@ func (w *partRun) runCase(ctx context.Context, c functionCase) (err error) {
 	})
 }
 
-// runOnReplicas runs a function, and calls do with its results on each replica of this host.
+// runOnReplicas runs a function and calls do with its results on each replica of this host.
 func (w *partRun) runOnReplicas(ctx context.Context, s *strategy.TPUStrategy, f *strategy.Function, args []any, do func(replica int, results []*tensors.Tensor) error) (err error) {
 	results, err := f.Run(ctx, args...)
 	if err != nil {
@@ -95,7 +95,7 @@ func (w *partRun) runOnReplicas(ctx context.Context, s *strategy.TPUStrategy, f 
 	return nil
 }
 
-// compareTensor holds a tensor against a flat value.
+// compareTensor compares a tensor with a flat value.
 func (w *partRun) compareTensor(check string, got *tensors.Tensor, want any) error {
 	return got.ConstBytes(func(data []byte) {
 		switch want := want.(type) {
@@ -107,8 +107,8 @@ func (w *partRun) compareTensor(check string, got *tensors.Tensor, want any) err
 	})
 }
 
-// countingInt32 returns an int32 tensor whose elements are their row-major indices modulo 61. counted32
-// returns the same values as float32.
+// countingInt32 returns an int32 tensor whose elements are their row-major indices modulo 61.
+// countingFloat32 returns the same values as float32.
 func countingInt32(dims ...int) *tensors.Tensor {
 	return tensors.FromFlatDataAndDimensions(countingValues[int32](dims...), dims...)
 }
@@ -117,7 +117,7 @@ func countingFloat32(dims ...int) *tensors.Tensor {
 	return tensors.FromFlatDataAndDimensions(countingValues[float32](dims...), dims...)
 }
 
-// countingValues is 0, 1, ... modulo 61, so that bfloat16 would hold the numbers, too.
+// countingValues returns 0, 1, ... modulo 61, which bfloat16 can represent.
 func countingValues[T int32 | float32](dims ...int) []T {
 	all := make([]T, tensorType{dims: dims}.elements())
 	for i := range all {
@@ -126,8 +126,8 @@ func countingValues[T int32 | float32](dims ...int) []T {
 	return all
 }
 
-// meshOptions are the options of R replicas of P logical devices, whose names are as a user would give
-// them: four are a grid.
+// meshOptions returns the options for size[0] replicas of size[1] logical devices. Four logical
+// devices are a grid of two named axes.
 func meshOptions(size [2]int) strategy.Options {
 	o := strategy.Options{Replicas: size[0], LogicalDevices: size[1]}
 	if size[1] == 4 {
@@ -136,8 +136,8 @@ func meshOptions(size [2]int) strategy.Options {
 	return o
 }
 
-// collectiveCases are the strategy's own collectives: between replicas, and, in manual regions,
-// between the logical devices of a replica.
+// collectiveCases returns cases for the collectives of a strategy over the replicas and, in manual
+// regions, over the logical devices.
 func collectiveCases(n int) (all []functionCase) {
 	for _, size := range meshSizes(n) {
 		replicas, devices := size[0], size[1]
@@ -179,7 +179,7 @@ func collectiveCases(n int) (all []functionCase) {
 	return all
 }
 
-// regionCase runs each collective of a manual region over some axes of g devices.
+// regionCase returns a case that runs each collective of a manual region over axes with g devices.
 func regionCase(size [2]int, axes []string, g int, what string) functionCase {
 	replicas, devices := size[0], size[1]
 	names := axes

@@ -15,11 +15,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// checkpointPrefix is before the names of what the part saves.
+// checkpointPrefix is the prefix of the names of all saved objects.
 const checkpointPrefix = "tpustrategy-accept/"
 
-// checkCheckpoint trains, saves, trains on, restores onto another mesh, and trains the same steps again.
-// Each host saves its own parts.
+// checkCheckpoint trains, saves, continues the training, restores onto another mesh, and trains the
+// same steps again. Each host saves its own shards.
 func checkCheckpoint(ctx context.Context, w *partRun) (err error) {
 	place := w.session.opts.Store
 	if place == "" {
@@ -69,7 +69,6 @@ func checkCheckpoint(ctx context.Context, w *partRun) (err error) {
 	return w.removeCheckpoints(ctx, whole)
 }
 
-// removeCheckpoints removes what the part has saved.
 func (w *partRun) removeCheckpoints(ctx context.Context, whole storage.Store) error {
 	w.setActivity("removing what was saved")
 	left, err := whole.List(ctx, checkpointPrefix)
@@ -85,10 +84,11 @@ func (w *partRun) removeCheckpoints(ctx context.Context, whole storage.Store) er
 	return nil
 }
 
-// checkpointSteps are taken before the save, and again after it.
+// checkpointSteps is the number of steps before the save, and after it.
 const checkpointSteps = 3
 
-// continueTraining takes the steps after the save, once reach has brought a training on a mesh to there.
+// continueTraining calls reach to train or restore up to the save, and returns the losses of the
+// next steps.
 func (w *partRun) continueTraining(ctx context.Context, opts strategy.Options, store storage.Store, reach func(context.Context, *train.Step, *checkpoint.Manager) error) (losses []float64, err error) {
 	s, err := w.newStrategy(opts)
 	if err != nil {
@@ -117,7 +117,6 @@ func (w *partRun) continueTraining(ctx context.Context, opts strategy.Options, s
 	return losses, nil
 }
 
-// trainAndSave takes the first steps and saves.
 func (w *partRun) trainAndSave(ctx context.Context, step *train.Step, m *checkpoint.Manager) error {
 	for i := range checkpointSteps {
 		if _, err := trainOn(ctx, step, i); err != nil {
@@ -138,7 +137,6 @@ func (w *partRun) trainAndSave(ctx context.Context, step *train.Step, m *checkpo
 	return s.Barrier(ctx, "accept saved")
 }
 
-// restoreCheckpoint restores what was saved.
 func (w *partRun) restoreCheckpoint(ctx context.Context, step *train.Step, m *checkpoint.Manager) (err error) {
 	began := time.Now()
 	c, passed, err := m.LatestIntact(ctx)

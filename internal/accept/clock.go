@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// withRunningTime returns a context that ends, with a cause, once so much time has passed in which this
-// process had the processors that it asked for. The time that other programs took from it counts
-// for nothing, where the system tells: a budget is that of the slice, and not of a busy machine.
+// withRunningTime returns a context that is canceled with a cause after the process has run for the
+// given time. Time during which other programs used the processors does not count, if the system
+// reports it. On a busy machine the time limit therefore still applies to the slice.
 func withRunningTime(ctx context.Context, budget time.Duration, cause error) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
@@ -36,15 +36,15 @@ func withRunningTime(ctx context.Context, budget time.Duration, cause error) (co
 	return ctx, func() { cancel(nil) }
 }
 
-// cpuUsage is what threads have had of processors, and how long they have waited for them.
+// cpuUsage is the time that the threads have used processors, and waited for them.
 type cpuUsage struct{ used, waited time.Duration }
 
 func (u cpuUsage) minus(before cpuUsage) cpuUsage {
 	return cpuUsage{max(u.used-before.used, 0), max(u.waited-before.waited, 0)}
 }
 
-// countedTime returns how much of a time counts: all of it where the threads waited for no processor, or
-// had all that there are, and otherwise the share of what they asked for that they had.
+// countedTime returns the part of the passed time that counts for a time limit. If the threads had
+// to wait for processors, it is the share of the requested time that they received.
 func countedTime(u cpuUsage, passed time.Duration) time.Duration {
 	all := passed * time.Duration(runtime.NumCPU())
 	if passed <= 0 || u.waited < passed/20 {
@@ -54,7 +54,7 @@ func countedTime(u cpuUsage, passed time.Duration) time.Duration {
 	return time.Duration(min(share, 1) * float64(passed))
 }
 
-// readCPUUsage returns the processor use of the threads of this process, or zero if /proc is missing.
+// readCPUUsage returns the usage of all threads of this process, or zero without /proc.
 func readCPUUsage() (all cpuUsage) {
 	paths, _ := filepath.Glob("/proc/self/task/*/schedstat")
 	for _, path := range paths {

@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// meshSizes are the replicas and logical devices that a number of devices is tried with.
+// meshSizes returns the numbers of replicas and logical devices to test on n devices.
 func meshSizes(n int) (all [][2]int) {
 	for _, p := range []int{1, 2, 4} {
 		if n%p == 0 && n/p > 0 && p <= n {
@@ -19,7 +19,7 @@ func meshSizes(n int) (all [][2]int) {
 	return all
 }
 
-// grouping is a division of the devices into groups that talk among themselves.
+// grouping is a partition of the devices into groups of equal size.
 type grouping struct {
 	name   string
 	groups [][]int
@@ -41,10 +41,10 @@ func groupings(n int) []grouping {
 	return append(all, grouping{"replicas", replica}, grouping{"logical devices", logical}, grouping{"groups", far})
 }
 
-// collectiveKinds are the collectives. all_reduce_max is an all_reduce of another reduction.
+// collectiveKinds are the collectives. all_reduce_max is an all_reduce with the maximum.
 var collectiveKinds = []string{"all_reduce", "all_reduce_max", "all_gather", "reduce_scatter", "all_to_all", "collective_permute"}
 
-// collectiveText is the statement that makes %rI of %x0.
+// collectiveText returns the StableHLO statement that computes %rI from %x0.
 func collectiveText(kind string, i int, in, out tensorType, groups [][]int) string {
 	var rows []string
 	pairs := [][]int{}
@@ -83,7 +83,7 @@ func collectiveText(kind string, i int, in, out tensorType, groups [][]int) stri
 	return fmt.Sprintf("    %%r%d = \"stablehlo.%s\"(%%x0) %s{%s} : (%s) -> %s\n", i, kind, region, attributes, in, out)
 }
 
-// collectiveProgram has some collectives over the groups of a division.
+// collectiveProgram returns a program with collectives over groups of devices.
 func collectiveProgram(g grouping, dtype pjrt.DType, kinds []string) rawProgram {
 	size := len(g.groups[0])
 	in := tensorType{dtype, []int{2 * size}}
@@ -102,10 +102,11 @@ func collectiveProgram(g grouping, dtype pjrt.DType, kinds []string) rawProgram 
 	return p
 }
 
-// collectiveInput is element j of what device d brings: small numbers, so that sums of many are exact.
+// collectiveInput returns element j of the input of device d. The numbers are small, so that sums
+// are exact.
 func collectiveInput(d, j int) int { return (5*d + 3*j) % 7 }
 
-// groupOf returns the group of a device, and where in it the device is.
+// groupOf returns the group of a device, and the position of the device in it.
 func (g grouping) groupOf(device int) (members []int, at int) {
 	for _, members := range g.groups {
 		if at := slices.Index(members, device); at >= 0 {
@@ -115,8 +116,8 @@ func (g grouping) groupOf(device int) (members []int, at int) {
 	return nil, -1
 }
 
-// wantCollective is what member at of a group of so many receives, where member m brings x(m, 0) to
-// x(m, 2*size-1).
+// wantCollective returns the result of the member at a position of a group. The input of member m
+// is x(m, 0) to x(m, 2*size-1).
 func wantCollective(kind string, size, at int, x func(member, j int) int) (out []int) {
 	take := func(member, from, to int) {
 		for j := from; j < to; j++ {
@@ -154,7 +155,7 @@ func wantCollective(kind string, size, at int, x func(member, j int) int) (out [
 	return out
 }
 
-// checkAllCollectives runs each collective over each grouping, and those of the strategy's own calls.
+// checkAllCollectives runs each collective over each grouping, and the collectives of a strategy.
 func checkAllCollectives(ctx context.Context, w *partRun) error {
 	for _, g := range groupings(w.numDevices()) {
 		for _, dtype := range []pjrt.DType{pjrt.S32, pjrt.F32} {

@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// Device is a device as the runtime describes it.
+// Device describes a device, according to the runtime.
 type Device struct {
 	ID      int    `json:"id"`
 	Process int    `json:"process"`
@@ -20,11 +20,12 @@ type Device struct {
 	// Coords are x, y, z and the core.
 	Coords [4]int `json:"coords"`
 	Slice  int    `json:"slice,omitempty"`
-	// Memory is what programs can use, in bytes; 0 if the runtime does not say.
+	// Memory is the memory for programs in bytes; 0 if the runtime does not report it.
 	Memory int64 `json:"memory,omitempty"`
 }
 
-// describe reads a device. Without coordinates of its own it has those of the topology.
+// describe returns the description of a device. Without coordinates in its attributes it has the
+// coordinates of the topology.
 func describe(d *pjrt.DeviceDescription, topology tpu.Topology) Device {
 	attributes := d.Attributes()
 	slice, _ := attributes["slice_index"].(int64)
@@ -39,7 +40,7 @@ func describe(d *pjrt.DeviceDescription, topology tpu.Topology) Device {
 	return out
 }
 
-// acceleratorType is the type of the slice, if it is known.
+// acceleratorType returns the type of the slice, and whether it is known.
 func (s *session) acceleratorType() (tpu.Accelerator, bool, error) {
 	name := s.opts.Accelerator
 	if cluster, ok := s.sys.Cluster(); name == "" && ok {
@@ -52,8 +53,8 @@ func (s *session) acceleratorType() (tpu.Accelerator, bool, error) {
 	return a, err == nil, err
 }
 
-// checkDeviceTable holds the devices against the table of the accelerator's type, or, where there is none,
-// against the topology, and the hosts' views against each other.
+// checkDeviceTable compares the devices with the table of the slice type or, if the type is
+// unknown, with the topology. It also compares the devices between the hosts.
 func checkDeviceTable(ctx context.Context, w *partRun) error {
 	sys := w.system()
 	var found []Device
@@ -109,8 +110,9 @@ func checkDeviceTable(ctx context.Context, w *partRun) error {
 	return w.session.exchange.CheckSame(ctx, "the devices of the slice", string(view))
 }
 
-// CheckDevices holds devices against a topology: how many, where, and of which processes. wrong is
-// what no program can run with, odd what is not as expected. Of several slices each is checked.
+// CheckDevices compares the number, the coordinates and the processes of devices with a topology.
+// Programs cannot run with the errors in wrong; odd lists other differences. Each slice is compared
+// separately.
 func CheckDevices(found []Device, expected tpu.Topology, generation *tpu.Generation) (wrong, odd []string) {
 	slicesOf := map[int][]Device{}
 	ids := map[int]bool{}
@@ -140,7 +142,6 @@ func CheckDevices(found []Device, expected tpu.Topology, generation *tpu.Generat
 	return wrong, odd
 }
 
-// checkSlice is CheckDevices for the devices of one slice.
 func checkSlice(found []Device, expected tpu.Topology) (wrong, odd []string) {
 	want := map[[4]int]int{} // the task at each place
 	for task, places := range expected.DeviceCoordinates() {

@@ -1,36 +1,34 @@
-// Package accept runs the acceptance of a slice: what proves, on one host or on all hosts of a
-// slice, that this project works there. The command tpustrategy accept is its face.
+// Package accept checks that this module works on the devices of a host or a slice. It implements the
+// command tpustrategy accept.
 //
-//	report, err := accept.Run(ctx, accept.Options{Open: open, Quick: true, Tell: show})
+//	report, err := accept.Run(ctx, accept.Options{Open: open, Quick: true, OnOutcome: show})
 //	...
 //	fmt.Println(report.Verdict, report.Verdict.Code())
 //	err = accept.WriteArchive(file, report)
 //
 // # Parts
 //
-// [Parts] are run one after another: start-up, versions, environment, devices, collectives, dtypes,
-// splits, donation, random numbers, uneven batches, training, checkpoints, and what the machine's
-// links, memories and units give. A part records facts and figures, findings, which do not keep
-// the slice from use, and failures.
+// [Parts] run one after another: start-up, versions, environment, devices, collectives, dtypes,
+// splits, donation, random numbers, uneven batches, training, checkpoints, and the bandwidth of
+// links, memory and matrix units. A part records facts, measurements, failures, and findings: unexpected
+// results with which the slice can still be used.
 //
-// Each part has a time of its own, in which what other programs took of the machine's processors
-// does not count. A part that does not end by then is cut off and named, and the next one begins if
-// the devices still answer. A launch that hangs cannot be stopped: what needs the devices is then
-// not run.
+// Each part has a time limit. Time during which other programs used the processors does not count.
+// A part that exceeds its limit is canceled and reported, and the next part runs if the devices
+// still respond. A launch that hangs cannot be stopped; parts that need the devices then do not run.
 //
 // # Several hosts
 //
-// The program runs on every host. After each part the hosts exchange what came of it, so that each
-// has the outcomes of all and comes to the same verdict.
+// The program runs on every host. After each part the hosts exchange their outcomes, so that all
+// hosts have the same outcomes and the same verdict.
 //
-// # Answers
+// # Expected results
 //
-// What is computed has one right answer: integers, and floats whose sums are exact. The losses of
-// training are held against losses.json, which this package's test makes and makes again on the
-// CPU plugin, within a tolerance for each platform and dtype, see [Tolerance].
+// All computations have exact results: integers, or floats whose sums are exact. The losses of the
+// training are compared with losses.json, within a tolerance for each platform and dtype; see
+// [Tolerance]. A test of this package computes that file with the CPU plugin.
 //
 // # Ahead of time
 //
-// A test compiles every program of the parts for slices that are not at hand, so that nobody meets
-// a compiler's error on the first day.
+// A test compiles every program of the parts for slices that are not available.
 package accept

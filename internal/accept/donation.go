@@ -14,10 +14,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// donatedShape is that of the variable that is updated in place.
 func (sz workloadSizes) donatedShape() shapes.Shape { return shapes.Make(dtypes.Float32, sz.donated/4) }
 
-// donatingFunction adds 1 to a variable of a store.
+// donatingFunction returns a function that adds 1 to a variable of a store.
 func donatingFunction(s *strategy.TPUStrategy, sz workloadSizes) *strategy.Function {
 	store := model.NewStore()
 	store.VariableWithValue("/held", tensors.FromShape(sz.donatedShape()))
@@ -29,8 +28,8 @@ func donatingFunction(s *strategy.TPUStrategy, sz workloadSizes) *strategy.Funct
 	}, strategy.FunctionOptions{Name: "accept donation", Store: store})
 }
 
-// checkDonation updates a variable ten times. The program has to say that the result takes the
-// variable's memory, and the allocator, where it keeps an account, that nothing grows.
+// checkDonation updates a variable ten times. The program must alias the variable, and the memory
+// in use must not grow if the allocator reports it.
 func checkDonation(ctx context.Context, w *partRun) (err error) {
 	s, err := w.newStrategy(strategy.Options{})
 	if err != nil {
@@ -81,7 +80,7 @@ func checkDonation(ctx context.Context, w *partRun) (err error) {
 	return nil
 }
 
-// checkAliasing holds what a program says of its memory against what is donated.
+// checkAliasing records a failure if the program aliases less memory than is donated.
 func (w *partRun) checkAliasing(program *pjrt.Executable, sz workloadSizes) {
 	switch memory, err := program.MemoryStats(); {
 	case err != nil:

@@ -9,23 +9,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// requiredDTypes are the dtypes that each platform has. Others a generation may lack.
+// requiredDTypes are available on all platforms.
 var requiredDTypes = []pjrt.DType{pjrt.Pred, pjrt.S8, pjrt.U8, pjrt.S16, pjrt.U16, pjrt.S32, pjrt.U32, pjrt.F32, pjrt.BF16}
 
-// optionalDTypes are the dtypes that are looked for.
+// optionalDTypes may be missing on a platform.
 var optionalDTypes = []pjrt.DType{pjrt.S64, pjrt.U64, pjrt.F16, pjrt.F64, pjrt.C64, pjrt.C128, pjrt.S4, pjrt.U4,
 	pjrt.F8E5M2, pjrt.F8E4M3FN, pjrt.F8E4M3B11FNUZ, pjrt.F8E5M2FNUZ, pjrt.F8E4M3FNUZ, pjrt.F8E4M3, pjrt.F8E3M4}
 
-// quickDTypes are those of them that a quick run looks for.
+// quickDTypes are the optional dtypes of a quick run.
 var quickDTypes = []pjrt.DType{pjrt.S64, pjrt.F16, pjrt.F64, pjrt.C64, pjrt.F8E5M2, pjrt.F8E4M3FN}
 
-// dtypeValues is the number of elements of a program of a dtype.
+// dtypeValues is the number of elements of a tensor.
 const dtypeValues = 16
 
-// isReduced says whether a dtype is added up over the devices: narrow ones only pass through.
+// isReduced reports whether elements of a dtype are summed over the devices. Dtypes of at most 8
+// bits other than integers are not.
 func isReduced(t pjrt.DType) bool { return !isFloat8(t) && t.Bits() >= 8 }
 
-// dtypeProgram doubles a tensor, gives it as float32, and adds it up over the devices.
+// dtypeProgram returns a program that doubles a tensor, converts it to float32, and sums it over
+// the devices.
 func dtypeProgram(t pjrt.DType, n int) rawProgram {
 	in, wide := tensorType{t, []int{dtypeValues}}, tensorType{pjrt.F32, []int{dtypeValues}}
 	p := rawProgram{name: "dtype " + t.String(), inputs: []tensorType{in}, outputs: []tensorType{in, wide}}
@@ -54,7 +56,8 @@ func dtypeProgram(t pjrt.DType, n int) rawProgram {
 	return p
 }
 
-// dtypeInput is element j of device d: zeros from the third device on, so that sums stay small.
+// dtypeInput returns element j of the input of device d. It is 0 from the third device on, so that
+// sums are small.
 func dtypeInput(d, j int) int {
 	if d > 1 {
 		return 0
@@ -62,7 +65,7 @@ func dtypeInput(d, j int) int {
 	return (j + d) % 4
 }
 
-// checkDTypes takes each dtype to the devices, computes with it, and brings it back.
+// checkDTypes copies each dtype to the devices, computes with it, and copies it back.
 func checkDTypes(ctx context.Context, w *partRun) error {
 	var has, lacks []string
 	others := optionalDTypes

@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/hostfacts"
 )
 
-// Environment are the variables whose values a report holds. No other variable is read for it: what
-// is secret does not get into the file.
+// Environment lists the variables that a report contains. No other variable is read, so that the
+// report contains no secrets.
 var Environment = []string{
 	"CLOUD_TPU_TASK_ID", "CUDA_VISIBLE_DEVICES", "GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "JOB_COMPLETION_INDEX", "LD_LIBRARY_PATH", "LD_PRELOAD",
 	"LIBTPU_INIT_ARGS", "MALLOC_ARENA_MAX", "MEGASCALE_COORDINATOR_ADDRESS", "MEGASCALE_NUM_SLICES", "MEGASCALE_PORT", "MEGASCALE_SLICE_ID", "TF_CONFIG",
@@ -24,7 +24,7 @@ var Environment = []string{
 	"TPU_TOPOLOGY", "TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES", "TPU_WORKER_HOSTNAMES", "TPU_WORKER_ID", "XLA_FLAGS",
 }
 
-// checkVersions says what is installed, and compares it between the hosts.
+// checkVersions records the installed versions and compares them between the hosts.
 func checkVersions(ctx context.Context, w *partRun) error {
 	sys := w.system()
 	var same strings.Builder // what must be the same on all hosts
@@ -55,7 +55,7 @@ func checkVersions(ctx context.Context, w *partRun) error {
 	return w.session.exchange.CheckSame(ctx, "what is installed", same.String())
 }
 
-// readEnvironment says what the resolver and this host's settings are.
+// readEnvironment records the resolved cluster and the settings of this host.
 func readEnvironment(_ context.Context, w *partRun) error {
 	if cluster, ok := w.system().Cluster(); ok {
 		w.addFact("resolver", "%s, %s of %d tasks", cluster.Source, cluster.Task, cluster.Spec.Len())

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// killHost ends the process of a host. The others wait for it in an exchange that has a deadline, and
-// record what they are told and when: a runtime that says nothing is a finding, since a job then
-// needs deadlines of its own.
+// killHost kills the process of a host. The other hosts wait for it in a barrier with a deadline,
+// and record the error and the time. A runtime that reports no error is a finding, because a job
+// then needs its own deadlines.
 func killHost(ctx context.Context, w *partRun) error {
 	s := w.session
 	victim := *s.opts.Kill

@@ -18,19 +18,19 @@ var mlirNames = map[pjrt.DType]string{
 	pjrt.F8E4M3FNUZ: "f8E4M3FNUZ", pjrt.F8E4M3: "f8E4M3", pjrt.F8E3M4: "f8E3M4",
 }
 
-// smallFloats are the floats that Go has no type for: bits of the mantissa, and the exponent's bias.
+// smallFloats are the floats without a Go type: the number of mantissa bits, and the bias of the
+// exponent.
 var smallFloats = map[pjrt.DType][2]int{
 	pjrt.F16: {10, 15}, pjrt.BF16: {7, 127}, pjrt.F8E5M2: {2, 15}, pjrt.F8E4M3FN: {3, 7}, pjrt.F8E4M3B11FNUZ: {3, 11},
 	pjrt.F8E5M2FNUZ: {2, 16}, pjrt.F8E4M3FNUZ: {3, 8}, pjrt.F8E4M3: {3, 7}, pjrt.F8E3M4: {4, 3},
 }
 
-// isFloat8 says that a type is a float of 8 bits.
 func isFloat8(t pjrt.DType) bool {
 	_, small := smallFloats[t]
 	return small && t.Bits() == 8
 }
 
-// appendNumber appends a small number from 0 on, which each type holds exactly.
+// appendNumber appends the encoding of a small number v >= 0, which each dtype can represent.
 func appendNumber(b []byte, t pjrt.DType, v int) []byte {
 	if f, ok := smallFloats[t]; ok {
 		pattern := 0
@@ -59,7 +59,6 @@ func appendNumber(b []byte, t pjrt.DType, v int) []byte {
 	return b
 }
 
-// encodeNumbers are the bytes of small numbers.
 func encodeNumbers(t pjrt.DType, values ...int) (b []byte) {
 	for _, v := range values {
 		b = appendNumber(b, t, v)
@@ -67,7 +66,7 @@ func encodeNumbers(t pjrt.DType, values ...int) (b []byte) {
 	return b
 }
 
-// encodeSum is the sum of so many elements: complex ones are v + (v+1)i.
+// encodeSum encodes the sum of a number of elements. Complex elements are v + (v+1)i.
 func encodeSum(t pjrt.DType, sum, terms int) []byte {
 	switch t {
 	case pjrt.C64:
@@ -78,7 +77,6 @@ func encodeSum(t pjrt.DType, sum, terms int) []byte {
 	return encodeNumbers(t, sum)
 }
 
-// formatElement shows an element.
 func formatElement(t pjrt.DType, b []byte) string {
 	switch t {
 	case pjrt.F32:

@@ -12,52 +12,56 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Options say what to run, and on what.
+// Options select the parts of a run and the devices.
 type Options struct {
-	// Open opens the devices of this host. What the logger is told becomes part of the report.
+	// Open opens the devices of this host. The report contains the messages of the logger.
 	Open func(ctx context.Context, logger *slog.Logger) (*system.System, error)
-	// Accelerator is the type of the slice, such as "v5litepod-16"; "" takes what the cluster says.
+	// Accelerator is the type of the slice, such as "v5litepod-16". "" means the type that the
+	// cluster resolver returns.
 	Accelerator string
-	// Quick runs the same parts with less data and shorter times: 2 minutes in all instead of 15.
+	// Quick reduces the data and the time limits of all parts: the run has 2 minutes instead of 15.
 	Quick bool
-	// TimeLimit is the time of the whole run; 0 is 15 minutes, or 2. The part under way is cut then.
+	// TimeLimit is the time limit of the run. 0 means 15 minutes, or 2 with Quick. At the limit the
+	// running part is canceled.
 	TimeLimit time.Duration
-	// Only names the parts to run, beside start, and Skip those to leave out.
+	// Only lists the parts to run in addition to start. Skip lists the parts to omit.
 	Only, Skip []string
-	// Store is a directory for checkpoints, which all hosts share. "" is a temporary one where there
-	// is one host.
+	// Store is a directory or URL for checkpoints, which all hosts share. "" means a temporary
+	// directory if there is one host.
 	Store string
-	// Kill is the number of a host whose process is ended at the end of the run, to see what the others
-	// are told; nil ends none. All hosts have the same.
+	// Kill is the index of the host whose process is killed at the end of the run, to record the
+	// errors of the other hosts. nil kills none. It must be equal on all hosts.
 	Kill *int
-	// KillSelf ends this host's process, if Kill names it; nil is a SIGKILL of this process to itself.
+	// KillSelf kills the process of this host if Kill selects it. nil sends SIGKILL to this
+	// process.
 	KillSelf func()
-	// Getenv reads the environment; only variables of [Environment] are read.
+	// Getenv reads the environment. Only the variables in [Environment] are read.
 	Getenv func(string) string
-	// OnOutcome is called with each outcome: those of this host as a part begins and ends, those of the
-	// others as they are exchanged. Calls come one after another.
+	// OnOutcome is called with each outcome: when a part of this host starts and ends, and when the
+	// outcomes of other hosts are received. Calls do not overlap.
 	OnOutcome func(Outcome)
-	// Hooks are where tests put faults.
+	// Hooks inject faults in tests.
 	Hooks TestHooks
 }
 
-// TestHooks are places at which a run can be made to fail, to see that it says so. Nil changes nothing.
+// TestHooks inject faults into a run. A nil hook changes nothing.
 type TestHooks struct {
-	// BeforePart is called as a part begins, in its goroutine and with its context.
+	// BeforePart is called at the start of a part, in the goroutine and with the context of the
+	// part.
 	BeforePart func(ctx context.Context, host int, part string) error
-	// ChangeResult may change an answer before it is held against the right one.
+	// ChangeResult may change a result before it is compared with the expected result.
 	ChangeResult func(host int, part, check string, answer []byte)
-	// ChangeDevices may change the devices as the runtime describes them.
+	// ChangeDevices may change the devices that the runtime describes.
 	ChangeDevices func(host int, devices []Device) []Device
-	// ChangeMeasurement returns the value to record for a figure.
+	// ChangeMeasurement returns the value to record for a measurement.
 	ChangeMeasurement func(host int, part string, f Measurement) float64
-	// GracePeriod is how long a part may take to end after its time; 0 is 5 seconds.
+	// GracePeriod is the time that a part has to return after its time limit. 0 means 5 seconds.
 	GracePeriod time.Duration
-	// TimeLimits are budgets of parts, in place of the usual ones.
+	// TimeLimits replace the time limits of parts.
 	TimeLimits map[string]time.Duration
 }
 
-// Validate refuses options that cannot be run, as [Run] does.
+// Validate returns an error for invalid options, like [Run].
 func (o Options) Validate() error {
 	var names []string
 	for _, p := range parts {
@@ -83,7 +87,6 @@ func invalid(hint, reason string, args ...any) error {
 	return &errkind.Fault{Op: "accept", Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }
 
-// includes says whether a part is to be run.
 func (o Options) includes(name string) bool {
 	switch name {
 	case startName:
@@ -94,7 +97,7 @@ func (o Options) includes(name string) bool {
 	return (len(o.Only) == 0 || slices.Contains(o.Only, name)) && !slices.Contains(o.Skip, name)
 }
 
-// timeLimit is the time of a part.
+// timeLimit returns the time limit of a part.
 func (o Options) timeLimit(p Part) time.Duration {
 	if t, ok := o.Hooks.TimeLimits[p.Name]; ok {
 		return t
@@ -105,7 +108,7 @@ func (o Options) timeLimit(p Part) time.Duration {
 	return p.TimeLimit
 }
 
-// TotalTimeLimit returns the time of the whole run.
+// TotalTimeLimit returns the time limit of the run.
 func (o Options) TotalTimeLimit() time.Duration {
 	switch {
 	case o.TimeLimit > 0:

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Status says what came of a part on a host.
+// Status is the state of a part on a host.
 type Status string
 
 // The states of a part.
@@ -23,7 +23,7 @@ const (
 	NotRun             Status = "not run"
 )
 
-// Outcome is what came of a part on one host.
+// Outcome is the result of a part on one host.
 type Outcome struct {
 	Part   string `json:"part"`
 	Host   int    `json:"host"`
@@ -38,13 +38,13 @@ type Outcome struct {
 	Measurements []Measurement `json:"figures,omitempty"`
 }
 
-// Fact is something that a part read.
+// Fact is a value that a part read.
 type Fact struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// Measurement is something that a part measured.
+// Measurement is a value that a part measured.
 type Measurement struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
@@ -53,7 +53,7 @@ type Measurement struct {
 	Published float64 `json:"of,omitempty"`
 }
 
-// String returns the figure, such as "matmul bfloat16: 180 TFLOP/s, 91 % of 197".
+// String returns a text such as "matmul bfloat16: 180 TFLOP/s, 91 % of 197".
 func (f Measurement) String() string {
 	text := fmt.Sprintf("%s: %.4g %s", f.Name, f.Value, f.Unit)
 	if f.Published > 0 {
@@ -62,7 +62,7 @@ func (f Measurement) String() string {
 	return text
 }
 
-// Verdict is what a run comes to.
+// Verdict is the result of a run.
 type Verdict string
 
 // The verdicts.
@@ -72,7 +72,7 @@ const (
 	Rejected     Verdict = "failed"
 )
 
-// Code returns the exit code of a verdict: 0, 6 for one with findings, 1 for a failure.
+// Code returns the exit code of a verdict: 0, 6 with findings, or 1 for a failure.
 func (v Verdict) Code() int {
 	switch v {
 	case Accepted:
@@ -83,8 +83,8 @@ func (v Verdict) Code() int {
 	return 1
 }
 
-// Report is a run as one host knows it: its own outcomes, and those of the others as far as they
-// could tell.
+// Report contains the outcomes of a run on this host, and those of other hosts that this host
+// received.
 type Report struct {
 	Version int `json:"version"`
 	// Host is this host's number, and Hosts the number of hosts; 0 of 0 where no devices opened.
@@ -99,10 +99,10 @@ type Report struct {
 	Outcomes []Outcome `json:"-"`
 }
 
-// Version is the version of the form of an archive.
+// Version is the version of the archive format.
 const Version = 1
 
-// SetVerdict sets the verdict and its reasons from the outcomes.
+// SetVerdict computes the verdict and its reasons from the outcomes.
 func (r *Report) SetVerdict() {
 	var failures, findings []string
 	ran := false
@@ -138,7 +138,7 @@ func (r *Report) SetVerdict() {
 	}
 }
 
-// Text returns an outcome as a line for people.
+// Text returns the outcome as text, with a line for each failure, finding, fact and measurement.
 func (o Outcome) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-13s %s", o.Part, o.Status)
@@ -160,8 +160,8 @@ func (o Outcome) Text() string {
 	return b.String()
 }
 
-// WriteArchive writes the file to send back: JSON lines, compressed by gzip. The first line is the
-// report, each further one an outcome.
+// WriteArchive writes a report as JSON lines, compressed with gzip. The first line is the report,
+// and each further line is an outcome.
 func WriteArchive(w io.Writer, r *Report) error {
 	packed := gzip.NewWriter(w)
 	lines := json.NewEncoder(packed)

@@ -6,21 +6,22 @@ import (
 	"time"
 )
 
-// Part is a piece of a run: its name, what it does, and its time, in a quick run too.
+// Part is one part of a run, with its time limits.
 type Part struct {
 	Name, Description         string
 	TimeLimit, QuickTimeLimit time.Duration
 	check                     func(ctx context.Context, w *partRun) error
 }
 
-// startName opens the devices, for all others.
+// startName is the part that opens the devices for all other parts.
 const startName = "start"
 
-// killName ends a host, if that is asked for. It is the last one: nothing works after it.
+// killName is the part that kills a host, if [Options].Kill is set. It is the last part, because
+// later parts would fail.
 const killName = "kill"
 
-// parts are all of them, in their order. Their times add up to 15 minutes at most, those of a quick
-// run to 2.
+// parts are all parts in their order. The time limits add up to at most 15 minutes, and to 2
+// minutes with Quick.
 var parts []Part
 
 func init() {
@@ -46,5 +47,5 @@ func init() {
 	}
 }
 
-// Parts returns the parts in their order.
+// Parts returns all parts in their order.
 func Parts() []Part { return slices.Clone(parts) }

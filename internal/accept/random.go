@@ -15,10 +15,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// numDrawn is the number of random numbers that are drawn at once.
 const numDrawn = 4096
 
-// randomFunction draws numbers, the same on all replicas or each replica's own.
+// randomFunction returns a function that draws random numbers. With own, each replica has its own
+// numbers.
 func randomFunction(s *strategy.TPUStrategy, own bool) *strategy.Function {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(17))
@@ -28,8 +28,8 @@ func randomFunction(s *strategy.TPUStrategy, own bool) *strategy.Function {
 	}, strategy.FunctionOptions{Name: fmt.Sprintf("accept random own=%t", own), Store: store, MirroredRandomNumbers: !own})
 }
 
-// checkRandomNumbers draws on each mesh: replicas draw the same numbers, or each its own, steps draw others, and
-// a seed draws the same again.
+// checkRandomNumbers checks that replicas draw equal or different numbers as requested, that steps
+// differ, and that a seed repeats.
 func checkRandomNumbers(ctx context.Context, w *partRun) error {
 	for _, own := range []bool{false, true} {
 		w.setActivity("numbers of their own: %t", own)
@@ -49,7 +49,7 @@ func checkRandomNumbers(ctx context.Context, w *partRun) error {
 	return nil
 }
 
-// drawNumbers returns the numbers of this host's first replica in two steps.
+// drawNumbers returns the numbers of the first replica of this host in two steps.
 func (w *partRun) drawNumbers(ctx context.Context, own bool) (steps [][]float32, err error) {
 	s, err := w.newStrategy(strategy.Options{})
 	if err != nil {

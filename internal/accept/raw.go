@@ -25,7 +25,7 @@ func (t tensorType) elements() int {
 	return n
 }
 
-// String is the type in MLIR.
+// String returns the type in MLIR.
 func (t tensorType) String() string {
 	var b strings.Builder
 	b.WriteString("tensor<")
@@ -35,17 +35,18 @@ func (t tensorType) String() string {
 	return b.String() + mlirNames[t.dtype] + ">"
 }
 
-// rawProgram is a StableHLO program that runs with one replica per device and without the SPMD partitioner.
+// rawProgram is a StableHLO program with one replica on each device, which is compiled without a
+// partitioner.
 type rawProgram struct {
 	name            string
 	inputs, outputs []tensorType
-	// body are statements that make %r0, %r1, ... of %x0, %x1, ...
+	// body contains the statements that compute %r0, %r1, ... from %x0, %x1, ...
 	body string
-	// aliased donates argument i to result i.
+	// aliased means that result i uses the memory of argument i, which is donated.
 	aliased bool
 }
 
-// stablehlo is the program for n devices.
+// stablehlo returns the program for n devices.
 func (p rawProgram) stablehlo(n int) []byte {
 	var in, out, ret, types []string
 	for i, t := range p.inputs {
@@ -63,7 +64,7 @@ func (p rawProgram) stablehlo(n int) []byte {
 		strings.NewReplacer(" ", "_", ",", "", "-", "_").Replace(p.name), n, strings.Join(in, ", "), strings.Join(out, ", "), p.body, strings.Join(ret, ", "), strings.Join(types, ", "))
 }
 
-// rawCompileOptions put replica i on the i-th device.
+// rawCompileOptions assign replica i to the i-th device.
 func rawCompileOptions(ids []int) pjrt.CompileOptions {
 	o := pjrt.CompileOptions{Replicas: len(ids)}
 	for _, id := range ids {
@@ -72,7 +73,7 @@ func rawCompileOptions(ids []int) pjrt.CompileOptions {
 	return o
 }
 
-// executable is a raw program on the devices.
+// executable is a compiled rawProgram.
 type executable struct {
 	rawProgram
 	loaded   system.Executable
@@ -93,7 +94,7 @@ func (s *session) compile(ctx context.Context, p rawProgram) (*executable, error
 	return l, nil
 }
 
-// copyArguments copies the arguments to this host's devices.
+// copyArguments copies the arguments to the devices of this host.
 func (l *executable) copyArguments(ctx context.Context, s *session, value func(replica, argument int) []byte) ([][]*pjrt.Buffer, error) {
 	rows := make([][]*pjrt.Buffer, len(l.devices))
 	for d, device := range l.devices {
@@ -108,7 +109,7 @@ func (l *executable) copyArguments(ctx context.Context, s *session, value func(r
 	return rows, nil
 }
 
-// launch runs the program. Results are new buffers, or take those that are given up.
+// launch runs the program and returns its results. With aliased, the arguments are donated.
 func (l *executable) launch(ctx context.Context, args [][]*pjrt.Buffer) ([][]*pjrt.Buffer, error) {
 	results := make([][]*pjrt.Buffer, len(l.devices))
 	for d := range results {
@@ -127,7 +128,7 @@ func (l *executable) launch(ctx context.Context, args [][]*pjrt.Buffer) ([][]*pj
 	return results, nil
 }
 
-// waitReady waits for all results of this host.
+// waitReady waits until all buffers are computed.
 func waitReady(ctx context.Context, rows [][]*pjrt.Buffer) error {
 	for _, row := range rows {
 		for _, b := range row {
@@ -150,7 +151,7 @@ func closeBuffers(rows [][]*pjrt.Buffer) (err error) {
 	return err
 }
 
-// runRaw runs a program once, and calls got with each result of this host's devices.
+// runRaw runs a program once and calls got with each result on this host's devices.
 func (s *session) runRaw(ctx context.Context, p rawProgram, value func(replica, argument int) []byte, got func(replica, result int, data []byte)) (err error) {
 	l, err := s.compile(ctx, p)
 	if err != nil {
@@ -179,19 +180,19 @@ func (s *session) runRaw(ctx context.Context, p rawProgram, value func(replica, 
 	return nil
 }
 
-// allDevicesProgram is the program that says that all devices answer: each is needed for what it gives.
+// allDevicesProgram returns a program whose result depends on all devices.
 func allDevicesProgram(n int) rawProgram {
 	t := tensorType{pjrt.S32, []int{8}}
 	return rawProgram{name: "devices", inputs: []tensorType{t}, outputs: []tensorType{t}, body: collectiveText("all_reduce", 0, t, t, [][]int{sequence(n)})}
 }
 
-// checkDevices says whether the devices answer within a time.
+// checkDevices runs a program on all devices.
 func (s *session) checkDevices(ctx context.Context) error {
 	zeros := func(int, int) []byte { return make([]byte, 32) }
 	return s.runRaw(ctx, allDevicesProgram(len(s.deviceIDs())), zeros, func(int, int, []byte) {})
 }
 
-// sequence is 0, 1, ... n-1.
+// sequence returns 0, 1, ... n-1.
 func sequence(n int) []int {
 	all := make([]int, n)
 	for i := range all {

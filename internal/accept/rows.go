@@ -14,7 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
-// unevenBatchCases run a batch that lacks a row to divide: what is computed is that of the real rows.
+// unevenBatchCases returns cases with batches that the replicas do not divide. The results must
+// depend on the real rows only.
 func unevenBatchCases(n int) (all []functionCase) {
 	for _, size := range meshSizes(n) {
 		batch := 2*size[0] - 1
@@ -39,7 +40,7 @@ func unevenBatchCases(n int) (all []functionCase) {
 	return all
 }
 
-// maskedFunction adds up the rows of a padded batch by its mask, and counts them.
+// maskedFunction returns a function that sums and counts the rows of a padded batch with its mask.
 func maskedFunction(s *strategy.TPUStrategy, options strategy.FunctionOptions) *strategy.Function {
 	options.Name = "accept masked batch"
 	return s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -48,7 +49,7 @@ func maskedFunction(s *strategy.TPUStrategy, options strategy.FunctionOptions) *
 	}, options)
 }
 
-// checkUnevenBatches runs short batches, and sees that a function that was not told of them refuses them.
+// checkUnevenBatches runs short batches, and checks that a function without padding rejects them.
 func checkUnevenBatches(ctx context.Context, w *partRun) (err error) {
 	if w.system().NumProcesses() == 1 { // of several, each has to know the others' rows: that is the feed's
 		if err := w.runCases(ctx, unevenBatchCases(w.numDevices())); err != nil {
@@ -77,7 +78,7 @@ func checkUnevenBatches(ctx context.Context, w *partRun) (err error) {
 	return nil
 }
 
-// feedPadded feeds a dataset whose last batch is short, padded and with a mask.
+// feedPadded feeds a dataset whose last batch is short, with padding and a mask.
 func (w *partRun) feedPadded(ctx context.Context, s *strategy.TPUStrategy) (err error) {
 	w.setActivity("a dataset whose last batch is short")
 	batch := 2 * s.NumReplicasInSync()

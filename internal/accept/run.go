@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// session is a run on one host.
+// session is the state of a run on one host.
 type session struct {
 	opts   Options
 	report *Report
@@ -23,19 +23,21 @@ type session struct {
 	log    *startLog
 
 	sys *system.System
-	// exchange is the strategy by which the hosts talk, one replica for each device.
+	// exchange is a strategy with one replica for each device. The hosts exchange their outcomes
+	// with it.
 	exchange *strategy.TPUStrategy
-	// stopReason says why nothing more can run on the devices.
+	// stopReason is not empty if no further part can run on the devices.
 	stopReason string
-	// abandoned is set once a part is still under way in a goroutine that was left behind.
+	// abandoned is true if the goroutine of a part did not return. It still uses the devices.
 	abandoned bool
 }
 
-// gracePeriod is how long a part may take to end after its time.
+// gracePeriod is the time that a part has to return after its time limit.
 const gracePeriod = 5 * time.Second
 
-// Run runs the parts and returns what came of them. Faults of the slice are in the report; an error
-// is of the options only. All hosts of a slice call Run with the same options.
+// Run runs the parts and returns the report, which also contains the failures of the slice. It
+// returns an error only for invalid options. All hosts of a slice must call Run with the same
+// options.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -63,7 +65,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return s.report, nil
 }
 
-// runPart runs a part, and exchanges what came of it with the other hosts.
+// runPart runs a part and exchanges the outcome with the other hosts.
 func (s *session) runPart(ctx context.Context, p Part) {
 	w := &partRun{session: s, part: p, outcome: Outcome{Part: p.Name, Host: s.report.Host, TimeLimit: s.opts.timeLimit(p).Seconds()}}
 	switch {
@@ -109,11 +111,12 @@ func (s *session) record(o Outcome) {
 	s.opts.OnOutcome(o)
 }
 
-// exchangeTimeout bounds the exchange after a part, beside the time that a host may be behind another.
+// exchangeTimeout limits an exchange, in addition to the time limit of the part, by which hosts may
+// differ.
 const exchangeTimeout = 10 * time.Second
 
-// exchangeOutcomes gives each host the outcomes of all. Where a part was cut it also tries the devices, whose
-// queue may hold a launch that never ends.
+// exchangeOutcomes returns the outcomes of all hosts. After a canceled part it also checks the
+// devices, because their queue may contain a launch that never completes.
 func (s *session) exchangeOutcomes(ctx context.Context, p Part, mine Outcome) (all []Outcome, err error) {
 	wait := exchangeTimeout
 	if s.sys.NumProcesses() > 1 {
@@ -133,7 +136,7 @@ func (s *session) exchangeOutcomes(ctx context.Context, p Part, mine Outcome) (a
 	return <-came, err
 }
 
-// gatherOutcomes gives this host's outcome for those of all.
+// gatherOutcomes gathers the outcomes of all hosts with a collective.
 func (s *session) gatherOutcomes(ctx context.Context, p Part, mine Outcome) ([]Outcome, error) {
 	if mine.Status == Failed || mine.Status == Hung || s.sys.NumProcesses() > 1 {
 		if err := s.checkDevices(ctx); err != nil {
@@ -160,8 +163,8 @@ func (s *session) gatherOutcomes(ctx context.Context, p Part, mine Outcome) ([]O
 	return all, nil
 }
 
-// runUntil calls f, which sees the end of ctx and then has a while to return, unless a call in it does not
-// come back: then it is left behind.
+// runUntil calls f and waits until it returns, or until the grace period after the end of ctx has
+// passed. In the second case it abandons the goroutine and returns false.
 func (s *session) runUntil(ctx context.Context, while time.Duration, f func() error) (back bool, err error) {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -179,7 +182,7 @@ func (s *session) runUntil(ctx context.Context, while time.Duration, f func() er
 	}
 }
 
-// close closes what is open, as far as that is possible in a while.
+// close closes the devices, unless an abandoned goroutine still uses them.
 func (s *session) close(ctx context.Context) {
 	if s.sys == nil || s.abandoned || s.stopReason != "" {
 		return // a part that was left behind still uses it: the process's end closes it
@@ -191,7 +194,7 @@ func (s *session) close(ctx context.Context) {
 	}
 }
 
-// run runs a part within its time. hung says that the part has not come back.
+// run runs the part within its time limit. hung is true if the part did not return.
 func (w *partRun) run(ctx context.Context) (hung bool) {
 	budget, seams := w.session.opts.timeLimit(w.part), w.session.opts.Hooks
 	ctx, cancel := withRunningTime(ctx, budget, fmt.Errorf("the time of the part, %v, is over", budget))

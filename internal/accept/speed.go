@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// workloadSizes are how much data the measurements take, in bytes but for the matrices.
+// workloadSizes are the sizes of the measurements, in bytes except for the matrices.
 type workloadSizes struct {
 	donated, transfer, memory int
 	links                     []int
@@ -20,8 +20,8 @@ type workloadSizes struct {
 	launches                  int
 }
 
-// workloadSizesFor are those of a platform. What the CPU's devices give is no figure of anything: they run
-// the same programs, small.
+// workloadSizesFor returns the sizes for a platform. CPU devices run the same programs with small
+// sizes, because their performance is not of interest.
 func workloadSizesFor(platform string) workloadSizes {
 	if platform == "cpu" {
 		return workloadSizes{donated: 1 << 20, transfer: 1 << 20, memory: 1 << 20, links: []int{4 << 10, 256 << 10}, matrix: 64, products: 2, launches: 5}
@@ -31,21 +31,21 @@ func workloadSizesFor(platform string) workloadSizes {
 
 func (w *partRun) dataSizes() workloadSizes { return workloadSizesFor(w.system().Platform()) }
 
-// memoryProgram reads and writes a tensor once.
+// memoryProgram returns a program that reads and writes a tensor once.
 func memoryProgram(sz workloadSizes) rawProgram {
 	t := tensorType{pjrt.F32, []int{sz.memory / 4}}
 	return rawProgram{name: "memory", inputs: []tensorType{t}, outputs: []tensorType{t}, aliased: true,
 		body: fmt.Sprintf("    %%c = stablehlo.constant dense<1.0> : %[1]s\n    %%r0 = stablehlo.add %%x0, %%c : %[1]s\n", t)}
 }
 
-// linkProgram is an all-reduce, whose result is its argument again.
+// linkProgram returns a program with an all-reduce whose result equals its argument.
 func linkProgram(n, bytes int) rawProgram {
 	t := tensorType{pjrt.F32, []int{bytes / 4}}
 	return rawProgram{name: fmt.Sprintf("all-reduce of %d bytes", bytes), inputs: []tensorType{t}, outputs: []tensorType{t}, aliased: true,
 		body: collectiveText("all_reduce_max", 0, t, t, [][]int{sequence(n)})}
 }
 
-// matmulProgram multiplies a matrix by another, again and again.
+// matmulProgram returns a program with a chain of matrix products.
 func matmulProgram(sz workloadSizes) rawProgram {
 	t := tensorType{pjrt.BF16, []int{sz.matrix, sz.matrix}}
 	p := rawProgram{name: "matmul", inputs: []tensorType{t, t}, outputs: []tensorType{t}, aliased: true}
@@ -61,8 +61,8 @@ func matmulProgram(sz workloadSizes) rawProgram {
 	return p
 }
 
-// bestLaunchTime runs a program that updates its first argument in place, and returns the best time of a
-// launch, of three rounds of launches that are under way together.
+// bestLaunchTime runs a program that updates its first argument in place. It returns the average
+// time of a launch in the best of three rounds of overlapping launches.
 func (w *partRun) bestLaunchTime(ctx context.Context, p rawProgram, launches int, value func(argument int) []byte) (best time.Duration, err error) {
 	w.setActivity("%s", p.name)
 	l, err := w.session.compile(ctx, p)
@@ -107,13 +107,12 @@ func (w *partRun) bestLaunchTime(ctx context.Context, p rawProgram, launches int
 	return best, nil
 }
 
-// encodeOnes are bytes of small float32 or bfloat16 numbers.
 func encodeOnes(t tensorType) []byte {
 	one := encodeNumbers(t.dtype, 1)
 	return slices.Repeat(one, t.elements())
 }
 
-// measureTransfers copies to this host's devices, all at once, and back.
+// measureTransfers copies data to all devices of this host at the same time, and back.
 func measureTransfers(ctx context.Context, w *partRun) error {
 	sz := w.dataSizes()
 	host := pjrt.AlignedBytes(sz.transfer)
@@ -162,7 +161,7 @@ func measureTransfers(ctx context.Context, w *partRun) error {
 	return nil
 }
 
-// measureMemoryBandwidth measures a pass over a large tensor: a read and a write of each byte.
+// measureMemoryBandwidth measures a read and a write of a large tensor.
 func measureMemoryBandwidth(ctx context.Context, w *partRun) error {
 	sz := w.dataSizes()
 	p := memoryProgram(sz)
@@ -175,8 +174,8 @@ func measureMemoryBandwidth(ctx context.Context, w *partRun) error {
 	return nil
 }
 
-// measureLinks measures all-reduces of all devices. The bandwidth is that of a ring's links, 2(n-1)/n of
-// the bytes in the time.
+// measureLinks measures all-reduces over all devices. The bandwidth is that of the links of a ring:
+// 2(n-1)/n of the bytes, divided by the time.
 func measureLinks(ctx context.Context, w *partRun) error {
 	n := w.numDevices()
 	if n == 1 {
@@ -224,11 +223,11 @@ func measureMatmul(ctx context.Context, w *partRun) error {
 	return nil
 }
 
-// slowFraction is the part of a published value below which a figure is a finding.
+// slowFraction is the fraction of the expected value below which a measurement is a finding.
 const slowFraction = 0.5
 
-// addAndCompare records a figure, with a finding where it is far below a device's part of a chip's published
-// value.
+// addAndCompare records a measurement, and a finding if it is much lower than the published value
+// of a device.
 func (w *partRun) addAndCompare(f Measurement, published func(tpu.Generation) float64) {
 	if a, known, _ := w.session.acceleratorType(); known {
 		g := a.Generation()
@@ -239,8 +238,8 @@ func (w *partRun) addAndCompare(f Measurement, published func(tpu.Generation) fl
 	}
 }
 
-// compareHosts adds a finding to each outcome of a part whose figure is below half of the median of
-// the hosts.
+// compareHosts adds a finding to each outcome with a measurement below half of the median of the
+// hosts.
 func compareHosts(all []Outcome) {
 	for i := range all[0].Measurements {
 		name := all[0].Measurements[i].Name

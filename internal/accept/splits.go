@@ -12,15 +12,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// placementCase is a way of placing a matrix of [rows, columns] on the logical devices of a replica.
+// placementCase is a sharding of a matrix over the logical devices of a replica.
 type placementCase struct {
 	name       string
 	annotation logical.Annotation
-	// shardShape is the shape of what a device holds.
+	// shardShape is the shape of the shard of a device.
 	shardShape [2]int
 }
 
-// The matrix of the splits. 8 and 12 divide by 2 and 4.
+// rows and columns are the dimensions of the matrix. Both are multiples of 4.
 const rows, columns = 8, 12
 
 func placementCases(devices int) []placementCase {
@@ -41,7 +41,8 @@ func placementCases(devices int) []placementCase {
 	return forms
 }
 
-// splitCases place an argument, a tensor inside of the step, its product, and a result, in each form.
+// splitCases returns cases that annotate an argument, an intermediate tensor and a result in each
+// way.
 func splitCases(n int) (all []functionCase) {
 	for _, size := range meshSizes(n) {
 		if size[1] == 1 {
@@ -73,8 +74,8 @@ func splitCases(n int) (all []functionCase) {
 	return all
 }
 
-// checkSplits runs the calls, asks what the devices hold of variables, and sees that a split that does
-// not divide is refused.
+// checkSplits runs the cases, checks the shards of variables, and checks that an indivisible split
+// is an error.
 func checkSplits(ctx context.Context, w *partRun) error {
 	all := splitCases(w.numDevices())
 	if len(all) == 0 {
@@ -96,7 +97,7 @@ func checkSplits(ctx context.Context, w *partRun) error {
 	return nil
 }
 
-// checkSplitVariables makes a variable in each form and reads it back, whole and by its shards.
+// checkSplitVariables creates a variable with each annotation, and checks its value and its shards.
 func (w *partRun) checkSplitVariables(ctx context.Context, size [2]int) (err error) {
 	s, err := w.newStrategy(meshOptions(size))
 	if err != nil {

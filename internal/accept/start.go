@@ -10,17 +10,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// startLog keeps what the start-up logs.
+// startLog is a slog.Handler that stores the messages of the start-up.
 type startLog struct {
 	mu       sync.Mutex
 	facts    []Fact
 	warnings []string
 }
 
-// Enabled says that all is kept.
+// Enabled returns true.
 func (*startLog) Enabled(context.Context, slog.Level) bool { return true }
 
-// Handle keeps a line.
+// Handle stores a message.
 func (l *startLog) Handle(_ context.Context, r slog.Record) error {
 	var b strings.Builder
 	r.Attrs(func(a slog.Attr) bool {
@@ -40,13 +40,13 @@ func (l *startLog) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// WithAttrs and WithGroup are not used by what logs here.
+// WithAttrs returns the handler itself.
 func (l *startLog) WithAttrs([]slog.Attr) slog.Handler { return l }
 
 // WithGroup returns the handler itself.
 func (l *startLog) WithGroup(string) slog.Handler { return l }
 
-// openDevices opens the devices and meets the other hosts.
+// openDevices opens the devices and launches a program on all of them.
 func openDevices(ctx context.Context, w *partRun) error {
 	s := w.session
 	sys, err := s.opts.Open(ctx, s.logger)

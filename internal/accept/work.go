@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// partRun is a part under way. A part that was left behind may go on to call it.
+// partRun collects the outcome of a running part. An abandoned part may still call its methods.
 type partRun struct {
 	session *session
 	part    Part
@@ -21,8 +21,8 @@ type partRun struct {
 	activity string // the last check that began
 }
 
-// most bounds the lines of one sort in an outcome, and longest each of them: outcomes cross between
-// the hosts.
+// maxEntries limits the number of texts of each kind in an outcome, and maxTextBytes the length of
+// each, because the hosts exchange outcomes.
 const (
 	maxEntries   = 64
 	maxTextBytes = 2000
@@ -44,15 +44,13 @@ func (w *partRun) appendText(to *[]string, format string, args []any) {
 	}
 }
 
-// fail records something that is wrong, and the part goes on.
+// fail records a failure. The part continues.
 func (w *partRun) fail(format string, args ...any) { w.appendText(&w.outcome.Failures, format, args) }
 
-// addFinding records something that is not as expected.
 func (w *partRun) addFinding(format string, args ...any) {
 	w.appendText(&w.outcome.Findings, format, args)
 }
 
-// addFact records what was read.
 func (w *partRun) addFact(name, format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -62,7 +60,7 @@ func (w *partRun) addFact(name, format string, args ...any) {
 	}
 }
 
-// addMeasurement records what was measured, and returns it.
+// addMeasurement records a measurement and returns it.
 func (w *partRun) addMeasurement(f Measurement) Measurement {
 	if seam := w.session.opts.Hooks.ChangeMeasurement; seam != nil {
 		f.Value = seam(w.session.report.Host, w.part.Name, f)
@@ -75,14 +73,14 @@ func (w *partRun) addMeasurement(f Measurement) Measurement {
 	return f
 }
 
-// setActivity names the check that begins.
+// setActivity sets the current check, which failures name.
 func (w *partRun) setActivity(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.activity = fmt.Sprintf(format, args...)
 }
 
-// finish takes the outcome; what a part that was left behind adds later is lost.
+// finish returns the outcome. Later additions of an abandoned part are ignored.
 func (w *partRun) finish(hung bool) Outcome {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,20 +103,19 @@ func (w *partRun) finish(hung bool) Outcome {
 
 func (w *partRun) system() *system.System { return w.session.sys }
 
-// sortedIDs are the ids of all devices, ascending.
+// deviceIDs returns the ids of all devices, ascending.
 func (s *session) deviceIDs() []int { return sortedIDs(s.sys.Topology().DeviceIDs()) }
 
 func sortedIDs(byTask [][]int) []int { return slices.Sorted(slices.Values(slices.Concat(byTask...))) }
 
-// numDevices is the number of devices.
 func (w *partRun) numDevices() int { return w.system().Topology().NumDevices() }
 
-// newStrategy opens a strategy for a part. The caller closes it.
+// newStrategy returns a strategy for a part. The caller closes it.
 func (w *partRun) newStrategy(opts strategy.Options) (*strategy.TPUStrategy, error) {
 	return strategy.New(w.system(), opts)
 }
 
-// compareBytes holds an answer against the right one.
+// compareBytes records a failure if a result differs from the expected bytes.
 func (w *partRun) compareBytes(check string, dtype pjrt.DType, got, want []byte) {
 	if seam := w.session.opts.Hooks.ChangeResult; seam != nil {
 		got = slices.Clone(got)

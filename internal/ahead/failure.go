@@ -25,7 +25,7 @@ const (
 	Findings
 )
 
-// categories are the sorts of failures, each with its exit code and the kind of error that stands for it.
+// categories are the categories of failures, with their exit codes and error kinds.
 var categories = map[string]struct {
 	code int
 	kind errkind.Kind
@@ -35,43 +35,43 @@ var categories = map[string]struct {
 	"interrupted": {0, errkind.CancelledError}, // whose code is the signal's
 }
 
-// UsageError reports a command line that cannot be run.
+// UsageError reports an invalid command line.
 type UsageError struct{ Err error }
 
-// Error returns the cause's text.
+// Error returns the text of the cause.
 func (e *UsageError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *UsageError) Unwrap() error { return e.Err }
 
-// Kind returns the kind of the error that it wraps, ValueError if that has none.
+// Kind returns the kind of the cause, or ValueError if it has none.
 func (e *UsageError) Kind() errkind.Kind { return errkind.KindOr(e.Err, errkind.ValueError) }
 
-// UsageErrorf returns the error of a command line that op cannot take: what is wrong, and what to
-// write.
+// UsageErrorf returns an error for an invalid command line of the command op, with a reason and a
+// hint.
 func UsageErrorf(op, hint, format string, args ...any) error {
 	return &UsageError{&errkind.Fault{Op: op, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}}
 }
 
-// NewUsageError returns the error of a command line that op cannot take because of err.
+// NewUsageError returns an error for an invalid command line of the command op, with a cause.
 func NewUsageError(op string, err error) error { return &UsageError{&errkind.Fault{Op: op, Err: err}} }
 
-// Failure is an error as JSON and across processes.
+// Failure is an error in JSON form, which is also sent between processes.
 type Failure struct {
 	// Category is usage, missing, memory, died, interrupted, findings or failed.
 	Category string `json:"kind"`
 	Message  string `json:"message"`
 	// Log is what the compiler wrote, or its end.
 	Log string `json:"log,omitempty"`
-	// Memory are the figures of a program that does not fit.
+	// Memory contains the sizes of a program that does not fit.
 	Memory *MemoryFailure `json:"memory,omitempty"`
 	// Report is what is known of a program that does not fit; it moves into the [Outcome].
 	Report *report.Report `json:"report,omitempty"`
-	// Reported says that the failure is in an answer already.
+	// Reported is true if the failure was already printed as part of the output.
 	Reported bool `json:"-"`
 }
 
-// MemoryFailure are the figures of a program that does not fit.
+// MemoryFailure contains the sizes of a program that does not fit.
 type MemoryFailure struct {
 	Used    string                 `json:"used,omitempty"`
 	Limit   string                 `json:"limit,omitempty"`
@@ -82,7 +82,7 @@ type MemoryFailure struct {
 // Error returns the message.
 func (f *Failure) Error() string { return f.Message }
 
-// Kind returns the kind of error that stands for the sort.
+// Kind returns the error kind of the category.
 func (f *Failure) Kind() errkind.Kind {
 	return cmp.Or(categories[f.Category].kind, errkind.RuntimeError)
 }
@@ -90,10 +90,10 @@ func (f *Failure) Kind() errkind.Kind {
 // Code returns the exit code.
 func (f *Failure) Code() int { return categories[f.Category].code }
 
-// optionFlags are the flags that stand for options of package strategy.
+// optionFlags are the flags for options of package strategy.
 var optionFlags = map[string]string{"LogicalDevices": "--logical", "Replicas": "--replicas", "BySlice": "--by-slice", "State": "--shard-state"}
 
-// optionErrorText is the text of an error about an option for which there is a flag, or "".
+// optionErrorText returns the text of an error about an option that has a flag, or "".
 func optionErrorText(err error) string {
 	var option *strategy.OptionError
 	var assignment *tpu.AssignmentError
@@ -106,7 +106,7 @@ func optionErrorText(err error) string {
 	return errkind.Format(optionFlags[option.Option], option.Reason, option.Err, "")
 }
 
-// FailureOf sorts an error into a kind. An option in it is named as the flag that stands for it.
+// FailureOf classifies an error. Its text names the flag of an invalid option.
 func FailureOf(err error) *Failure {
 	var f *Failure
 	if errors.As(err, &f) {
@@ -140,7 +140,7 @@ func FailureOf(err error) *Failure {
 	return f
 }
 
-// hasType reports whether an error is, or wraps, one of a type.
+// hasType reports whether the tree of err contains an error of type E.
 func hasType[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok

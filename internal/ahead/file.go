@@ -14,7 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// CheckWritable says why no file could be written at a path, as far as that shows without writing.
+// CheckWritable returns an error if no file can be written at path, as far as this is known without
+// writing.
 func CheckWritable(path string) error {
 	if path == "" {
 		return nil
@@ -40,8 +41,8 @@ func CheckWritable(path string) error {
 	return nil
 }
 
-// WriteFile writes a file whole or not at all: an earlier one stays as it is until the new one is
-// on its way under its name. What is no regular file, such as a pipe, is written to directly.
+// WriteFile replaces a file atomically. A file that is not regular, such as a pipe, is written
+// directly.
 func WriteFile(path string, write func(io.Writer) error) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
@@ -92,13 +93,12 @@ func WriteFile(path string, write func(io.Writer) error) error {
 	return nil
 }
 
-// temporaryPath is the name of a file on its way to a path, in this process.
+// temporaryPath returns the name of the temporary file of WriteFile in this process.
 func temporaryPath(path string) string {
 	return filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d.tmp", filepath.Base(path), os.Getpid()))
 }
 
-// RemoveTemporary removes what [WriteFile] has begun for a path and will not end, as the process
-// ends. The file at the path stays as it is.
+// RemoveTemporary removes the temporary file of an interrupted [WriteFile] for path.
 func RemoveTemporary(path string) {
 	if path == "" {
 		return

@@ -27,7 +27,7 @@ func CPUDevices(topology string) int {
 	return n
 }
 
-// PluginKind is the kind of plugin that a topology needs: "cpu", "tpu" or "cuda".
+// PluginKind returns the kind of plugin for a topology: "cpu", "tpu" or "cuda".
 func PluginKind(topology string) string {
 	switch {
 	case CPUDevices(topology) > 0:
@@ -38,7 +38,7 @@ func PluginKind(topology string) string {
 	return "tpu"
 }
 
-// CheckTopology refuses a name that is no topology's, before any plugin is opened.
+// CheckTopology returns an error for an invalid topology name without opening a plugin.
 func CheckTopology(op, flag, name string) error {
 	if CPUDevices(name) > 0 {
 		return nil
@@ -52,8 +52,7 @@ func CheckTopology(op, flag, name string) error {
 	return nil
 }
 
-// Describe describes a slice through a plugin. A name that only the plugin finds out to be none is
-// wrong usage too.
+// Describe describes a slice. If the plugin rejects the name, the error is a [*UsageError].
 func Describe(ctx context.Context, name, plugin string) (*system.Slice, error) {
 	slice, err := system.Describe(ctx, name, system.DescribeOptions{Plugin: plugin})
 	if refused := (*pjrt.Error)(nil); errors.As(err, &refused) && refused.Code == pjrt.InvalidArgument {
@@ -62,8 +61,8 @@ func Describe(ctx context.Context, name, plugin string) (*system.Slice, error) {
 	return slice, err
 }
 
-// Open opens a strategy over a topology. plugin is the path of its plugin, or empty to look for
-// one. done closes what was opened.
+// Open opens a strategy over a topology. plugin is the path of the plugin, or "" for the installed
+// one. done closes the strategy and the devices.
 func Open(ctx context.Context, topology, plugin string, opts strategy.Options) (s *strategy.TPUStrategy, done func(), err error) {
 	var under io.Closer
 	if n := CPUDevices(topology); n > 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// Outcome is what came of the compilation for one topology: a report, whose figures stand beside it
-// too, or an error. A program that is too large for a core has both.
+// Outcome is the result of a compilation for one topology: a report, with its summary, or an error.
+// A program that is too large has both.
 type Outcome struct {
 	Topology string `json:"topology"`
 	*report.Summary
@@ -40,8 +40,8 @@ func OutcomeOf(topology string, r *report.Report, err error) Outcome {
 	return o
 }
 
-// WriteReports writes the reports of outcomes to a file, or of several each to a file of its own,
-// whose name has the topology.
+// WriteReports writes the reports to files. If there are several, the file names contain the
+// topologies.
 func WriteReports(path string, all []Outcome) error {
 	var unwritten []error
 	for _, o := range all {
@@ -55,7 +55,7 @@ func WriteReports(path string, all []Outcome) error {
 	return errors.Join(unwritten...)
 }
 
-// ReportPath returns the name of the report's file for one of so many topologies.
+// ReportPath returns the file name of a report of one of count topologies.
 func ReportPath(path, topology string, of int) string {
 	if of < 2 {
 		return path
@@ -82,7 +82,8 @@ func WriteJSON(w io.Writer, v any) error {
 	return encoder.Encode(v)
 }
 
-// WriteOutcomes writes outcomes as JSON, or for a person: the reports, and of several topologies the errors.
+// WriteOutcomes writes outcomes as JSON, or as text: the reports and, for several topologies, the
+// errors.
 func WriteOutcomes(w io.Writer, all []Outcome, asJSON bool) error {
 	if asJSON {
 		return WriteJSON(w, all)
@@ -102,8 +103,8 @@ func WriteOutcomes(w io.Writer, all []Outcome, asJSON bool) error {
 	return nil
 }
 
-// FirstFailure returns the first error of outcomes, which names the topology if there are several;
-// nil if there is none.
+// FirstFailure returns the first error of the outcomes, or nil. If there are several outcomes, it
+// names the topology.
 func FirstFailure(all []Outcome) *Failure {
 	for _, o := range all {
 		if o.Error == nil {

@@ -16,37 +16,38 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Search is a search for a plan over slices that are described.
+// Search is a search for a plan over slices.
 type Search struct {
-	// Topologies are the names of the slices, and Plugin is the path of theirs, or empty.
+	// Topologies are the names of the slices. Plugin is the path of the plugin, or "".
 	Topologies []string
 	Plugin     string
-	// Space is what is searched, without the slices, and Options say for what.
+	// Space is the search space without the slices. Options are the options of the search.
 	Space   plan.Space
 	Options plan.Options
-	// Prices are those of chips.
+	// Prices are the prices of chips.
 	Prices plan.Prices
 	// Worker is the command of a process that compiles, and Folder keeps what they answer.
 	Worker   []string
 	CacheDir string
-	// StrategyOptions are the options of the strategies, but for what a plan says.
+	// StrategyOptions are the options of the strategies; a plan replaces some of them.
 	StrategyOptions strategy.Options
-	// Build makes the step and its arguments for a strategy, with the settings of a plan.
+	// Build returns the step and its arguments for a strategy and the settings of a plan.
 	Build func(strat *strategy.TPUStrategy, settings map[string]string) (Step, []any, error)
-	// SetOptions sets options of the strategy by a plan's settings; nil sets none.
+	// SetOptions sets options of the strategy from the settings of a plan. It may be nil.
 	SetOptions func(opts *strategy.Options, settings map[string]string)
-	// Kernel is what lines call that probes count as one kernel; see report.Kernel. Empty is none.
+	// Kernel is the function whose calls the prediction treats as one kernel; see report.Kernel. ""
+	// means none.
 	Kernel string
 
 	slices map[string]*system.Slice // by name
 }
 
-// Run searches.
+// Run runs the search.
 func (s Search) Run(ctx context.Context) (*plan.Result, error) {
 	return s.searchPlans(ctx, plan.Space.Plans)
 }
 
-// searchPlans searches the plans of the space that are taken.
+// searchPlans searches the plans that the function selects from the space.
 func (s Search) searchPlans(ctx context.Context, plans func(plan.Space) []plan.Plan) (*plan.Result, error) {
 	compiler, err := worker.New(worker.Options{Command: s.Worker})
 	if err != nil {
@@ -77,7 +78,7 @@ func (s Search) searchPlans(ctx context.Context, plans func(plan.Space) []plan.P
 	return plan.Search(ctx, plans(s.Space), step, s.Options)
 }
 
-// buildProgram makes the program of a plan.
+// buildProgram builds the program of a plan.
 func (s Search) buildProgram(ctx context.Context, p plan.Plan) (made probe.BuiltStep, err error) {
 	opts, keeps := s.StrategyOptions, &programRecorder{}
 	opts.Replicas, opts.LogicalDevices, opts.LogicalAxes, opts.Variables, opts.Compiler = p.Replicas, 0, p.Axes, p.Rules, keeps
@@ -116,25 +117,25 @@ func (s Search) buildProgram(ctx context.Context, p plan.Plan) (made probe.Built
 	return made, err
 }
 
-// programRecorder stands where a strategy compiles, keeps the program and compiles nothing.
+// programRecorder is a compiler that records the program and compiles nothing.
 type programRecorder struct {
 	program pjrt.Program
 	options pjrt.CompileOptions
 }
 
-// Compile is never called: the slice is only described.
+// Compile returns an error, because the slice has no devices.
 func (k *programRecorder) Compile(context.Context, *pjrt.Client, pjrt.Program, pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	return nil, &errkind.Fault{Op: "plan", Reason: "a plan is for a slice that is described", Class: errkind.NotImplementedError}
 }
 
-// CompileTopology returns a program of which nothing is known.
+// CompileTopology records the program and returns an empty executable.
 func (k *programRecorder) CompileTopology(_ context.Context, _ *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
 	k.program, k.options = program, opts
 	return pjrt.ExecutableRecord{}.Executable(), nil
 }
 
-// WritePlan writes the best plan of a result, which was reported or not, to a file; an empty path is none.
-// Its error says why there is none.
+// WritePlan writes the best plan of a result to a file; "" writes none. It returns an error if the
+// result has no plan. reported is true if the result was already printed.
 func WritePlan(path string, r *plan.Result, reported bool) error {
 	best, err := r.Best()
 	if err != nil {

@@ -10,22 +10,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
 )
 
-// Step is what can be compiled: a training step, or a function of a strategy.
+// Step can be compiled ahead of time: a training step, or a function of a strategy.
 type Step interface {
 	Compiled(ctx context.Context, args ...any) (*strategy.CompiledStep, error)
 }
 
-// Outputs are the files that a compilation writes; an empty name stands for none. What else it is to do
-// stands with them.
+// Outputs are the files that a compilation writes, and the optional analysis. An empty name writes
+// no file.
 type Outputs struct {
 	// Text is the step's StableHLO, and Save the compiled step.
 	Text, Save string
-	// SuggestAnnotations also compiles the step with other annotations, and Told hears how far that is.
+	// SuggestAnnotations also compiles the step with other annotations. Progress is called with
+	// texts about that search.
 	SuggestAnnotations bool
 	Progress           func(text string)
 }
 
-// Compile compiles a step and writes its files.
+// Compile compiles a step and writes the files.
 func Compile(ctx context.Context, step Step, args []any, to Outputs) (*report.Report, error) {
 	compiled, err := step.Compiled(ctx, args...)
 	if err != nil {

@@ -21,56 +21,61 @@ const (
 	exitNoProgress = 77
 )
 
-// Job is a program on a slice. The zero value of a field is the documented default.
+// Job is a program on a slice. Fields with a zero value have the documented default.
 type Job struct {
-	// Slice is the kind and size of each slice, and Slices their number; 0 is 1.
+	// Slice is the type of each slice. Slices is the number of slices; 0 means 1.
 	Slice  tpu.Accelerator
 	Slices int
-	// On is where the machines come from.
+	// On is the service that provides the machines.
 	On Service
-	// Name names what is made; the default is the program's name.
+	// Name is the name of the resources. The default is the name of the program.
 	Name string
-	// Project and Zone are Google Cloud's; a script reads those that are empty from the environment.
+	// Project and Zone select the Google Cloud project and the zone. If they are empty, the script
+	// reads them from the environment.
 	Project, Zone string
-	// Spot asks for machines that are cheaper and can be taken away at any time.
+	// Spot requests machines that are cheaper and can be preempted at any time.
 	Spot bool
-	// Image is the runtime version (TPUVM, Queued), the family of images (GCE, MIG) or the container's
-	// image (GKE). The default is the generation's, and for GKE a name in the project's registry.
+	// Image is the runtime version (TPUVM, Queued), the image family (GCE, MIG) or the container
+	// image (GKE). The default is that of the generation, and for GKE a name in the registry of the
+	// project.
 	Image string
-	// Program is the Go package of the program, as go build takes it.
+	// Program is the Go package of the program, as an argument of go build.
 	Program string
-	// Arguments go to the program on every host.
+	// Arguments are the arguments of the program on every host.
 	Arguments []string
-	// Bucket is a folder such as gs://bucket/folder, through which the program reaches the machines
-	// by one upload. If empty, it is copied to each of them. GKE has no use for it.
+	// Bucket is a folder such as gs://bucket/folder. The script uploads the program to it once, and
+	// the machines download it. Without a bucket, the program is copied to each machine. It is not
+	// used on GKE.
 	Bucket string
-	// Fetch is a file that the program writes, below the folder that it is started in. It is copied to
-	// where the script runs, with the machine's name before its own, whenever the program ends. On
-	// GKE a program has to put it into a bucket itself.
+	// Fetch is a file that the program writes, relative to its working directory. Whenever the
+	// program ends, it is copied to the directory of the script, with the name of the machine as a
+	// prefix. On GKE, the program must write to a bucket instead.
 	Fetch string
-	// Cluster and Location name the cluster of GKE; an empty Location is the zone's region.
+	// Cluster and Location select the GKE cluster. The default of Location is the region of the
+	// zone.
 	Cluster, Location string
-	// Restarts is how often the program is started again after an interruption, or after a failure
-	// if it has saved a checkpoint; on GKE after any failure that is no interruption.
+	// Restarts is the maximum number of restarts after an interruption, or after a failure if the
+	// program has saved a checkpoint. On GKE, interruptions do not count.
 	Restarts int
-	// Command is what is said of where a text comes from; empty names this package.
+	// Command is the command line in the comment of a document. The default names this package.
 	Command string
 }
 
-// Document is one of the texts of a job.
+// Document is a kind of text for a job.
 type Document string
 
 // The parts.
 const (
-	// Script rents, runs and gives back.
+	// Script creates the resources, runs the program and deletes the resources.
 	Script Document = "script"
-	// Manifest is what Kubernetes runs, on GKE only.
+	// Manifest is the Kubernetes manifest. It exists for GKE only.
 	Manifest Document = "manifest"
-	// Dockerfile makes the image of the manifest.
+	// Dockerfile builds the image of the manifest.
 	Dockerfile Document = "dockerfile"
 )
 
-// jobError is the error of a job that cannot be launched as it is asked for.
+// jobError returns an error for an invalid field of a job. Most fields are flags of the command
+// launch.
 func jobError(field, hint, format string, args ...any) error {
 	if !slices.Contains([]string{"slice", "slices", "arguments"}, field) {
 		field = "--" + field // of the command launch
@@ -93,7 +98,7 @@ const (
 	bucketForm  = `^gs://[a-z0-9][-a-z0-9._]{1,61}[a-z0-9](/[-A-Za-z0-9._]+)*$`
 )
 
-// fieldRule is what a field, and the variable of the environment that stands for it, has to be.
+// fieldRule is the syntax of a field, and of the environment variable that replaces it.
 type fieldRule struct {
 	Field    string
 	Variable string // of a script; empty if there is none
@@ -126,7 +131,7 @@ func (j Job) fieldRules() []fieldRule {
 		fieldRule{"restarts", "RESTARTS", strconv.Itoa(j.Restarts), countForm, "a number from 0 to 999999999"})
 }
 
-// check returns what is wrong with the job. All of it is found before anything is rented.
+// check returns an error for an invalid job. Nothing is rented for such a job.
 func (j Job) check() error {
 	m, ok := MachinesFor(j.Slice.Generation().Name)
 	if !ok {
@@ -183,7 +188,7 @@ func (j Job) check() error {
 	return nil
 }
 
-// invalidUTF8Index returns the index of the first byte of a text that is not UTF-8, or -1.
+// invalidUTF8Index returns the index of the first byte that is not UTF-8, or -1.
 func invalidUTF8Index(text string) int {
 	for i, r := range text {
 		if r == utf8.RuneError && !strings.HasPrefix(text[i:], string(r)) {
@@ -193,7 +198,7 @@ func invalidUTF8Index(text string) int {
 	return -1
 }
 
-// joinServices writes places as "a, b or c".
+// joinServices returns a text such as "a, b or c".
 func joinServices(list []Service) string {
 	var names []string
 	for _, p := range list {
@@ -205,7 +210,7 @@ func joinServices(list []Service) string {
 	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }
 
-// binaryName is the name of the program's file.
+// binaryName returns the file name of the program.
 func (j Job) binaryName() string {
 	name := path.Base(path.Clean(strings.TrimSuffix(j.Program, "/...")))
 	switch name {
@@ -215,7 +220,7 @@ func (j Job) binaryName() string {
 	return strings.TrimLeft(name, "-") // which would be a flag
 }
 
-// resourceName is the default of Name: the binary's, as far as a name may have its letters.
+// resourceName returns Name, or a valid name that is derived from the program.
 func (j Job) resourceName() string {
 	if j.Name != "" {
 		return j.Name
@@ -238,8 +243,8 @@ func (j Job) resourceName() string {
 	return name
 }
 
-// QuoteBash writes a word for bash, on one line that can be read: what cannot be seen is written as its
-// code, as is each byte that is not of UTF-8. The word has no byte 0.
+// QuoteBash quotes a word for bash on one line. Characters that are not printable, and bytes that
+// are not UTF-8, are escaped. The word must not contain a zero byte.
 func QuoteBash(word string) string {
 	switch {
 	case word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%") == "":
@@ -266,7 +271,6 @@ func QuoteBash(word string) string {
 	return b.String() + "'"
 }
 
-// isPrintable says that all of a text can be seen on one line.
 func isPrintable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }

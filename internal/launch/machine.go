@@ -6,7 +6,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// Service is where machines with TPUs come from.
+// Service is a service of Google Cloud that provides machines with TPUs.
 type Service string
 
 // The places.
@@ -24,11 +24,11 @@ const (
 	GKE Service = "gke"
 )
 
-// Services returns the places, in the order of their documentation.
+// Services returns all services, in the order of the documentation.
 func Services() []Service { return []Service{TPUVM, Queued, GCE, MIG, GKE} }
 
-// Machines says what there is to rent of a generation. A field is empty where a place does not have
-// the generation.
+// Machines describes the machines of a TPU generation. A field is empty if the service does not
+// offer the generation.
 type Machines struct {
 	// Generation is the name in topologies, such as v5e.
 	Generation string
@@ -36,18 +36,18 @@ type Machines struct {
 	Runtime string
 	// ImageFamily is the family of images for Compute Engine, in the project [ImageProject].
 	ImageFamily string
-	// Type is the machine type of Compute Engine and of GKE, with %d for the chips of a machine, and
-	// Chips how many a machine may have.
+	// Type is the machine type of Compute Engine and GKE, with %d for the number of chips. Chips
+	// are the possible numbers of chips of a machine.
 	Type  string
 	Chips []int
 	// Accelerator is the label cloud.google.com/gke-tpu-accelerator.
 	Accelerator string
-	// CLibrary is the version of the GNU C library of the oldest image above: a program must not need
+	// CLibrary is the version of the GNU C library in the oldest image. A program must not require
 	// a newer one.
 	CLibrary string
 }
 
-// ImageProject is the Google Cloud project that has the images for TPUs.
+// ImageProject is the Google Cloud project of the TPU images.
 const ImageProject = "ubuntu-os-accelerator-images"
 
 // AllMachines returns the table, oldest generation first.
@@ -73,7 +73,7 @@ func AllMachines() []Machines {
 	}
 }
 
-// MachinesFor returns the row of a generation, by its name in topologies.
+// MachinesFor returns the entry of a generation, by its name in topologies.
 func MachinesFor(generation string) (Machines, bool) {
 	all := AllMachines()
 	i := slices.IndexFunc(all, func(m Machines) bool { return m.Generation == generation })
@@ -83,7 +83,7 @@ func MachinesFor(generation string) (Machines, bool) {
 	return all[i], true
 }
 
-// isOffered says whether a place has the generation at all.
+// isOffered reports whether a service offers the generation.
 func (m Machines) isOffered(p Service) bool {
 	switch p {
 	case TPUVM, Queued:
@@ -96,10 +96,9 @@ func (m Machines) isOffered(p Service) bool {
 	return false
 }
 
-// services are those that have the generation.
+// services returns the services that offer the generation.
 func (m Machines) services() []Service {
 	return slices.DeleteFunc(Services(), func(p Service) bool { return !m.isOffered(p) })
 }
 
-// chipsPerHost is the number of chips of each machine of a slice.
 func chipsPerHost(a tpu.Accelerator) int { return a.Chips() / a.Hosts() }

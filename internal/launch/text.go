@@ -22,11 +22,11 @@ const (
 	imageToken = "IMAGE_OF_THE_JOB"
 )
 
-// installCommand is the command that prints the path of the pinned libtpu. -mod=mod lets it run in a module that
-// requires this one without listing the command's dependencies in go.sum.
+// installCommand prints the path of the pinned libtpu. -mod=mod allows it in a module whose go.sum
+// lacks the dependencies of the command.
 const installCommand = `go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install tpu --path`
 
-// templateData is what the templates read.
+// templateData is the data of the templates.
 type templateData struct {
 	Job
 	Machines
@@ -52,7 +52,7 @@ type templateData struct {
 	DockerfileText         string
 }
 
-// Text returns one of the texts of the job. They are the same in every process.
+// Text returns a document of the job. It is deterministic.
 func (j Job) Text(part Document) (string, error) {
 	if err := j.check(); err != nil {
 		return "", err
@@ -82,7 +82,6 @@ func (j Job) Text(part Document) (string, error) {
 	return "", jobError("part", "take script, manifest or dockerfile", "no part %q", part)
 }
 
-// templateData works out what the texts say.
 func (j Job) templateData() templateData {
 	m, _ := MachinesFor(j.Slice.Generation().Name)
 	a := j.Slice
@@ -130,7 +129,7 @@ func (j Job) templateData() templateData {
 	return v
 }
 
-// setGKEFields works out what only GKE needs.
+// setGKEFields sets the fields that only the templates for GKE use.
 func (v *templateData) setGKEFields() {
 	v.Look = "gcloud container node-pools list --cluster=CLUSTER --location=LOCATION"
 	v.Policy = v.Generation == "tpu7x" && v.Hosts > 1 // GKE makes the policies of older generations itself
@@ -152,9 +151,8 @@ func (v *templateData) setGKEFields() {
 	v.Succeeded, v.Failed = "Completed", "Failed"
 }
 
-// yamlScalar writes an argument for a manifest: as Go writes a text of UTF-8, which is a scalar of YAML
-// with all its escapes, and so that Kubernetes, which puts variables in place of $(NAME) and $ in
-// place of $$, gives the program the same.
+// yamlScalar returns an argument as a double-quoted YAML scalar. $ is escaped where Kubernetes
+// would expand $(NAME) or $$.
 func yamlScalar(argument string) string {
 	var b strings.Builder
 	for i := range len(argument) {
@@ -166,7 +164,7 @@ func yamlScalar(argument string) string {
 	return strconv.Quote(b.String())
 }
 
-// summary says what the job is, in a line.
+// summary returns a one-line description of the job.
 func (j Job) summary() string {
 	a, n := j.Slice, j.Slice.Hosts()
 	machines := "one machine"
@@ -186,7 +184,7 @@ func (j Job) summary() string {
 	return text + "."
 }
 
-// render fills in a template. Those of this package fit the view.
+// render executes a template of this package.
 func render(name string, v templateData) string {
 	functions := template.FuncMap{"indent": indent, "quote": QuoteBash, "pod": func(templateData) (string, error) { return "", nil }}
 	t := template.New(name).Funcs(functions)

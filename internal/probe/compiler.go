@@ -26,15 +26,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Compiler answers what programs take. It is safe for concurrent use.
+// Compiler measures programs with a TPU compiler. It is safe for concurrent use.
 type Compiler struct {
-	// Worker compiles, in processes of its own.
+	// Worker compiles in separate processes.
 	Worker *worker.Compiler
 	// CacheDir keeps answers; empty keeps none.
 	CacheDir string
 }
 
-// DefaultCacheDir is where answers are kept in a user's cache; empty without one.
+// DefaultCacheDir returns the folder for compiler results in a user's cache directory, or ""
+// without one.
 func DefaultCacheDir(cache string) string {
 	if cache == "" {
 		return ""
@@ -42,19 +43,18 @@ func DefaultCacheDir(cache string) string {
 	return filepath.Join(cache, "tpustrategy", "plans")
 }
 
-// Program is a program for all devices of a slice, and how it is compiled.
+// Program is a program for all devices of a slice, with its compile options.
 type Program struct {
 	Slice *system.Slice
 	pjrt.Program
 	Options pjrt.CompileOptions
-	// Replicas and Logical are those of the step.
+	// Replicas and Logical are the numbers of replicas and logical devices of the step.
 	Replicas, Logical int
-	// Kernels are those that a probe's figures count on.
+	// Kernels are the parts of the program that the predictions treat as one kernel.
 	Kernels []report.Kernel
 }
 
-// Probe predicts the time of a program from what the compiler splits and schedules, and estimates its
-// memory.
+// Probe partitions and schedules a program, and predicts its time and its memory.
 func (c *Compiler) Probe(ctx context.Context, p Program) (plan.Figures, error) {
 	a, err := c.cached(p, "probe", func() (cacheEntry, error) {
 		module, err := c.Worker.CompileUntil(ctx, p.Slice.Description(), p.Program, p.Options, pjrt.AfterScheduler)
@@ -72,8 +72,8 @@ func (c *Compiler) Probe(ctx context.Context, p Program) (plan.Figures, error) {
 	return figures(predicted, resident, facts.HBMBytes), err
 }
 
-// Compile is the same of the finished program. One that the compiler refuses as too large has more bytes
-// than the limit.
+// Compile compiles a program completely, and predicts its time and its memory. If the compiler
+// rejects the program because it is too large, the returned bytes exceed the limit.
 func (c *Compiler) Compile(ctx context.Context, p Program) (plan.Figures, error) {
 	a, err := c.cached(p, "compile", func() (cacheEntry, error) {
 		x, err := c.Worker.CompileTopology(ctx, p.Slice.Description(), p.Program, p.Options)
@@ -116,8 +116,9 @@ func figures(p *report.Prediction, bytes, limit int64) plan.Figures {
 	return plan.Figures{Seconds: p.Seconds, Products: p.Products, Memory: p.Memory, Waits: p.Interconnect.Exposed + p.Network.Exposed, Bytes: bytes, Limit: limit}
 }
 
-// cacheEntry is what the compiler gave: a program, whose figures are read anew each time, or a refusal. For
-// a [CachingCompiler] it is a record, or an error, and how long it took.
+// cacheEntry is a result of the compiler: a program or a rejection. Predictions are computed again
+// for each use. For a [CachingCompiler] it is a record or an error, and the duration of the
+// compilation.
 type cacheEntry struct {
 	Program pjrt.Program
 	Memory  pjrt.CompiledMemoryStats
@@ -127,7 +128,7 @@ type cacheEntry struct {
 	Took    time.Duration
 }
 
-// maxEntryBytes bounds a file of an answer.
+// maxEntryBytes is the maximum size of a file with an entry.
 const maxEntryBytes = 1 << 30
 
 func (c *Compiler) cached(p Program, sort string, ask func() (cacheEntry, error)) (cacheEntry, error) {
@@ -135,8 +136,8 @@ func (c *Compiler) cached(p Program, sort string, ask func() (cacheEntry, error)
 	return loadOrCompute(c.CacheDir, p.Program, p.Options, ask, sort, facts.Name, facts.Plugin)
 }
 
-// loadOrCompute returns a kept answer, or asks for one and keeps it. Trouble with the folder only costs the
-// keeping. The facts are what an answer depends on beside the program, its options and the environment.
+// loadOrCompute returns the cached entry, or computes and stores it. Errors of the cache are
+// ignored. The key consists of the program, its options, the environment and the facts.
 func loadOrCompute(folder string, p pjrt.Program, opts pjrt.CompileOptions, ask func() (cacheEntry, error), facts ...string) (a cacheEntry, err error) {
 	if folder == "" {
 		return ask()
@@ -174,7 +175,7 @@ func readEntry(path string) (a cacheEntry, err error) {
 	return a, cmp.Or(err, z.Close())
 }
 
-// entryName is the name of the file of an answer.
+// entryName returns the file name of an entry.
 func entryName(p pjrt.Program, opts pjrt.CompileOptions, facts []string) (string, error) {
 	options, err := json.Marshal(opts)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package probe asks the compiler of a slice for a program's figures, for a search of plans
-// (package plan): in seconds of a program that is split and scheduled ([Compiler.Probe]), or
-// in minutes of the finished one ([Compiler.Compile]). What it was told it keeps, if it has a
-// folder, so that a search that was interrupted goes on where it was.
+// Package probe measures programs with the compiler of a slice, for a search of plans (package plan).
+// [Compiler.Probe] partitions and schedules a program, which takes seconds. [Compiler.Compile]
+// compiles it completely, which takes minutes. Results are cached in a folder, so that an interrupted
+// search can continue.
 package probe

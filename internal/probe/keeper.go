@@ -8,10 +8,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// CachingCompiler compiles where a strategy does, in this process, and keeps what comes of programs that are
-// compiled ahead of time: the same one for the same slice, by the same build of the plugin, is compiled
-// once. The executables tell what the compiler found out; they hold no machine code. It is used by one
-// goroutine at a time.
+// CachingCompiler is a strategy.Options.Compiler that runs in this process and caches programs that
+// are compiled ahead of time, by slice and build of the plugin. Cached executables contain the
+// results of the analysis and no machine code. It is used by one goroutine at a time.
 type CachingCompiler struct {
 	// CacheDir keeps the answers; empty keeps none.
 	CacheDir string
@@ -19,7 +18,7 @@ type CachingCompiler struct {
 	Duration time.Duration
 }
 
-// Compile has the client compile, and keeps nothing.
+// Compile compiles without the cache.
 func (k *CachingCompiler) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	defer k.setDuration(time.Now())
 	return client.Compile(ctx, program, opts)
@@ -27,7 +26,8 @@ func (k *CachingCompiler) Compile(ctx context.Context, client *pjrt.Client, prog
 
 func (k *CachingCompiler) setDuration(start time.Time) { k.Duration = time.Since(start) }
 
-// CompileTopology gives what was kept, or compiles. That a program is refused as too large is kept, too.
+// CompileTopology returns the cached program, or compiles it. The error for a program that is too
+// large is cached, too.
 func (k *CachingCompiler) CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
 	folder := k.CacheDir
 	slice, build, err := topologyIdentity(topology)
@@ -58,7 +58,7 @@ func (k *CachingCompiler) CompileTopology(ctx context.Context, topology *pjrt.To
 	return a.Record.Executable(), nil
 }
 
-// topologyIdentity tells a slice and a build of a plugin apart from others.
+// topologyIdentity returns texts that identify a slice and a build of the plugin.
 func topologyIdentity(topology *pjrt.Topology) (slice, build string, err error) {
 	described, err := topology.Serialize()
 	if err != nil {

@@ -14,17 +14,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// Step is a step whose programs a Compiler is asked about: a [plan.Step].
+// Step implements [plan.Step] with a Compiler.
 type Step struct {
 	Compiler *Compiler
-	// Build makes the program of a plan. A panic of it is an error.
+	// Build builds the program of a plan. A panic is returned as an error.
 	Build func(ctx context.Context, p plan.Plan) (BuiltStep, error)
 
 	mu       sync.Mutex
 	programs map[string]Program // by plan
 }
 
-// BuiltStep is a step's program for a plan, and what is known of it without a compiler.
+// BuiltStep is the program of a step for a plan.
 type BuiltStep struct {
 	Program
 	// Report has the tensors of the program and the operations that it asks for.
@@ -57,12 +57,12 @@ func (s *Step) Sketch(ctx context.Context, p plan.Plan) (sketch plan.Sketch, err
 	return made.estimate(), nil
 }
 
-// Probe probes the program of a plan that was sketched.
+// Probe probes the program of a plan that was lowered before.
 func (s *Step) Probe(ctx context.Context, p plan.Plan) (plan.Figures, error) {
 	return s.measure(ctx, p, s.Compiler.Probe)
 }
 
-// Compile compiles the program of a plan that was sketched.
+// Compile compiles the program of a plan that was lowered before.
 func (s *Step) Compile(ctx context.Context, p plan.Plan) (plan.Figures, error) {
 	return s.measure(ctx, p, s.Compiler.Compile)
 }
@@ -81,8 +81,8 @@ func (s *Step) measure(ctx context.Context, p plan.Plan, ask func(context.Contex
 	return ask(ctx, program)
 }
 
-// planKey is equal for plans that are. Plans with rules that have no JSON form are refused: the result of a
-// search is a file.
+// planKey returns the JSON form of a plan. It returns an error for rules without a JSON form,
+// because the result of a search is a file.
 func planKey(p plan.Plan) (string, error) {
 	key, err := json.Marshal(p)
 	return string(key), err
