@@ -136,7 +136,7 @@ func TestTheWholeRunIsBounded(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	assert.Equal(t, []Status{Passed, Failed, NotRun}, states(report))
-	assert.Contains(t, report.Reasons[0], "the time of the whole run, 2s, is over")
+	assert.Contains(t, report.Reasons[0], "the run reached its time limit of 2s")
 }
 
 // What fails on one host is known on all, and the parts after it are run on all.
