@@ -20,6 +20,9 @@ import (
 // build of the plugin, its API version, the platform version and, on CPUs, the instruction set.
 // Loading a serialized program of another identity may crash the process.
 func (c *Client) Identity() (string, error) {
+	if c.clientHandle == nil {
+		return "", zeroValueError("identify the plugin's build", "client", "NewClient")
+	}
 	return c.Plugin().Identity(c.PlatformName(), c.PlatformVersion())
 }
 
