@@ -36,7 +36,7 @@ type Metric struct {
 // A record is a step after which the loss is read: see [Options].Every. After such a step all
 // Measure functions that are due run, in the order of the hooks, and then all Record functions. A
 // step at which a hook with an interval is due is a record, too. Between records the loop only
-// calls Doing.
+// calls OnActivity.
 //
 // With several processes every process must have the same hooks. A hook that writes files must do
 // so only if [State.IsChief] returns true.
@@ -71,7 +71,7 @@ type Hook struct {
 	// launches a step, waits for a result or for the other processes, saves, restores, calls a
 	// hook, or opens its data. The activity lasts until the next call. Name identifies the hook or
 	// the object of the activity, and may be empty. A resumed run restores before Begin. The run's
-	// goroutine calls Doing at least twice per step, so Doing must not block. A background save is
+	// goroutine calls OnActivity at least twice per step, so OnActivity must not block. A background save is
 	// reported only while a step waits for it.
 	OnActivity func(what watchdog.Activity, name string)
 

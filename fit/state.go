@@ -117,7 +117,7 @@ func mergeMetrics(metrics, newer []Metric) []Metric {
 }
 
 // Stop ends the run after this step's hooks, without an error. The reason is returned in
-// [Result].Stopped; further calls do not change it. With several processes a stop in one process
+// [Result].StopReason; further calls do not change it. With several processes a stop in one process
 // ends the run on all of them.
 func (s *State) Stop(reason string) {
 	if s == nil {

@@ -115,8 +115,7 @@ type position struct {
 	index int64
 	job   jobSize
 	pass  uint64
-	// streams contains the positions of the pipelines of numProcesses processes of the job,
-	// beginning with process firstProcess.
+	// firstProcess and numProcesses are the range of processes of the job whose streams are stored.
 	firstProcess, numProcesses int
 	isShared                   bool
 	streams                    []State // positions of the streams, the same number for each process

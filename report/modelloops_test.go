@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// product is a matrix product of 2 x 2 x 2 x 2 operations.
+// product2 is a matrix product of 2 x 2 x 2 x 2 operations.
 const product2 = "      %d = stablehlo.dot %a, %b : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>\n"
 
 func TestModelFLOPsCountEachRoundOfALoop(t *testing.T) {

@@ -55,7 +55,7 @@ type phaseReporter struct {
 	current phase.Phase
 }
 
-// phaseReporter returns the reporter for one program. It may be nil; its methods accept a nil
+// newPhaseReporter returns the reporter for one program. It may be nil; its methods accept a nil
 // receiver.
 func (f *Function) newPhaseReporter() *phaseReporter {
 	s := f.strategy

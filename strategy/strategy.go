@@ -165,7 +165,7 @@ func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 	return s, nil
 }
 
-// runtime returns the mesh options for an assignment.
+// runtimeOptions returns the options of the engine for an assignment.
 func (o *Options) runtimeOptions(assignment tpu.DeviceAssignment) engine.Options {
 	return engine.Options{ErrorPrefix: "strategy", Groups: assignment.DeviceIDs(), Compiler: o.Compiler,
 		Overrides: o.CompilerOptions,

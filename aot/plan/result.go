@@ -49,16 +49,16 @@ type Candidate struct {
 	Verdict Verdict `json:"verdict"`
 	Reason  string  `json:"reason,omitempty"`
 	Sketch  Sketch  `json:"-"`
-	// Probe contains the figures of the probe, and Whole the figures of the compiled program; nil
+	// Probe contains the figures of the probe, and Compiled the figures of the compiled program; nil
 	// if there are none.
-	Probe   *Figures `json:"probe,omitempty"`
-	Compile *Figures `json:"compiled,omitempty"`
+	Probe    *Figures `json:"probe,omitempty"`
+	Compiled *Figures `json:"compiled,omitempty"`
 	// ExpectedSeconds is the predicted time of a step in seconds, by which plans are ranked. For a
-	// compiled plan it is the time in Whole. For a plan that was only probed it is the time in
+	// compiled plan it is the time in Compiled. For a plan that was only probed it is the time in
 	// Probe, multiplied by the mean ratio of the two times over the compiled plans of the search.
 	// It is 0 for every other plan.
 	ExpectedSeconds float64 `json:"expected_seconds,omitempty"`
-	// HourlyPrice is the price of the slice per hour, if Priced is set.
+	// HourlyPrice is the price of the slice per hour, if HasPrice is set.
 	HourlyPrice float64 `json:"dollars_per_hour,omitempty"`
 	HasPrice    bool    `json:"-"`
 }
@@ -129,7 +129,7 @@ func (r *Result) WriteText(w io.Writer) error {
 		if i == maxShown || c.Probe == nil || !c.canRun() {
 			break
 		}
-		step, f := formatSeconds(c.ExpectedSeconds), c.Compile
+		step, f := formatSeconds(c.ExpectedSeconds), c.Compiled
 		if f == nil {
 			step, f = "~"+step, c.Probe
 		}
@@ -145,7 +145,7 @@ func (r *Result) WriteText(w io.Writer) error {
 		if f.Bytes < 1<<30 {
 			memory = fmt.Sprintf("%.4g MiB", float64(f.Bytes)/(1<<20))
 		}
-		if c.Compile == nil {
+		if c.Compiled == nil {
 			memory = "~" + memory
 		}
 		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\n", step, formatSeconds(c.Probe.Seconds), rows, memory, price, c.Plan)

@@ -80,8 +80,8 @@ type Options struct {
 	HourlyPrice func(slice string) (float64, bool)
 	// Budget is the maximum price per hour in dollars; 0 means no limit.
 	Budget float64
-	// TimeLimit limits the time, and Probes limits the number, of probes; 0 means no limit. Plans that
-	// were not probed have the verdict Untried.
+	// TimeLimit limits the time, and MaxProbes limits the number, of probes; 0 means no limit. Plans that
+	// were not probed have the verdict NotTried.
 	TimeLimit time.Duration
 	MaxProbes int
 	// Splits also searches the shardings of groups of variables, starting from the best plan.
@@ -243,8 +243,8 @@ func (s *searcher) compareResults(a, b *Candidate) int {
 func (s *searcher) estimate() {
 	sum, count := 0.0, 0
 	for _, c := range s.candidates {
-		if c.Probe != nil && c.Compile != nil && c.Probe.Seconds > 0 && c.Compile.Seconds > 0 {
-			sum += math.Log(c.Compile.Seconds / c.Probe.Seconds)
+		if c.Probe != nil && c.Compiled != nil && c.Probe.Seconds > 0 && c.Compiled.Seconds > 0 {
+			sum += math.Log(c.Compiled.Seconds / c.Probe.Seconds)
 			count++
 		}
 	}
@@ -252,7 +252,7 @@ func (s *searcher) estimate() {
 	for _, c := range s.candidates {
 		switch {
 		case c.Verdict == Compiled:
-			c.ExpectedSeconds = c.Compile.Seconds
+			c.ExpectedSeconds = c.Compiled.Seconds
 		case c.Verdict == Probed:
 			c.ExpectedSeconds = scale * c.Probe.Seconds
 		}
@@ -354,10 +354,10 @@ func (s *searcher) compileBest(ctx context.Context) error {
 		case err != nil:
 			next.Verdict, next.Reason = Failed, err.Error()
 		case f.Limit > 0 && f.Bytes > f.Limit:
-			next.Verdict, next.Compile = TooLarge, &f
+			next.Verdict, next.Compiled = TooLarge, &f
 			memoryRatio = max(memoryRatio, float64(f.Bytes)/float64(max(next.Probe.Bytes, 1)))
 		default:
-			next.Verdict, next.Compile = Compiled, &f
+			next.Verdict, next.Compiled = Compiled, &f
 			numFit++
 		}
 	}

@@ -172,7 +172,7 @@ func TestAPlanThatDoesNotFitGivesItsPlaceToTheNext(t *testing.T) {
 	r, err := plan.Search(t.Context(), sixteen.Plans(), m, plan.Options{})
 	require.NoError(t, err)
 	c := best(t, r)
-	assert.LessOrEqual(t, c.Compile.Bytes, c.Compile.Limit)
+	assert.LessOrEqual(t, c.Compiled.Bytes, c.Compiled.Limit)
 	r, err = plan.Search(t.Context(), sixteen.Plans(), &model{limit: 10}, plan.Options{})
 	require.NoError(t, err)
 	_, err = r.Best()
@@ -193,8 +193,8 @@ func TestProbedAndCompiledPlansAreRankedOnOneScale(t *testing.T) {
 			}
 			assert.GreaterOrEqual(t, c.ExpectedSeconds, last, c.Plan.String())
 			last = c.ExpectedSeconds
-			if c.Compile != nil {
-				assert.InEpsilon(t, c.Compile.Seconds, c.ExpectedSeconds, 1e-12)
+			if c.Compiled != nil {
+				assert.InEpsilon(t, c.Compiled.Seconds, c.ExpectedSeconds, 1e-12)
 			}
 		}
 		return r

@@ -66,7 +66,7 @@ func (h History) Append(next History) History {
 
 func (h History) attempts() int { return max(h.Attempts, 1) }
 
-// Breakdown are the parts of a run's wall time, in seconds. All parts add up to Wall.
+// Breakdown are the parts of a run's wall time, in seconds. All parts add up to WallTime.
 type Breakdown struct {
 	WallTime float64 `json:"wall"`
 	Attempts int     `json:"lives"`
@@ -79,7 +79,7 @@ type Breakdown struct {
 	Compile float64 `json:"compile"`
 	Restore float64 `json:"restore"`
 	Save    float64 `json:"save"`
-	// Input is the time waiting for data, and Peers is the time waiting for the other hosts.
+	// Input is the time waiting for data, and OtherHosts is the time waiting for the other hosts.
 	Input      float64 `json:"input"`
 	OtherHosts float64 `json:"peers"`
 	Hooks      float64 `json:"hooks"`

@@ -209,7 +209,7 @@ func fileReason(path string) string {
 	return reason
 }
 
-// signaled returns the notice of a signal. SIGINT has no deadline, because a person sends it.
+// signalNotice returns the notice of a signal. SIGINT has no deadline, because a person sends it.
 func signalNotice(s os.Signal, at time.Time, grace time.Duration) *Notice {
 	n := &Notice{Reason: signalName(s), Signal: s}
 	if s != os.Interrupt {

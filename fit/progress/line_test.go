@@ -254,7 +254,7 @@ func TestANameDoesNotMoveTheCursor(t *testing.T) {
 	})
 }
 
-// TestATerminalsLineHasOneOwner checks that the work of Say counts seconds and stays as a line,
+// TestATerminalsLineHasOneOwner checks that the work of StartTask counts seconds and stays as a line,
 // that a compilation replaces the state of the run and returns to it, and that other text is
 // printed above.
 func TestATerminalsLineHasOneOwner(t *testing.T) {

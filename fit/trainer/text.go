@@ -55,7 +55,7 @@ const NatsMetric = "nats"
 // is a multiple of every, they print a short sample above the progress bar. At the end of the run
 // they stream a continuation to w, up to o.Length tokens or the end of the text. Tokens are drawn
 // from the 50 most likely tokens at a temperature of 0.7; package generate supports other settings.
-// Without a prompt Samples returns no hooks.
+// Without a prompt SampleHooks returns no hooks.
 func (f *Flags) SampleHooks(step *train.Step, m generate.ModelFunc, o generate.Options, words text.Tokenizer,
 	prompt string, every fit.Every, w io.Writer) []fit.Hook {
 	if prompt == "" {

@@ -78,11 +78,11 @@ type Record struct {
 	LossStep int64      `json:"loss_step,omitempty"`
 	// Checkpoint is the step of the last checkpoint, or 0.
 	Checkpoint int64 `json:"checkpoint,omitempty"`
-	// Activity is the current activity, such as "input", and Detail is its name, such as the name of
+	// Activity is the current activity, such as "input", and ActivityName is its name, such as the name of
 	// an exchange.
 	Activity     string `json:"doing"`
 	ActivityName string `json:"detail,omitempty"`
-	// Duration is the duration of the activity so far, and Bound is its timeout.
+	// Duration is the duration of the activity so far, and Timeout is its timeout.
 	Duration float64 `json:"for"`
 	Timeout  float64 `json:"bound,omitempty"`
 	// ActivityIndex is the number of activities in this step so far.

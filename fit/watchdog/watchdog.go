@@ -47,7 +47,7 @@ type sample struct {
 }
 
 // Watchdog watches the steps of a host. Its methods are safe for concurrent use, but only the
-// goroutine that runs the steps may call Do and Step.
+// goroutine that runs the steps may call SetActivity and CompleteStep.
 type Watchdog struct {
 	opts         Options
 	records      *RecordStore    // or nil
@@ -60,7 +60,7 @@ type Watchdog struct {
 	recordsDone  chan struct{}    // closed after the last record is written
 
 	mu                       sync.Mutex       // guards the following fields
-	stack                    []*activityFrame // the first frame belongs to Do
+	stack                    []*activityFrame // the first frame belongs to SetActivity
 	lastCheck                time.Duration
 	stoppedTime              time.Duration // total time in which the process was stopped
 	countedUntil             time.Duration // time up to which times are counted

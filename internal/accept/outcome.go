@@ -19,7 +19,7 @@ const (
 	Passed             Status = "passed"
 	PassedWithFindings Status = "passed with findings"
 	Failed             Status = "failed"
-	Hung               Status = "hung" // past its time, and it did not come back
+	Hung               Status = "hung" // it exceeded its time limit and did not return
 	NotRun             Status = "not run"
 )
 
@@ -28,7 +28,7 @@ type Outcome struct {
 	Part   string `json:"part"`
 	Host   int    `json:"host"`
 	Status Status `json:"status"`
-	// Seconds is the time that the part took, and Budget the time that it had.
+	// Seconds is the duration of the part, and TimeLimit is its limit, both in seconds.
 	Seconds   float64 `json:"seconds"`
 	TimeLimit float64 `json:"budget,omitempty"`
 	// Failures say what is wrong, and Findings what is not as expected, and may be lived with.
@@ -49,7 +49,7 @@ type Measurement struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
-	// Published is the published value that it is held against, 0 if there is none.
+	// Published is the published value of the same quantity, or 0.
 	Published float64 `json:"of,omitempty"`
 }
 

@@ -90,7 +90,7 @@ func (s *session) runPart(ctx context.Context, p Part) {
 		}
 		return
 	}
-	if p.Name == killName { // nobody meets any more
+	if p.Name == killName { // the hosts do not exchange outcomes after this part
 		s.record(out)
 		s.stopReason = "a host was ended, as asked"
 		return

@@ -32,7 +32,7 @@ var storedLosses []byte
 
 // ReferenceLosses are the losses and where they come from.
 type ReferenceLosses struct {
-	// Origin says how the file is made, and Plugin by which plugin.
+	// Origin describes how the file was created. Plugin is the plugin that computed the losses.
 	Origin string `json:"made"`
 	Plugin string `json:"plugin"`
 	// Losses are by the name of a precision.

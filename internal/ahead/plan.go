@@ -26,7 +26,7 @@ type Search struct {
 	Options plan.Options
 	// Prices are the prices of chips.
 	Prices plan.Prices
-	// Worker is the command of a process that compiles, and Folder keeps what they answer.
+	// Worker is the command of a process that compiles, and CacheDir keeps what they answer.
 	Worker   []string
 	CacheDir string
 	// StrategyOptions are the options of the strategies; a plan replaces some of them.

@@ -1,4 +1,3 @@
-// Package chunk splits the rows of a batch over replicas as TensorFlow does.
 package chunk
 
 // Range returns the rows start to end-1 of chunk i of n of a batch: each chunk has ceil(rows/n) rows,

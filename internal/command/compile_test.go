@@ -118,7 +118,7 @@ func TestSignalStopsCompilation(t *testing.T) {
 	}
 }
 
-// signaled returns the time from a signal to the exit of a program that compiles.
+// signalled returns the time from a signal to the exit of a program that compiles.
 func signalled(t *testing.T, program string, s syscall.Signal, code int) time.Duration {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestCompilingProgram$")

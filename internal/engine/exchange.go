@@ -69,7 +69,7 @@ func (m *Runtime) Gather(ctx context.Context, call string, mine []byte) ([][]byt
 
 // CheckAgreement checks that all processes pass the same content. text describes the content; its first 300
 // bytes are passed to [Options].Differ, whose error every process receives if any content differs.
-// All processes must call Agree.
+// All processes must call CheckAgreement.
 func (m *Runtime) CheckAgreement(ctx context.Context, what, text string, content []byte) error {
 	if !m.IsMultiProcess() {
 		return nil

@@ -29,10 +29,10 @@ type Options struct {
 	Parent context.Context
 	// Closed is the error returned by calls after Close.
 	Closed error
-	// Differ returns the error of [Runtime.CheckAgreement]. what is the compared value, texts are the texts
-	// of the processes, and differing are the processes, in ascending order, whose contents are not
-	// the most frequent one. If several contents are equally frequent, the content of process 0 is
-	// the reference.
+	// Differ returns the error that [Runtime.CheckAgreement] reports if the processes disagree about
+	// the value that is called what. texts has the value of each process. differing lists, in ascending
+	// order, the processes whose value is not the most frequent one. If several values are equally
+	// frequent, the value of process 0 is the reference.
 	Differ func(what string, texts []string, differing []int) error
 	// OutOfStep returns the error for processes that wait for each other in different calls.
 	// calls[i] is the call of process i. Nil creates an [errkind.Fault].
@@ -50,7 +50,7 @@ type Runtime struct {
 	All    []*pjrt.Device
 	// Context is the context of waits without another context. [Runtime.Cancel] cancels it.
 	Context context.Context
-	// Cancel cancels Life with [Options].Closed as its cause. Close calls End too.
+	// Cancel cancels Context with [Options].Closed as its cause. Close also calls Cancel.
 	Cancel func()
 	// Launch orders launches: all devices must receive programs in the same order. Otherwise two
 	// programs with collectives could wait for each other forever. Hold Launch during a launch and

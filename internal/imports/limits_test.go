@@ -36,7 +36,7 @@ func TestTheModuleKeepsItsSize(t *testing.T) {
 	require.NoError(t, os.WriteFile("size.txt", []byte(text), 0o644))
 }
 
-// package writes a package of some files and returns its size.
+// sized writes a package of some files and returns its size.
 func sized(t *testing.T, files map[string]string) Size {
 	t.Helper()
 	root := t.TempDir()

@@ -27,13 +27,13 @@ type Step struct {
 // BuiltStep is the program of a step for a plan.
 type BuiltStep struct {
 	Program
-	// Report has the tensors of the program and the operations that it asks for.
+	// Report describes the program before a compiler changes it.
 	Report    *report.Report
 	Variables []plan.Variable
 	Rows      int
 }
 
-// Sketch makes the program of a plan.
+// Sketch lowers the step for a plan.
 func (s *Step) Sketch(ctx context.Context, p plan.Plan) (sketch plan.Sketch, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -88,7 +88,7 @@ func planKey(p plan.Plan) (string, error) {
 	return string(key), err
 }
 
-// estimate says what shows of a program by its text alone.
+// estimate estimates memory and time from the text of the program, without a compiler.
 func (m BuiltStep) estimate() plan.Sketch {
 	facts := m.Slice.Info()
 	sum := sha256.Sum256(m.Code)

@@ -1,4 +1,3 @@
-// Package units formats numbers of bytes, rates and times with their units.
 package units
 
 import "fmt"

@@ -239,7 +239,7 @@ func far(want [][][]float32, got []float64) float64 {
 	return worst / largest
 }
 
-// tokens returns a batch as a tensor.
+// batch returns a batch as a tensor.
 func batch(tokens [][]int32) shapes.Shape { return tensors.FromValue(tokens).Shape() }
 
 type lazyValue struct{ weights.Variable }

@@ -35,7 +35,7 @@ type BPE struct {
 	separator   int32
 	merges      []merge // in the order in which they were learned
 	words       SplitPattern
-	// steps split texts if preTokenizerJSON, which they implement, is not that of a known Words.
+	// steps split texts if preTokenizerJSON, which they implement, is not that of a known SplitPattern.
 	steps         []splitStep
 	preTokenizer  *preTokenizerJSON
 	nfc           bool // brings texts to Unicode's form NFC

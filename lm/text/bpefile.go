@@ -255,7 +255,7 @@ func isNFC(raw json.RawMessage) (bool, error) {
 	return nfc, nil
 }
 
-// readPreTokenizer finds how texts are split: as one of the Words, or by steps.
+// readPreTokenizer finds how texts are split: by a SplitPattern, or by steps.
 func (b *BPE) readPreTokenizer(p *preTokenizerJSON) error {
 	if p == nil {
 		return tokenizerFileError(bpeFileHint, "it has no pre_tokenizer")

@@ -46,7 +46,7 @@ type wordPattern struct {
 	next func(text []byte, i int) int
 }
 
-// patterns is indexed by Words and never written.
+// patterns is indexed by SplitPattern and never written.
 var patterns = [...]wordPattern{
 	GPT2: {name: "GPT2", next: nextGPT2,
 		expression: `'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`},

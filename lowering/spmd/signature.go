@@ -99,7 +99,7 @@ type Module struct {
 	// backward pass.
 	Policies []Policy
 
-	input *assemblyInput // inputs of the assembly; nil after Drop
+	input *assemblyInput // inputs of the assembly; nil after ReleaseTrace
 }
 
 // Policy is the rematerialization policy of a layer loop or of a block.

@@ -62,7 +62,7 @@ type Trace struct {
 	inRegion        bool                      // whether the last region is open
 	passes          []tracedPass              // passes through regions, in the order in which they began
 	openPasses      []int                     // the open passes, by index
-	parameterChecks []func(name string) error // see Ask
+	parameterChecks []func(name string) error // see InterceptParameters
 }
 
 var (

@@ -336,7 +336,7 @@ func (s *switched) Put(ctx context.Context, name string, opts storage.PutOptions
 	return s.Store.Put(ctx, name, opts, write)
 }
 
-// Process 0 waits for a lost part for ten minutes, or for the limit of Hurry.
+// Process 0 waits for a lost part for ten minutes, or for the limit of LimitWait.
 func TestAHurryEndsTheWaitForAPart(t *testing.T) {
 	sys := plugintest.System(t, 2)
 	s, err := storage.Directory(t.TempDir())

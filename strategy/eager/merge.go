@@ -178,7 +178,7 @@ func (mc *MergeContext) Reduce(op strategy.ReduceOp, x *MergeValue, axes ...int)
 	return mc.newValue(mc.inReplica(func() *graph.Node { return mc.rc.AllReduce(op, node) }), true)
 }
 
-// checkReplicaCode runs f while the methods of the step's context are allowed. They otherwise panic
+// inReplica runs f while the methods of the step's context are allowed. They otherwise panic
 // during a merge call.
 func (mc *MergeContext) inReplica(f func() *graph.Node) *graph.Node {
 	state := engine.Internal(mc.rc).State()

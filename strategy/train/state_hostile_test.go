@@ -37,7 +37,7 @@ func (c custom) UpdateGraphWithGradients(scope *model.Scope, gradients []*graph.
 	}
 }
 
-// customized runs two steps with an optimizer and returns the trained variable.
+// customised runs two steps with an optimizer and returns the trained variable.
 func customised(t *testing.T, opts strategy.Options, opt optimizer.Interface) (*strategy.TPUStrategy, *model.Store, error) {
 	t.Helper()
 	s := strategytest.On(t, plugintest.System(t, 4), opts)

@@ -53,7 +53,7 @@ func build(c *caseRun, text string, names map[string]*graph.Node, calls map[stri
 	return node(e)
 }
 
-// input returns an input's text.
+// text returns an input's text.
 func (g golden) text(name string) string {
 	s, _ := g.in(name).(string)
 	return s

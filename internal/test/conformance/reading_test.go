@@ -91,7 +91,7 @@ func splitOf(title string) (parts []any, ok bool) {
 	return parts, strconv.Itoa(next) == m[1] && strconv.Itoa(len(parts)) == m[2]
 }
 
-// reduction is what an output's name stands for: "SUM", "MEAN_axis0", "sum, axis None".
+// reductionName is what an output's name stands for: "SUM", "MEAN_axis0", "sum, axis None".
 type reductionName struct {
 	op   strategy.ReduceOp
 	axes []int

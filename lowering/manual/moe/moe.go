@@ -29,7 +29,7 @@ type Options struct {
 // Result contains the results of [Layer].
 type Result struct {
 	// Output is [tokens, width]: for each token, the weighted sum of the results of its experts. The
-	// weights are the router's probabilities. If Top is greater than 1, they are normalized to the
+	// weights are the router's probabilities. If TopK is greater than 1, they are normalized to the
 	// sum 1.
 	Output *graph.Node
 	// BalanceLoss is the load-balancing loss of the Switch Transformer, a float32 scalar. It is 1 for

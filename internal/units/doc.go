@@ -1,0 +1,2 @@
+// Package units formats numbers of bytes, rates and times with their units.
+package units
