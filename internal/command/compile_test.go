@@ -111,15 +111,15 @@ func TestSignalStopsCompilation(t *testing.T) {
 		t.Run(fmt.Sprint(c.program, c.code), func(t *testing.T) {
 			took := time.Hour
 			for try := 0; try < 4 && took >= 3*time.Second; try++ { // another process may hold up any single try
-				took = min(took, signalled(t, c.program, c.signal, c.code))
+				took = min(took, signaled(t, c.program, c.signal, c.code))
 			}
 			assert.Less(t, took, 3*time.Second)
 		})
 	}
 }
 
-// signalled returns the time from a signal to the exit of a program that compiles.
-func signalled(t *testing.T, program string, s syscall.Signal, code int) time.Duration {
+// signaled returns the time from a signal to the exit of a program that compiles.
+func signaled(t *testing.T, program string, s syscall.Signal, code int) time.Duration {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestCompilingProgram$")
 	cmd.Env = append(os.Environ(), "COMMAND_TEST_PROGRAM="+program)

@@ -37,8 +37,8 @@ func (c custom) UpdateGraphWithGradients(scope *model.Scope, gradients []*graph.
 	}
 }
 
-// customised runs two steps with an optimizer and returns the trained variable.
-func customised(t *testing.T, opts strategy.Options, opt optimizer.Interface) (*strategy.TPUStrategy, *model.Store, error) {
+// customized runs two steps with an optimizer and returns the trained variable.
+func customized(t *testing.T, opts strategy.Options, opt optimizer.Interface) (*strategy.TPUStrategy, *model.Store, error) {
 	t.Helper()
 	s := strategytest.On(t, plugintest.System(t, 4), opts)
 	store := model.NewStore()
@@ -81,7 +81,7 @@ func TestOptimizersOfOnesOwnUpdateParts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			flat := func(opts strategy.Options) (all []float32) {
-				s, store, err := customised(t, opts, custom{change})
+				s, store, err := customized(t, opts, custom{change})
 				require.NoError(t, err)
 				for _, v := range s.Variables(store).All() {
 					all = append(all, strategytest.Flat(t, v)...)
@@ -98,7 +98,7 @@ func TestOptimizersOfOnesOwnUpdateParts(t *testing.T) {
 
 func TestARuleForTheStateAloneIsRefused(t *testing.T) {
 	opts := strategy.Options{LogicalDevices: 2, Variables: append(logical.Rules{logical.Match(`mine`, logical.SplitInto(2, 1))}, strategytest.Share(logical.ShardGradients, 1)...)}
-	_, _, err := customised(t, opts, custom{func(scope *model.Scope, v *model.Variable, gradient *graph.Node) *graph.Node {
+	_, _, err := customized(t, opts, custom{func(scope *model.Scope, v *model.Variable, gradient *graph.Node) *graph.Node {
 		sum := scope.Store().Scope("/mine"+v.Scope()).WithInitializer(initializer.Zero).VariableWithShape(v.Name()+"_sum", v.Shape()).SetTrainable(false)
 		sum.SetNodeValue(gradient)
 		return gradient
