@@ -8,13 +8,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// The variables that are sharded over the replicas, in a step: gathered values, which are gathered
-// where they are read, and the replica's shards.
+// A step gathers a variable that is sharded over the replicas where it reads the variable. It stores only this
+// replica's shard of a new value.
 
-// layerSlices returns the slices of a stacked variable for a loop over layers; see [loop.Slicer]. A
-// sharded stack remains sharded in the loop, and each layer gathers the slice that it reads, so
-// that no device has more than one gathered layer. part is the replica's shard, or nil if the stack
-// is not sharded.
+// layerSlices returns the slices of a stack of layers for a loop over the layers; see
+// [loop.Slicer]. A stack that is sharded over the replicas remains sharded in the loop, and each
+// iteration gathers the layer that it reads. No device therefore has more than one gathered layer.
+// part is the replica's shard, or nil if the stack is not sharded.
 func (rc *ReplicaContext) layerSlices(v *model.Variable) (part *graph.Node, stacks []*graph.Node,
 	layer func(slices []*graph.Node) *graph.Node) {
 	vs := rc.strategy.Variables(rc.state.Scope.Store())
@@ -40,8 +40,8 @@ func (rc *ReplicaContext) layerSlices(v *model.Variable) (part *graph.Node, stac
 		}
 }
 
-// unwrittenParameter returns the parameter of a variable of the store, or nil if the step has
-// written the variable. The parameter may have been converted to another dtype.
+// unwrittenParameter returns the graph parameter of a variable of the store, or nil if the step has
+// written the variable. The step may read the parameter in another dtype.
 func unwrittenParameter(v *model.Variable, g *graph.Graph) *graph.Node {
 	x := v.NodeValue(g)
 	if x.Type() == graph.NodeTypeConvertDType {
@@ -53,7 +53,6 @@ func unwrittenParameter(v *model.Variable, g *graph.Graph) *graph.Node {
 	return x
 }
 
-// replicaShard returns the replica's shard of a variable's value in the step.
 func (rc *ReplicaContext) replicaShard(v *model.Variable, value *graph.Node, over spmd.ReplicaShard) *graph.Node {
 	if part := rc.state.Parts[value]; part != nil {
 		return part
@@ -65,8 +64,9 @@ func (rc *ReplicaContext) replicaShard(v *model.Variable, value *graph.Node, ove
 	return spmd.SliceShard(value, over)
 }
 
-// storedValue returns the result of a step for a variable of the store: the value, or the replica's
-// shard of a sharded variable.
+// storedValue returns the result that a step stores for a variable of the store: the value, or this
+// replica's shard of the value if the variable is sharded. If the step is skipped, the result is
+// the old value.
 func (rc *ReplicaContext) storedValue(v *model.Variable, value *graph.Node) *graph.Node {
 	over := rc.strategy.Variables(rc.state.Scope.Store()).replicaShard(v)
 	old := rc.graph.GetParameterByName(v.Path())
@@ -80,8 +80,8 @@ func (rc *ReplicaContext) storedValue(v *model.Variable, value *graph.Node) *gra
 	return rc.valueUnlessSkipped(part, spmd.ParameterShard(old, over))
 }
 
-// valueUnlessSkipped returns a variable's value after the step: the new value, unless the step is
-// skipped.
+// valueUnlessSkipped returns the new value of a variable, or the old value if the step is skipped
+// when the program runs.
 func (rc *ReplicaContext) valueUnlessSkipped(value, old *graph.Node) *graph.Node {
 	if rc.state.Taken == nil || value == old {
 		return value
@@ -111,8 +111,8 @@ func (vs *Variables) gradientSharding(v *model.Variable) (over spmd.ReplicaShard
 		split.WithinReplica(), state
 }
 
-// registerProxy registers the path of the proxy of a variable of NewVariable. A training step over the
-// store keeps the optimizer state of the variable below this path.
+// registerProxy registers the path of a proxy: a variable of the store that represents v, a
+// variable of NewVariable, in a training step. The optimizer state of v is stored below this path.
 func (vs *Variables) registerProxy(path string, v *Variable) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()

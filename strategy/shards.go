@@ -11,15 +11,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Shard describes the shard of a value or of a variable on one device.
+// Shard describes one device's shard of a value or a variable.
 type Shard struct {
-	// Replica and LogicalDevice identify the device; Device is its name.
+	// Replica and LogicalDevice identify the device, and Device is its name. Process is the process
+	// that has the device.
 	Replica, LogicalDevice int
 	Device                 string
-	// Process is the process that the device belongs to.
-	Process int
-	// Start is the first index of the shard in the replica's tensor, and Size the number of
-	// indices, in each dimension.
+	Process                int
+	// Start and Size are the first index and the number of indices in each dimension of the
+	// replica's tensor.
 	Start, Size []int
 	// Bytes is the size of the shard in device memory.
 	Bytes int
@@ -34,8 +34,8 @@ func (s Shard) String() string {
 	return fmt.Sprintf("%v on %s", ranges, s.Device)
 }
 
-// shards lists the shards. The sizes are queried from this process's buffers; shards of other
-// processes are assumed to have the size of the layout.
+// shards lists the shards of a value with these buffers. For devices of this process the sizes are
+// queried from the buffers; for other devices they are computed from the layout.
 func (v *deviceValue) shards(buffers engine.Buffers) []Shard {
 	s := v.strategy
 	l, err := v.layout()
@@ -68,8 +68,8 @@ func (v *deviceValue) shards(buffers engine.Buffers) []Shard {
 	return all
 }
 
-// Shards lists the devices that have the value and the shard on each of them, by replica, then by
-// logical device. The list is empty for a closed value, and ahead of time.
+// Shards lists the shards by replica, then by logical device. It returns nil for a closed value and
+// ahead of time.
 func (v *deviceValue) Shards() []Shard {
 	buffers, err := v.openBuffers()
 	if err != nil {
@@ -78,9 +78,9 @@ func (v *deviceValue) Shards() []Shard {
 	return v.shards(buffers)
 }
 
-// Shards lists the devices that have the variable and the shard on each of them, by replica, then
-// by logical device. A variable that is not split, or is assigned to one logical device, has a
-// complete copy on each device. The list is empty for a closed variable, and ahead of time.
+// Shards lists the shards of the variable by replica, then by logical device. A variable that is
+// not split, or is assigned to one logical device, has a complete copy on each device. Shards
+// returns nil for a closed variable and ahead of time.
 func (v *Variable) Shards() []Shard {
 	v.strategy.runtime.Launch.Lock()
 	defer v.strategy.runtime.Launch.Unlock()
@@ -90,8 +90,8 @@ func (v *Variable) Shards() []Shard {
 	return v.asDeviceValue().shards(v.buffers)
 }
 
-// layout returns the layout of a replica's tensor on its logical devices. A per-replica scalar is a
-// vector with one element on the devices.
+// layout returns the layout of a replica's tensor on its logical devices. A per-replica scalar is
+// stored as a vector with one element.
 func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotation,
 	perReplica bool) (*engine.Layout, error) {
 	t, err := wire.Of(dtype)
@@ -119,7 +119,6 @@ func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotati
 	return engine.NewLayout(t, shape, group, a.Spec(len(shape), factors))
 }
 
-// layout returns the layout of a value or of a variable.
 func (v *deviceValue) layout() (*engine.Layout, error) {
 	l, err := v.strategy.layout(v.dtype, v.shape, v.annotation, v.perReplica)
 	if err != nil || !v.replicaShard.IsSharded() {

@@ -15,8 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// checkRule returns an error for a rule that splits one dimension over the replicas and logical
-// axes.
+// checkRule returns an error for a rule that splits one dimension over the replicas and over
+// logical axes.
 func checkRule(r logical.Rule) error {
 	a := r.Annotation
 	if len(r.Largest) > 0 {
@@ -29,10 +29,10 @@ func checkRule(r logical.Rule) error {
 	return nil
 }
 
-// stateShard returns the dimension over which a tensor of the training state of the variable at path
-// is sharded over the replicas, if the rules shard at least this state. The tensor has the
-// variable's shape and is split over the logical devices. The first dimension of a stack of layers
-// is not sharded.
+// stateShard returns the dimension over which the training state of the variable at path is sharded
+// over the replicas, or an unsharded result if the rules select a weaker mode than least. Training
+// state has the shape of the variable. split is its split over the logical devices; a dimension
+// that it splits is not used. Dimension 0 of a stack of layers is not used either.
 func (vs *Variables) stateShard(least logical.StateSharding, path string, shape shapes.Shape, stacked bool,
 	split logical.Annotation) spmd.ReplicaShard {
 	s := vs.strategy
@@ -59,14 +59,13 @@ func (vs *Variables) stateShard(least logical.StateSharding, path string, shape 
 	return spmd.ReplicaShard{Dim: largest, Size: shape.Dimensions[largest]}
 }
 
-// isSplit reports whether an annotation splits dimension d over logical axes.
 func isSplit(a logical.Annotation, axes sharding.Mesh, d int) bool {
 	parts := a.PartsOn(axes)
 	return d < len(parts) && parts[d] > 1
 }
 
-// placement returns the layout of a variable of the store: the split over the logical devices, the
-// number of its rule or -1, and the dimension that is sharded over the replicas.
+// placement returns the layout of a variable of the store: its split over the logical devices, the
+// index of the matching rule or -1, and the dimension that is sharded over the replicas.
 func (vs *Variables) placement(source *model.Variable) (a logical.Annotation, rule int, over spmd.ReplicaShard,
 	err error) {
 	s, shape := vs.strategy, source.Shape()
@@ -104,9 +103,7 @@ func (vs *Variables) placement(source *model.Variable) (a logical.Annotation, ru
 	return a, rule, over, nil
 }
 
-// placementByRules returns the layout of a variable of the store by the rules with axes: the split
-// over the logical devices, the dimension that is sharded over the replicas, and the number of the
-// rule or -1.
+// placementByRules is like placement, but ignores the modes of sharded state that rules select.
 func (vs *Variables) placementByRules(source *model.Variable) (a logical.Annotation, over spmd.ReplicaShard, rule int) {
 	s, dims := vs.strategy, source.Shape().Dimensions
 	a, rule = s.opts.Variables.AnnotationFor(s.fullMesh, source.Path(), dims)
@@ -119,16 +116,17 @@ func (vs *Variables) placementByRules(source *model.Variable) (a logical.Annotat
 	return a.WithinReplica(), over, rule
 }
 
-// isProxy reports whether the path is the proxy of a variable of NewVariable.
+// isProxy reports whether path is the path of a proxy; see registerProxy.
 func (vs *Variables) isProxy(path string) bool {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	return vs.proxied[path] != nil
 }
 
-// trainedVariable returns the path of the trained variable whose optimizer state source is, and its
-// split over the logical devices. Optimizers create their state below the path of the variable,
-// with the variable's dimensions. The path is "" if source is not optimizer state.
+// trainedVariable returns the path of the trained variable to which the optimizer state source
+// belongs, and the variable's split over the logical devices. Optimizers create the state below the
+// path of the variable, with the variable's dimensions. The path is "" if source is not optimizer
+// state.
 func (vs *Variables) trainedVariable(source *model.Variable) (path string, split logical.Annotation) {
 	if source.Trainable {
 		return "", split
@@ -147,8 +145,8 @@ func (vs *Variables) trainedVariable(source *model.Variable) (path string, split
 	return path, split
 }
 
-// proxiedVariable returns the variable of NewVariable whose optimizer state source is, if the shapes
-// are equal. The state has the layout of this variable.
+// proxiedVariable returns the variable of NewVariable to which the optimizer state source belongs,
+// or nil. The state has the dimensions and the layout of this variable.
 func (vs *Variables) proxiedVariable(source *model.Variable) *Variable {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
@@ -158,7 +156,7 @@ func (vs *Variables) proxiedVariable(source *model.Variable) *Variable {
 	})]
 }
 
-// variablesByPath returns the store's variables by path. It is cached because the store's own
+// variablesByPath returns the store's variables by path. The map is cached because the store's own
 // lookup may load a variable from a checkpoint.
 func (vs *Variables) variablesByPath() map[string]*model.Variable {
 	vs.mu.Lock()
@@ -172,7 +170,6 @@ func (vs *Variables) variablesByPath() map[string]*model.Variable {
 	return vs.paths
 }
 
-// replicaShard returns the dimension over which a variable of the store is sharded over the replicas.
 func (vs *Variables) replicaShard(source *model.Variable) spmd.ReplicaShard {
 	if v, ok := vs.Lookup(source.Path()); ok {
 		return v.replicaShard
@@ -184,7 +181,7 @@ func (vs *Variables) replicaShard(source *model.Variable) spmd.ReplicaShard {
 	return over
 }
 
-// isStack reports whether a variable is a stack of layers that a loop reads.
+// isStack reports whether the variable at path is a stack of layers that a loop over layers reads.
 func (vs *Variables) isStack(path string) bool {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
