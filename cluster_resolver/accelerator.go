@@ -8,9 +8,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// Bounds is a grid of chips or processes: its sizes along x, y and z, and optionally the number of
-// devices per chip. The fourth number is 0 if it is not specified; it is used for tpu7x. The zero
-// value is an unspecified grid.
+// Bounds is the size of a grid of chips or processes along x, y and z. The fourth number is the
+// number of devices per chip, which is used for tpu7x, or 0 if it is not specified. The zero value
+// is an unspecified grid.
 type Bounds [4]int
 
 // maxBound is the maximum of each size, and maxChips the maximum size of a grid. Both are larger
@@ -43,17 +43,18 @@ func ParseBounds(source, text string) (Bounds, error) {
 	return b, nil
 }
 
-// Size returns the product of all sizes, including the fourth if it is specified. It returns 0 for
-// the zero value.
+// Size returns the product of all sizes, including the fourth number if it is specified. For the
+// zero value, it returns 0.
 func (b Bounds) Size() int { return b.chipCount() * max(b[3], 1) }
 
 // chipCount returns the product of the sizes along x, y and z.
 func (b Bounds) chipCount() int { return b[0] * b[1] * b[2] }
 
-// hasSize reports whether the grid has n cells, with or without its fourth size.
+// hasSize reports whether the grid contains n chips, or n devices if the fourth number is
+// specified.
 func (b Bounds) hasSize(n int) bool { return n == b.chipCount() || n == b.Size() }
 
-// sizes returns the three or four specified sizes.
+// sizes returns the first three numbers, and the fourth number if it is specified.
 func (b Bounds) sizes() []int {
 	if b[3] == 0 {
 		return b[:3]
@@ -61,7 +62,7 @@ func (b Bounds) sizes() []int {
 	return b[:]
 }
 
-// String returns the format of [ParseBounds], or "" for the zero value.
+// String returns the grid in the format of [ParseBounds], or "" for the zero value.
 func (b Bounds) String() string {
 	if b == (Bounds{}) {
 		return ""
@@ -105,9 +106,9 @@ func parseTopology(source, text string) (chips int, err error) {
 	return chips, nil
 }
 
-// sliceInfo contains the properties inferred from an accelerator type. tpu.ParseAccelerator
-// is not used because it accepts only sizes with a default shape; slices created from a topology
-// can have other sizes.
+// sliceInfo contains the properties that follow from an accelerator type. It exists because
+// tpu.ParseAccelerator accepts only sizes with a default shape, but slices that were created from a
+// topology can have other sizes.
 type sliceInfo struct {
 	generation tpu.Generation
 	chips      int

@@ -20,7 +20,7 @@ const (
 // cost of malformed input.
 const maxWorkers = 1 << 16
 
-// Endpoint is one worker of the metadata attribute "worker-network-endpoints".
+// Endpoint is the address of one worker in the metadata attribute "worker-network-endpoints".
 type Endpoint struct {
 	// Name and UID are the first two fields. The service currently sets both to "unknown".
 	Name, UID string
@@ -100,8 +100,8 @@ func ParseAddresses(source, text string, defaultPort int) ([]string, error) {
 	return list, nil
 }
 
-// forEachItem calls f for each item of a comma-separated list. An empty list, an empty item and two
-// items with the same key are errors.
+// forEachItem calls f for each item of a comma-separated list. An empty list and an empty item are
+// errors. key returns a canonical form of an item; two items with the same key are an error.
 func forEachItem(source, text string, key func(item string) string, f func(item string) error) error {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -153,8 +153,8 @@ func parseAddress(source, text string, defaultPort int) (string, error) {
 	return joinPort(host, n), nil
 }
 
-// canonicalHost returns the same text for all spellings of a host: names in any case and with or
-// without a trailing dot, and all forms of an IP address.
+// canonicalHost returns the same text for all spellings of a host: a name in any case, with or
+// without a trailing dot, and all formats of an IP address.
 func canonicalHost(host string) string {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return ip.Unmap().String()

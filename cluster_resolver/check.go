@@ -8,7 +8,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// FindingCode identifies the kind of a [Finding]. Codes are stable, so programs can compare them.
+// FindingCode identifies the kind of a [Finding]. Codes do not change, so programs can compare
+// them.
 type FindingCode string
 
 // The codes of findings.
@@ -82,7 +83,7 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s: %s: %s is %s, expected %s; %s", f.Severity, f.Code, f.Subject, f.Got, f.Want, f.Fix)
 }
 
-// CheckError reports the findings of severity [SeverityError] that made a resolver fail.
+// CheckError reports that a resolver failed because of findings with severity [SeverityError].
 type CheckError struct {
 	// Resolver is the name of the resolver. Findings has at least one entry.
 	Resolver string
@@ -107,9 +108,9 @@ func (e *CheckError) Has(code FindingCode) bool {
 	return slices.ContainsFunc(e.Findings, func(f Finding) bool { return f.Code == code })
 }
 
-// Check compares the environment with the metadata and checks the consistency of each of them. The
-// findings are in a fixed order. A zero Metadata means that there is no metadata server. Check does
-// not use the network.
+// Check compares the environment with the metadata, and checks the consistency of each of them. The
+// order of the findings is fixed. A zero Metadata means that there is no metadata server. Check
+// does not use the network.
 func Check(env Environment, md Metadata) []Finding {
 	c := configChecker{env: env, md: md, hasMetadata: md.isPresent()}
 	c.checkAccelerator()
@@ -161,9 +162,9 @@ func trimUnitDimension(topology string) string {
 	return topology
 }
 
-// mismatchSeverity returns the severity of a difference from the metadata. It is an error, unless
-// the environment selects a part of the slice by its process bounds or by the host name
-// "localhost".
+// mismatchSeverity returns the severity of a difference between the environment and the metadata.
+// It is SeverityWarning if the process bounds or the host name "localhost" restrict the environment
+// to a part of the slice, and SeverityError otherwise.
 func (c *configChecker) mismatchSeverity() Severity {
 	hosts, all := c.env.Hostnames, len(c.md.Endpoints)
 	fewer := len(hosts) > 0 && len(hosts) < all
@@ -174,7 +175,8 @@ func (c *configChecker) mismatchSeverity() Severity {
 	return SeverityError
 }
 
-// checkShape compares the accelerator type, the topology and the number of hosts of one source.
+// checkShape checks that the accelerator type, the topology and the number of hosts from one source
+// are consistent. The other arguments are their names in findings.
 func (c *configChecker) checkShape(typeName, typ, topoName, topology, hostsName string, hosts int) {
 	chips := 0
 	if topology != "" {
@@ -212,8 +214,8 @@ func formatHostRange(a sliceInfo) string {
 	return fmt.Sprintf("%d to %d", a.minHosts, a.maxHosts)
 }
 
-// sameType reports whether two accelerator types are equal, including aliases such as "v5e-16" and
-// "v5litepod-16".
+// sameType reports whether two accelerator types are equal. It treats aliases such as "v5e-16" and
+// "v5litepod-16" as equal.
 func sameType(a, b string) bool {
 	x, errX := parseAccelerator("", a)
 	y, errY := parseAccelerator("", b)

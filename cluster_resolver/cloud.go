@@ -19,7 +19,7 @@ const cloudName = "cloud_tpu"
 // apiTimeout is the timeout of one API call. The first call also fetches a token.
 const apiTimeout = 20 * time.Second
 
-// CloudAPI reads resources of the Cloud TPU API. Names are full resource names, such as
+// CloudAPI reads resources of the Cloud TPU API. Its arguments are full resource names, such as
 // "projects/p/locations/z/nodes/n". Errors should be [*APIError] values, which specify whether to
 // retry. Package tpuapi, a separate Go module, implements CloudAPI.
 type CloudAPI interface {
@@ -29,7 +29,7 @@ type CloudAPI interface {
 	QueuedResource(ctx context.Context, name string) (QueuedResource, error)
 }
 
-// Node describes a TPU node. State and Health are the values of the API.
+// Node describes a TPU node. State and Health have the values of the Cloud TPU API.
 type Node struct {
 	Name, AcceleratorType, Topology, State, Health, HealthDescription string
 	// Endpoints lists the workers in order. A port of 0 is unspecified.
@@ -95,9 +95,9 @@ type CloudTPU struct {
 // Name returns "cloud_tpu".
 func (CloudTPU) Name() string { return cloudName }
 
-// Resolve queries the API. The task of the result is worker 0, because this process controls the
-// cluster from outside. The error matches [ErrNotDetected] if no TPU is specified, or is a
-// [*ParseError], [*APIError] or [*NotReadyError].
+// Resolve queries the Cloud TPU API. The task of the result is worker 0, because this process
+// controls the cluster from outside. If no TPU is specified, the error matches [ErrNotDetected].
+// Other errors are a [*ParseError], [*APIError] or [*NotReadyError].
 func (r CloudTPU) Resolve(ctx context.Context) (Cluster, error) {
 	tpu, source := strings.TrimSpace(r.TPU), "TPU"
 	if tpu == "" && r.QueuedResource == "" {
@@ -148,8 +148,8 @@ func (r CloudTPU) Resolve(ctx context.Context) (Cluster, error) {
 	return c, err
 }
 
-// resourceName returns the full name of a resource, such as "projects/p/locations/z/kind/n" for
-// "n".
+// resourceName returns the full name of a resource of the given kind. For example, the full name of
+// the node "n" is "projects/p/locations/z/nodes/n".
 func (r CloudTPU) resourceName(ctx context.Context, kind, name string) (string, error) {
 	if strings.Contains(name, "/") {
 		p := strings.Split(name, "/")
@@ -212,7 +212,7 @@ func newTPU(n Node) TPU {
 // maxSlices is the maximum number of nodes of a queued resource.
 const maxSlices = 1 << 12
 
-// nodeAddresses returns the hosts of a node, and their addresses with ports.
+// nodeAddresses returns the hosts of a node without ports, and their addresses with ports.
 func (r CloudTPU) nodeAddresses(n Node) (hosts, addresses []string, err error) {
 	if len(n.Endpoints) > maxWorkers {
 		return nil, nil, parseError(n.Name, "", "node has "+strconv.Itoa(len(n.Endpoints))+" network endpoints, more than "+strconv.Itoa(maxWorkers), "")
@@ -319,8 +319,8 @@ func (r CloudTPU) getReadyNode(ctx context.Context, name string) (Node, error) {
 	return n, err
 }
 
-// callWithRetry calls f with retries. If the resource is not ready and PollInterval is set, it
-// repeats the call.
+// callWithRetry calls f and retries temporary failures. If the resource is not ready and
+// PollInterval is set, it repeats the call until the resource is ready.
 func (r CloudTPU) callWithRetry(ctx context.Context, op string, f func(context.Context) error) error {
 	if r.API == nil {
 		return &errkind.Fault{Op: "clusterresolver: " + cloudName, Reason: "API is nil", Class: errkind.ValueError,

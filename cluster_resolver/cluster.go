@@ -26,7 +26,7 @@ const DefaultRPCLayer = "grpc"
 // os.Getenv. This package reads the environment only through a Getenv.
 type Getenv func(name string) string
 
-// lookup supports a nil Getenv, which represents an empty environment.
+// lookup is like g, but also supports a nil Getenv, which represents an empty environment.
 func (g Getenv) lookup(name string) string {
 	if g == nil {
 		return ""
@@ -135,9 +135,9 @@ func (m Multislice) GlobalRank(workerID, workersPerSlice int) (rank, size int) {
 	return m.SliceID*workersPerSlice + workerID, n * workersPerSlice
 }
 
-// Master returns the address to connect to (TensorFlow's ClusterResolver.master). It returns
-// SessionMaster if it is set. It returns "" for an empty cluster, for an unknown task, and for the
-// only task of a TF_CONFIG. Otherwise it returns the address of this task with the RPC layer, such
+// Master returns the address to connect to (TensorFlow's ClusterResolver.master). If SessionMaster
+// is set, Master returns it. For an empty cluster, an unknown task, and the only task of a
+// TF_CONFIG, it returns "". Otherwise it returns the address of this task with the RPC layer, such
 // as "grpc://10.1.2.3:8470". The error matches [ErrNoTask] if Spec does not contain the task.
 func (c Cluster) Master() (string, error) {
 	switch {
@@ -162,9 +162,9 @@ func (c Cluster) MasterFor(t Task) (string, error) {
 	return a, nil
 }
 
-// IsChief reports whether this task writes checkpoints and summaries. This is the chief if the
-// cluster has one, and worker 0 otherwise. An unknown task in an empty cluster is the chief,
-// because it is the only process.
+// IsChief reports whether this task writes checkpoints and summaries. It is true for the task of
+// the job "chief" or, if the cluster has no chief, for worker 0. It is also true for an unknown
+// task in an empty cluster, because this is the only process.
 func (c Cluster) IsChief() bool {
 	switch c.Task.Type {
 	case JobChief, jobMaster:
@@ -199,7 +199,7 @@ func (c Cluster) Clone() Cluster {
 	return c
 }
 
-// String returns a description of several lines. The format can change.
+// String returns a description with several lines. Its format can change.
 func (c Cluster) String() string {
 	var b strings.Builder
 	line := func(name, value string) {

@@ -10,7 +10,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Simple resolves to a given cluster. It corresponds to TensorFlow's SimpleClusterResolver.
+// Simple is a resolver that returns a given cluster. It corresponds to TensorFlow's
+// SimpleClusterResolver.
 type Simple struct {
 	// Cluster is the cluster to return. An empty Source is replaced by "simple".
 	Cluster Cluster
@@ -19,8 +20,8 @@ type Simple struct {
 // Name returns "simple".
 func (Simple) Name() string { return "simple" }
 
-// Resolve returns a copy of the cluster. It does not block. The error matches [ErrNoTask] if the
-// task is known but a non-empty cluster does not contain it.
+// Resolve returns a copy of the cluster. It does not block. If the task is known, but the cluster
+// is not empty and does not contain the task, the error matches [ErrNoTask].
 func (r Simple) Resolve(context.Context) (Cluster, error) {
 	c := r.Cluster.Clone()
 	if c.Source == "" {
@@ -36,7 +37,7 @@ func (r Simple) Resolve(context.Context) (Cluster, error) {
 
 // Union merges the clusters of several resolvers. It corresponds to TensorFlow's UnionResolver. If
 // a job is in several clusters, its tasks are concatenated in the order of the resolvers. If the
-// job has gaps in its indices in one of the clusters, its tasks are merged by index instead, and
+// indices of the job have gaps in one of the clusters, its tasks are merged by index instead, and
 // duplicate indices are an error. All other fields, including the task, are from the first
 // resolver.
 type Union struct {
@@ -77,7 +78,7 @@ func (r Union) Resolve(ctx context.Context) (Cluster, error) {
 	return first, nil
 }
 
-// MergeSpecs merges specs as described for [Union].
+// MergeSpecs merges cluster specs in the way that [Union] does.
 func MergeSpecs(specs ...ClusterSpec) (ClusterSpec, error) {
 	merged := map[string]map[int]string{}
 	sparse := map[string]bool{}
@@ -115,9 +116,9 @@ func MergeSpecs(specs ...ClusterSpec) (ClusterSpec, error) {
 	return spec, spec.checkAddresses()
 }
 
-// Chain calls its resolvers in order and returns the result of the first one that applies. It skips
-// a resolver if its error matches [ErrNotDetected]. Any other error stops the chain, so that an
-// invalid source is not replaced by another source.
+// Chain calls its resolvers in order and returns the result of the first one that applies. A
+// resolver does not apply if its error matches [ErrNotDetected]. Any other error stops the chain,
+// so that invalid input of one source is not hidden by another source.
 type Chain struct {
 	Resolvers []Resolver
 }
@@ -139,9 +140,9 @@ func (a Attempt) String() string {
 	return a.Resolver + ": " + strings.TrimPrefix(s, a.Resolver+": ")
 }
 
-// ChainError reports that no resolver of a [Chain] returned a cluster. If a resolver stopped the
-// chain, the ChainError wraps its error. Otherwise it matches [ErrNotDetected] and wraps the errors
-// of all resolvers.
+// ChainError reports that no resolver of a [Chain] returned a cluster. If the error of a resolver
+// stopped the chain, the ChainError wraps this error. Otherwise it matches [ErrNotDetected] and
+// wraps the errors of all resolvers.
 type ChainError struct {
 	// Attempts lists the results of the resolvers, in the order of the calls.
 	Attempts []Attempt
@@ -181,7 +182,7 @@ func (e *ChainError) Unwrap() []error {
 // Name returns "chain".
 func (Chain) Name() string { return "chain" }
 
-// Resolve returns the first cluster, or a [*ChainError].
+// Resolve returns the cluster of the first resolver that applies, or a [*ChainError].
 func (r Chain) Resolve(ctx context.Context) (Cluster, error) {
 	c, _, err := r.ResolveAttempts(ctx)
 	return c, err

@@ -9,7 +9,7 @@ import (
 )
 
 // Environment contains the parsed TPU variables of a process. [Check] checks their consistency. If
-// a field has two variables, the first takes precedence; the second is its older name.
+// a field has two variables, the second is an older name, and the first takes precedence.
 //
 // The sources are "Deploy TPU workloads in GKE Standard" and "TPU Multislice in GKE",
 // cloud.google.com/kubernetes-engine/docs/how-to/tpus and .../tpu-multislice.
@@ -47,14 +47,14 @@ type Environment struct {
 	pod       podInfo
 }
 
-// isSingleProcess reports whether the process grid contains only this process. The slice can have
-// more hosts.
+// isSingleProcess reports whether the process bounds contain only this process. Even then, the
+// slice can have more hosts.
 func (e Environment) isSingleProcess() bool {
 	return e.ProcessBounds.Size() == 1 && len(e.ProcessAddresses) < 2
 }
 
-// Megascale contains the MEGASCALE_* values of the environment or of the metadata, which describe a
-// job with several slices.
+// Megascale contains the values of the MEGASCALE_* variables, which describe a job with several
+// slices. They are read from the environment or from the metadata.
 type Megascale struct {
 	// Coordinator is a host without a port, or "" if it is not set. Port is 0 if it is not set.
 	Coordinator string
@@ -63,8 +63,8 @@ type Megascale struct {
 	NumSlices, SliceID int
 }
 
-// IsSet reports whether any of the values is set. It ignores a slice id of 0, so the zero value is
-// not set.
+// IsSet reports whether any of the values is set. A slice id of 0 does not count as set, so that
+// the zero value is not set.
 func (m Megascale) IsSet() bool {
 	return m.Coordinator != "" || m.Port != 0 || m.NumSlices != 0 || m.SliceID > 0
 }
@@ -104,7 +104,7 @@ func ReadEnvironment(getenv Getenv) (Environment, error) {
 	return e, errors.Join(r.errs...)
 }
 
-// envReader reads variables and collects the errors of malformed values.
+// envReader reads environment variables and collects the errors of malformed values.
 type envReader struct {
 	getenv Getenv
 	errs   []error
@@ -139,7 +139,7 @@ func parseName(source, text string) (string, error) {
 	return text, nil
 }
 
-// isPrintable reports whether a text is UTF-8 without control characters.
+// isPrintable reports whether text is valid UTF-8 without control characters.
 func isPrintable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsGraphic(r) })
 }
@@ -171,8 +171,8 @@ func parseVisibleChips(source, text string) (chips []int, err error) {
 	return chips, err
 }
 
-// parseMegascale parses the four values from an environment or from "tpu-env", which uses the same
-// names.
+// parseMegascale parses the MEGASCALE_* values. They have the same names in the environment and in
+// the metadata attribute "tpu-env".
 func parseMegascale(get Getenv) (Megascale, []error) {
 	r := envReader{getenv: get}
 	return r.readMegascale(), r.errs

@@ -9,23 +9,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// ErrNotDetected is matched by errors that only mean that a source does not apply: a variable is
-// not set, or there is no metadata server. A [Chain] continues with its next resolver only for
-// these errors.
+// ErrNotDetected is matched by errors that only mean that a source is absent: a variable is not
+// set, or there is no metadata server. After such an error, a [Chain] continues with its next
+// resolver.
 var ErrNotDetected = errkind.New(errkind.NotFoundError, "clusterresolver: not detected")
 
 // ErrNotFound is matched by errors for a node, queued resource or metadata key that does not exist
 // on a server.
 var ErrNotFound = errkind.New(errkind.NotFoundError, "clusterresolver: not found")
 
-// notDetected returns an error for a resolver that does not apply.
+// notDetected returns an error that matches ErrNotDetected.
 func notDetected(resolver, reason string, cause error) error {
 	return &errkind.Fault{Op: "clusterresolver: " + resolver + ": not detected", Match: ErrNotDetected,
 		Reason: truncate(reason), Err: cause}
 }
 
-// ParseError reports malformed input. It never matches [ErrNotDetected], so a [Chain] does not hide
-// it by using another source.
+// ParseError reports malformed input. It never matches [ErrNotDetected], so a [Chain] stops instead
+// of using another source.
 type ParseError struct {
 	// Source is the name of the input: a variable, a metadata key or a JSON path.
 	Source string
@@ -71,7 +71,7 @@ func noJobError(job string, jobs []string) error {
 		truncate(strings.Join(jobs, ", ")))}
 }
 
-// NotReadyError reports a node or queued resource that exists but cannot be used yet.
+// NotReadyError reports that a node or queued resource exists but cannot be used yet.
 type NotReadyError struct {
 	// Name is the name of the resource. State and Health are the values of the service.
 	Name, State, Health string

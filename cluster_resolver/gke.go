@@ -20,8 +20,8 @@ type GKE struct {
 // Name returns "gke".
 func (GKE) Name() string { return gkeName }
 
-// Resolve reads the variables. It does not block. The error joins one [*ParseError] for each
-// malformed variable, or is a [*CheckError] if variables contradict each other.
+// Resolve reads the variables. It does not block. The error contains a [*ParseError] for each
+// malformed variable. If variables contradict each other, it is a [*CheckError].
 func (r GKE) Resolve(context.Context) (Cluster, error) {
 	if r.Getenv.lookup("TPU_WORKER_HOSTNAMES") == "" && r.Getenv.lookup("TPU_PROCESS_ADDRESSES") == "" {
 		return Cluster{}, notDetected(gkeName, "neither TPU_WORKER_HOSTNAMES nor TPU_PROCESS_ADDRESSES is set", nil)

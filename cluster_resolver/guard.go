@@ -21,8 +21,8 @@ var (
 // maxRedirects is the maximum number of redirects within a host.
 const maxRedirects = 3
 
-// CheckSameHost is a CheckRedirect function for [http.Client]. It allows a few redirects within the
-// same host and scheme. For other redirects it returns an error that matches [ErrRedirected].
+// CheckSameHost is a value for CheckRedirect of [http.Client]. It allows a few redirects within the
+// same host and scheme. For other redirects, it returns an error that matches [ErrRedirected].
 func CheckSameHost(req *http.Request, via []*http.Request) error {
 	first := via[0].URL
 	if req.URL.Host != first.Host || req.URL.Scheme != first.Scheme {
@@ -40,9 +40,9 @@ func redirectError(host string) error {
 	return &errkind.Fault{Match: ErrRedirected, Reason: truncate(host), Hint: "use this host directly if it is trusted"}
 }
 
-// LimitResponseSize returns a transport that limits the size of response bodies. Reading more than
-// limit bytes of a body returns an error that matches [ErrTooLarge]. If base is nil,
-// [http.DefaultTransport] is used.
+// LimitResponseSize returns a transport that limits the size of response bodies to limit bytes.
+// Reading more returns an error that matches [ErrTooLarge]. If base is nil, [http.DefaultTransport]
+// is used.
 func LimitResponseSize(base http.RoundTripper, limit int) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport

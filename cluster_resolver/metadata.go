@@ -50,11 +50,12 @@ type MetadataOptions struct {
 	Logger *slog.Logger
 }
 
-// MetadataClient reads the metadata server of a Google Cloud host. It is safe for concurrent use,
-// and sends no request before its first call.
+// MetadataClient reads the metadata server of a Google Cloud host. It is safe for concurrent use.
+// It does not send requests until a method is called.
 //
-// The source is "About VM metadata", cloud.google.com/compute/docs/metadata/overview. The keys of
-// TPU VMs are the keys that Google's frameworks read.
+// The metadata server is described in "About VM metadata",
+// cloud.google.com/compute/docs/metadata/overview. The keys of TPU VMs are the keys that Google's
+// frameworks read.
 type MetadataClient struct {
 	client *metadata.Client
 	retry  Retry
@@ -89,8 +90,8 @@ func (e *MetadataError) Kind() errkind.Kind { return errkind.KindOr(e.Err, errki
 // Unwrap returns the cause.
 func (e *MetadataError) Unwrap() error { return e.Err }
 
-// Is reports whether the error matches [ErrNotFound], because the key does not exist, or
-// [ErrNotDetected], because there is no metadata server.
+// Is reports whether target is [ErrNotFound] and the key does not exist, or target is
+// [ErrNotDetected] and there is no metadata server.
 func (e *MetadataError) Is(target error) bool {
 	switch target {
 	case ErrNotFound:

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// podInfo contains the variables that Kubernetes sets in a pod. They are only used to check the TPU
-// variables. Without the TPU variables, the pod is not part of a slice.
+// podInfo contains the variables that Kubernetes sets in every pod. They are used only to check the
+// TPU variables.
 //
 // The sources are "Pod hostname" and "JOB_COMPLETION_INDEX" in
 // kubernetes.io/docs/concepts/workloads/controllers/job, and api/jobset/v1alpha2/jobset_types.go of
@@ -20,7 +20,7 @@ type podInfo struct {
 	name string
 }
 
-// checkPods compares the index and name of the pod with the TPU variables.
+// checkPods checks that the TPU variables match the index and name of the pod.
 func (c *configChecker) checkPods() {
 	env := c.env
 	hosts := env.Hostnames

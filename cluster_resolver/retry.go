@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Retry configures the repetition of failed network calls. The context of the caller limits all
+// Retry configures how failed network calls are repeated. The context of the caller limits all
 // attempts together.
 type Retry struct {
 	// Attempts is the maximum number of attempts. 0 means 5.
@@ -63,9 +63,8 @@ func (r Retry) backoff(n int) time.Duration {
 	return d - rand.N(d/2+1)
 }
 
-// retryError returns the error after the last attempt. The cause is the error of the context or the
-// last failure. If it is the error of the context, the last failure is included in the text but
-// cannot be unwrapped.
+// retryError returns the error of do after the last attempt. cause is the error of the context or
+// the last failure. If it is the error of the context, the text also contains the last failure.
 func retryError(op string, attempts int, cause, last error) error {
 	reason := fmt.Sprintf("failed after %d attempts", attempts)
 	if last != nil && last != cause {
@@ -74,7 +73,7 @@ func retryError(op string, attempts int, cause, last error) error {
 	return &errkind.Fault{Op: op, Reason: reason, Err: cause, Class: errkind.KindOr(cause, errkind.UnavailableError)}
 }
 
-// do calls f until it succeeds, returns an error that is not retryable, all attempts are used, or
+// do calls f until it succeeds. It stops if an error is not retryable, all attempts are used, or
 // ctx is done. If ctx is done, the error matches ctx.Err().
 func (r Retry) do(ctx context.Context, op string, retryable func(error) bool, f func(context.Context) error) error {
 	r = r.withDefaults()

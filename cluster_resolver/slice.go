@@ -24,8 +24,8 @@ func (o SliceOptions) portOrDefault() int { return cmp.Or(o.Port, DefaultPort) }
 
 func (o SliceOptions) rpcLayer() string { return cmp.Or(o.RPCLayer, DefaultRPCLayer) }
 
-// newCluster builds the cluster of one slice from both sources. The environment takes precedence,
-// because it is specific to this process.
+// newCluster builds the cluster of one slice from the environment and the metadata. The environment
+// takes precedence, because it is specific to this process.
 func (o SliceOptions) newCluster(resolver string, env Environment, md Metadata) (Cluster, error) {
 	c := Cluster{Source: resolver, RPCLayer: o.rpcLayer(), Findings: Check(env, md)}
 	var fatal []Finding
@@ -77,7 +77,7 @@ func (o SliceOptions) newCluster(resolver string, env Environment, md Metadata) 
 	return c, nil
 }
 
-// listTasks returns the addresses of the processes and the index of this process.
+// listTasks returns the addresses of the processes of the slice, and the index of this process.
 func (o SliceOptions) listTasks(env Environment, md Metadata, hosts []string) (addresses []string, id int, err error) {
 	worker, workerName := env.WorkerID, "TPU_WORKER_ID"
 	if worker < 0 && md.isPresent() {
@@ -120,8 +120,8 @@ func (o SliceOptions) listTasks(env Environment, md Metadata, hosts []string) (a
 	return addresses, id, nil
 }
 
-// boundsOrMetadata returns b, or the bounds in the metadata if b is zero. Malformed bounds in the
-// metadata are ignored.
+// boundsOrMetadata returns b if it is not zero, and otherwise the bounds in the first of the
+// metadata keys that is set. Malformed bounds in the metadata are ignored.
 func boundsOrMetadata(b Bounds, md Metadata, keys ...string) Bounds {
 	for _, k := range keys {
 		if b != (Bounds{}) {
@@ -147,7 +147,7 @@ func newMultislice(env Environment, md Metadata) Multislice {
 }
 
 // devicesPerTask infers the number of devices that the runtime creates for a task. It returns 0 if
-// the type is unknown or the chips cannot be divided equally among the tasks.
+// the accelerator type is unknown or the chips cannot be divided equally among the tasks.
 func devicesPerTask(c Cluster, tasks int) int {
 	a, err := parseAccelerator("", c.TPU.AcceleratorType)
 	if err != nil {

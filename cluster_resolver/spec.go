@@ -33,8 +33,8 @@ type TaskAddress struct {
 	Address string
 }
 
-// NewClusterSpec returns a spec in which task i of a job has the address at index i. It copies the
-// map. An empty job name or address is a [*ParseError].
+// NewClusterSpec returns a spec in which jobs[job][i] is the address of task i of a job. It copies
+// the map. An empty job name or address is a [*ParseError].
 func NewClusterSpec(jobs map[string][]string) (ClusterSpec, error) {
 	sparse := make(map[string]map[int]string, len(jobs))
 	for name, addresses := range jobs {
@@ -47,8 +47,9 @@ func NewClusterSpec(jobs map[string][]string) (ClusterSpec, error) {
 	return NewSparseClusterSpec(sparse)
 }
 
-// NewSparseClusterSpec returns a spec from task indices, which may have gaps. It copies the maps.
-// An empty job name, an empty address and a negative index are [*ParseError] values.
+// NewSparseClusterSpec returns a spec in which jobs[job][i] is the address of task i of a job. Task
+// indices may have gaps. It copies the maps. An empty job name, an empty address and a negative
+// index are [*ParseError] values.
 func NewSparseClusterSpec(jobs map[string]map[int]string) (ClusterSpec, error) {
 	var s ClusterSpec
 	for _, name := range slices.Sorted(maps.Keys(jobs)) {
@@ -64,7 +65,7 @@ func NewSparseClusterSpec(jobs map[string]map[int]string) (ClusterSpec, error) {
 	return s, s.checkSize()
 }
 
-// maxTasks is the maximum number of tasks of all jobs, and of jobs.
+// maxTasks is the maximum number of tasks of all jobs, and the maximum number of jobs.
 const maxTasks = 4 * maxWorkers
 
 // checkSize returns an error if there are too many jobs or tasks.
@@ -75,8 +76,8 @@ func (s ClusterSpec) checkSize() error {
 	return nil
 }
 
-// checkAddresses returns an error if two tasks have the same address. It compares canonical
-// addresses with the default port.
+// checkAddresses returns an error if two tasks have the same address. Different spellings of an
+// address, with or without the default port, are treated as equal.
 func (s ClusterSpec) checkAddresses() error {
 	seen := make(map[string]Task, s.Len())
 	for task, address := range s.All() {
@@ -109,7 +110,7 @@ func (j jobSpec) validate() error {
 	return nil
 }
 
-// Jobs returns the sorted job names in a new slice.
+// Jobs returns the job names, sorted, in a new slice.
 func (s ClusterSpec) Jobs() []string {
 	names := make([]string, len(s.jobs))
 	for i, j := range s.jobs {

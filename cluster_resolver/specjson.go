@@ -10,8 +10,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// MarshalJSON returns the jobs in the format of TF_CONFIG, sorted by name. A job is a list of
-// addresses, or an object from index to address if its indices have gaps.
+// MarshalJSON returns the jobs in the format of TF_CONFIG, sorted by name. A job is encoded as a
+// list of addresses. If its indices have gaps, it is encoded as an object that maps indices to
+// addresses.
 func (s ClusterSpec) MarshalJSON() ([]byte, error) {
 	jobs := make(map[string]any, len(s.jobs))
 	for _, j := range s.jobs {
@@ -107,8 +108,8 @@ func parseTasks(j *jobSpec, value json.RawMessage) error {
 	return err
 }
 
-// forEachJSONField calls f for the members of a JSON object, in order, and rejects duplicate keys.
-// encoding/json would ignore all but the last of them.
+// forEachJSONField calls f for each member of a JSON object, in order. Unlike encoding/json, it
+// rejects duplicate keys.
 func forEachJSONField(source string, data []byte, f func(name string, value json.RawMessage) error) error {
 	objectError := func(err error) error {
 		e := parseError(source, string(data), "not a JSON object", `write {"worker": ["host:port", ...]}`)

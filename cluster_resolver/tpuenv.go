@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// TPUEnv is the metadata attribute "tpu-env", which describes a slice as keys and values. It is an
-// immutable value.
+// TPUEnv contains the keys and values of the metadata attribute "tpu-env", which describes a slice.
+// It is an immutable value.
 type TPUEnv struct{ values map[string]string }
 
 // maxTPUEnv is the maximum length of the attribute in bytes. Real values have a few thousand bytes.
@@ -121,7 +121,7 @@ func (e TPUEnv) Keys() []string { return slices.Sorted(maps.Keys(e.values)) }
 // Len returns the number of keys.
 func (e TPUEnv) Len() int { return len(e.values) }
 
-// String returns the entries, sorted by key, in the format of [ParseTPUEnv].
+// String returns the keys and values, sorted by key, in the format of [ParseTPUEnv].
 func (e TPUEnv) String() string {
 	var b strings.Builder
 	for _, key := range e.Keys() {

@@ -22,8 +22,8 @@ type TPUVM struct {
 func (TPUVM) Name() string { return tpuVMName }
 
 // Resolve queries the metadata server. It blocks for at most the duration of the client's [Retry],
-// or until ctx is done. The error is a [*MetadataError], a [*ParseError], or a [*CheckError] if
-// variables contradict the metadata.
+// or until ctx is done. Errors are a [*MetadataError], a [*ParseError], or, if variables contradict
+// the metadata, a [*CheckError].
 func (r TPUVM) Resolve(ctx context.Context) (Cluster, error) {
 	env, err := ReadEnvironment(r.Getenv)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 // maxMetadata is the maximum size of a response of the metadata server in bytes.
 const maxMetadata = 1 << 20
 
-// statusError is a temporary HTTP error of the metadata server. It hides the status from the client
-// library, which would otherwise retry in addition to this package.
+// statusError is a temporary HTTP error of the metadata server. It hides the HTTP status from the
+// client library, because the library would otherwise retry in addition to this package.
 type statusError struct{ code int }
 
 func (e *statusError) Error() string {
@@ -33,8 +33,9 @@ var (
 	errConnection = errkind.New(errkind.UnavailableError, "connection failed")
 )
 
-// connectionError is a failed connection. It matches only its kind and context errors, and cannot
-// be unwrapped, because the client library retries network errors that it finds by unwrapping.
+// connectionError reports a failed connection. It matches only its kind and context errors. It has
+// no Unwrap method, because the client library would retry network errors that it finds by
+// unwrapping.
 type connectionError struct{ kind, cause error }
 
 func (e *connectionError) Error() string { return e.kind.Error() + ": " + e.cause.Error() }
@@ -44,16 +45,16 @@ func (e *connectionError) Is(target error) bool {
 		((target == context.Canceled || target == context.DeadlineExceeded) && errors.Is(e.cause, target))
 }
 
-// etagKey is the context key of a *string that the transport sets to the ETag of the response.
+// etagKey is the context key of a *string in which the transport stores the ETag of the response.
 type etagKey struct{}
 
 func withETag(ctx context.Context, etag *string) context.Context {
 	return context.WithValue(ctx, etagKey{}, etag)
 }
 
-// metadataTransport is the transport of the client library. It prevents retries by the library,
-// distinguishes a missing metadata server from a failing one, and provides the ETag of a response,
-// which the library's Get does not return.
+// metadataTransport is the HTTP transport for the client library. It prevents retries by the
+// library, distinguishes a missing metadata server from a failing one, and provides the ETag of a
+// response, which the library's Get does not return.
 type metadataTransport struct {
 	base http.RoundTripper
 	// hasResponded is true after the first response of a metadata server. From then on, connection
@@ -108,7 +109,8 @@ func (t *metadataTransport) RoundTrip(req *http.Request) (*http.Response, error)
 	return res, nil
 }
 
-// connectionErrorBody hides network errors from the client library; see connectionError.
+// connectionErrorBody is a response body that converts network errors to a connectionError, so that
+// the client library does not retry them.
 type connectionErrorBody struct{ io.ReadCloser }
 
 func (b connectionErrorBody) Read(p []byte) (int, error) {
@@ -119,7 +121,7 @@ func (b connectionErrorBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// truncate limits the length of external text in an error.
+// truncate limits the length of text from a server for an error message.
 func truncate(s string) string {
 	if len(s) <= maxQuotedText {
 		return s

@@ -59,12 +59,12 @@ const (
 // proxies and connection tracking.
 const pollTimeout = 60 * time.Second
 
-// Watch sends notices of preemption and maintenance on the returned channel. It sends a notice that
-// already exists at the start. It uses long polls, logs failures, and retries them indefinitely
+// Watch sends notices of preemption and maintenance on the returned channel. A notice that already
+// exists is sent at the start. Watch uses long polls, logs failures, and retries them indefinitely
 // with growing pauses. It closes the channel when ctx is done and its goroutines have exited, or
 // when no key is left to poll.
 //
-// The channel is not buffered. If the receiver is slow, it gets only the latest value of a key.
+// The channel is not buffered. A slow receiver gets only the latest value of a key.
 //
 // The server announces maintenance 60 seconds ahead only to hosts that have queried the key since
 // the last maintenance, so call Watch at the start of the program. The sources are "Query metadata
@@ -110,7 +110,7 @@ func (c *MetadataClient) watch(ctx context.Context, key string, events chan<- Ev
 				return
 			}
 		}
-		// Fix not poll in a busy loop if the server does not support long polls.
+		// Do not poll in a busy loop if the server does not support long polls.
 		if next == "" || (next == etag && time.Since(start) < time.Second) {
 			if retry.Sleep(ctx, retry.Max) != nil {
 				return
@@ -129,8 +129,8 @@ func sendEvent(ctx context.Context, events chan<- Event, e Event) bool {
 	}
 }
 
-// poll sends one request. Without an ETag the server responds immediately; with an ETag it responds
-// when the value changes.
+// poll sends one request for a key and returns its value and the new ETag. Without an ETag, the
+// server responds immediately. With an ETag, it responds when the value changes.
 func (c *MetadataClient) poll(ctx context.Context, key, etag string) (value, next string, err error) {
 	limit := c.retry.withDefaults().Timeout
 	query := key
@@ -147,7 +147,8 @@ func (c *MetadataClient) poll(ctx context.Context, key, etag string) (value, nex
 	return strings.TrimSpace(value), next, nil
 }
 
-// newEvent returns the event for a change of a key, or false if the change is not a notice.
+// newEvent returns the event for a new value of a key. The second result is false if the change
+// from last to value requires no notice.
 func newEvent(key, last, value string) (Event, bool) {
 	e := Event{Key: key, Value: value, Kind: EventUnknown}
 	switch key + "=" + value {

@@ -10,7 +10,8 @@ import (
 type Kind int
 
 const (
-	// Unknown is the kind of an error without a kind, such as most errors of other modules.
+	// Unknown is the kind of an error that does not specify a kind, such as most errors of other
+	// modules.
 	Unknown Kind = iota
 	// ValueError means that a value is invalid.
 	ValueError
@@ -68,9 +69,9 @@ type Error interface {
 	Kind() Kind
 }
 
-// KindOf returns the kind of the first error in the tree of err that has one. Some errors of the
-// standard library have a kind, too: errors.ErrUnsupported, fs.ErrNotExist, fs.ErrPermission,
-// context.Canceled and context.DeadlineExceeded.
+// KindOf returns the kind of the first error in the tree of err that has a kind. It also maps
+// errors.ErrUnsupported, fs.ErrNotExist, fs.ErrPermission, context.Canceled and
+// context.DeadlineExceeded to kinds.
 func KindOf(err error) Kind {
 	if k := findKind(err); k != Unknown {
 		return k
@@ -113,7 +114,7 @@ func findKind(err error) Kind {
 	return Unknown
 }
 
-// KindOr returns the kind of err, or fallback if the kind is unknown.
+// KindOr returns the kind of err, or fallback if the kind of err is Unknown.
 func KindOr(err error, fallback Kind) Kind {
 	if k := KindOf(err); k != Unknown {
 		return k
@@ -121,8 +122,7 @@ func KindOr(err error, fallback Kind) Kind {
 	return fallback
 }
 
-// New returns an error with a kind. It is used for package-level errors that callers match with
-// errors.Is.
+// New returns an error with a kind, for package-level variables that callers match with errors.Is.
 func New(kind Kind, text string) error { return &kindError{text, kind} }
 
 type kindError struct {

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Fault is the common error type of this module. It has the operation, its subject, the problem, a
-// correction, the kind and the cause. Packages with more specific errors define their own types and
-// format them with [Format].
+// Fault is the common error type of this module. It contains the failed operation, its subject, the
+// problem, a suggested correction, the kind and the cause. Packages with more specific errors
+// define their own types, whose texts they build with [Format].
 type Fault struct {
 	// Op is the package and the operation, such as "sharding: parse". If it is empty, the text
 	// starts with the text of Match.
@@ -18,7 +18,7 @@ type Fault struct {
 	Reason string
 	// Hint suggests a correction. It is empty if the cause contains one.
 	Hint string
-	// Class is the kind. If it is Unknown, the kind is that of Match or Err.
+	// Class is the kind. If Class is Unknown, the kind of Match or Err is used.
 	Class Kind
 	// Match is a package-level error, such as input.ErrState, that errors.Is finds in the fault.
 	Match error
@@ -55,9 +55,9 @@ func (f *Fault) Kind() Kind {
 	return KindOf(f.Err)
 }
 
-// Format returns "what: reason: cause; hint", which is the format of all errors of this module.
-// Parts that are empty or nil are omitted. what starts with the name of a package; if the text of
-// cause starts with the same name, the name is omitted there.
+// Format returns "what: reason: cause; hint", the format of all error texts of this module. Empty
+// arguments are omitted. what starts with the name of a package. If the text of cause starts with
+// the same name, the name is removed from the text of cause.
 func Format(what, reason string, cause error, hint string) string {
 	text := what
 	if reason != "" {

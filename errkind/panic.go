@@ -5,8 +5,8 @@ import (
 	"runtime/debug"
 )
 
-// PanicError reports that a function of the caller panicked. The object that called the function is
-// still usable.
+// PanicError reports that a function that the caller supplied has panicked. The object that called
+// the function can still be used.
 type PanicError struct {
 	// Op is the package and the function that panicked, such as "input: the function of Map".
 	Op string
@@ -15,7 +15,7 @@ type PanicError struct {
 	Stack string
 }
 
-// Recover converts a panic to a [*PanicError]. It must be deferred.
+// Recover converts a panic to a [*PanicError] and stores it in err. It must be deferred.
 func Recover(op string, err *error) {
 	if p := recover(); p != nil {
 		*err = &PanicError{Op: op, Value: p, Stack: string(debug.Stack())}
@@ -28,7 +28,7 @@ func CatchPanic[T any](op string, f func() (T, error)) (result T, err error) {
 	return f()
 }
 
-// Error returns the function and the value of the panic.
+// Error returns a text with the function and the value of the panic.
 func (e *PanicError) Error() string {
 	if err := e.Unwrap(); err != nil {
 		return Format(e.Op+" panicked", "", err, "")
@@ -42,6 +42,6 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// Kind returns the kind of the value of the panic if it is an error with a kind, and RuntimeError
-// otherwise.
+// Kind returns the kind of the value of the panic. If the value is not an error with a kind, it
+// returns RuntimeError.
 func (e *PanicError) Kind() Kind { return KindOr(e.Unwrap(), RuntimeError) }

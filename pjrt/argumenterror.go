@@ -7,7 +7,7 @@ import (
 )
 
 // ArgumentError reports an invalid buffer, or an invalid list of buffers, that was passed to
-// Execute. Nothing was executed or donated.
+// [LoadedExecutable.Execute]. Nothing was executed or donated.
 type ArgumentError struct {
 	// IsResult is true for a result slot, false for an argument.
 	IsResult bool

@@ -7,13 +7,12 @@ import (
 // This file acquires the buffers of a launch, so that no other call changes them, and releases them
 // when the launch was enqueued or has failed.
 
-// acquireArguments acquires every argument: donated ones exclusively, the others shared. It fills s
-// with the handles of all arguments, the handles of the donated arguments and the numbers of the
-// parameters that are not donated.
+// acquireArguments acquires every argument buffer: donated buffers for exclusive use, the others
+// for shared use. It stores in s the handles of all arguments, the handles of the donated
+// arguments, and the numbers of the parameters that are not donated.
 //
-// n is the number of acquired arguments. After an error, the caller must release the first n
-// arguments. numNonDonated is the number of parameters that are not donated, and numDonated the
-// number of donated handles.
+// n is the number of acquired buffers, which the caller must release after an error. numNonDonated
+// counts the parameters that are not donated, and numDonated the donated handles.
 func (l *LoadedExecutable) acquireArguments(s *launchState, args, results [][]*Buffer, donate []bool) (n, numNonDonated,
 	numDonated int,
 	err error) {
@@ -82,8 +81,8 @@ func (l *LoadedExecutable) mismatchError(params []*shape, d, i int, b *Buffer) e
 	return e
 }
 
-// acquireError returns the error for argument i of device d, which could not be acquired because of
-// err.
+// acquireError returns the error for argument i of device d, given the error of its acquisition.
+// For ErrBusy, it checks whether another argument is the same buffer.
 func acquireError(args [][]*Buffer, donate []bool, d, i int, err error) error {
 	b := args[d][i]
 	e := &ArgumentError{Device: d, Index: i, Err: err}
@@ -107,7 +106,7 @@ func acquireError(args [][]*Buffer, donate []bool, d, i int, err error) error {
 	return e
 }
 
-// releaseArguments undoes the first n acquisitions of acquireArguments.
+// releaseArguments releases the first n arguments that acquireArguments acquired.
 func (l *LoadedExecutable) releaseArguments(args [][]*Buffer, donate []bool, n int) {
 	for _, row := range args {
 		for i, b := range row {
@@ -125,8 +124,9 @@ func (l *LoadedExecutable) releaseArguments(args [][]*Buffer, donate []bool, n i
 	}
 }
 
-// acquireResults acquires the result buffers that will be refilled, except for results that replace
-// the argument with the same number. It records the state of each result slot in s.
+// acquireResults acquires the result buffers that Execute will refill. It skips results that
+// replace the argument with the same number, because these buffers are already acquired as
+// arguments. It stores the state of each result slot in s.
 func (l *LoadedExecutable) acquireResults(s *launchState, args, results [][]*Buffer, donate []bool) error {
 	for k := range s.slotStates {
 		s.slotStates[k] = slotUnused
@@ -166,8 +166,7 @@ func (l *LoadedExecutable) acquireResults(s *launchState, args, results [][]*Buf
 	return nil
 }
 
-// isInPlaceResult reports whether result j, buffer b, replaces the donated argument with the same
-// number.
+// isInPlaceResult reports whether result buffer b, with number j, is also the donated argument j.
 func isInPlaceResult(args []*Buffer, donate []bool, j int, b *Buffer) bool {
 	return j < len(args) && donate != nil && donate[j] && args[j] == b
 }
@@ -183,7 +182,7 @@ func countOccurrences(rows [][]*Buffer, b *Buffer) (n int) {
 	return n
 }
 
-// releaseResults undoes acquireResults, also if acquireResults stopped at an error.
+// releaseResults undoes acquireResults, including an acquireResults that stopped at an error.
 func (l *LoadedExecutable) releaseResults(s *launchState, results [][]*Buffer) {
 	for d, row := range results {
 		for j, b := range row {
@@ -199,8 +198,8 @@ func (l *LoadedExecutable) releaseResults(s *launchState, results [][]*Buffer) {
 	}
 }
 
-// checkLists checks the numbers of devices, arguments and results of a call. It does not allocate
-// memory unless it returns an error.
+// checkLists checks the numbers of devices, arguments and results of an Execute call. It does not
+// allocate memory unless it returns an error.
 func (l *LoadedExecutable) checkLists(args, results [][]*Buffer, opts ExecuteOptions) error {
 	if len(l.devices) == 0 {
 		return &ArgumentError{Device: -1, Index: -1, Reason: "the program uses no device of this process"}
@@ -238,8 +237,8 @@ func (l *LoadedExecutable) checkLists(args, results [][]*Buffer, opts ExecuteOpt
 	return nil
 }
 
-// releaseAfterFailure releases the buffers of a launch that the plugin rejected. The plugin may
-// have consumed some donated buffers nevertheless; those become donated.
+// releaseAfterFailure releases the buffers of a launch that the plugin rejected. Donated buffers
+// that the plugin has consumed nevertheless are marked as donated.
 func (l *LoadedExecutable) releaseAfterFailure(s *launchState, args, results [][]*Buffer, donate []bool) {
 	if s.numInPlace < len(s.slotStates) {
 		l.releaseResults(s, results)

@@ -20,7 +20,8 @@ func cloneAttributes(m map[string]any) map[string]any {
 	return out
 }
 
-// namedValues checks options and returns them sorted by name. It converts int to int64.
+// namedValues converts plugin options to a list that is sorted by name. An option of an unsupported
+// type is an error. Values of type int are converted to int64.
 func namedValues(options map[string]any) ([]capi.NamedValue, error) {
 	out := make([]capi.NamedValue, 0, len(options))
 	for _, name := range slices.Sorted(maps.Keys(options)) {

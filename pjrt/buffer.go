@@ -33,14 +33,15 @@ type Buffer struct {
 	handle *bufferHandle
 }
 
-// bufferHandle owns the C buffer of a Buffer; the cleanup of the Buffer refers to it. c is not nil
-// while the buffer is live. Only a call with exclusive use writes c.
+// bufferHandle owns the C buffer of a Buffer. The garbage collector's cleanup of the Buffer uses
+// the handle. The field c is not nil while the buffer is live. Only a call with exclusive use
+// writes c.
 type bufferHandle struct {
 	core *clientHandle
 	c    capi.Buffer
 }
 
-// These are the bits of Buffer.status. The low bits count the calls that use the buffer.
+// These are the bits of Buffer.status. The low bits count the calls that share the buffer.
 // bufExclusive is set while one call uses the buffer exclusively, and bufClosing while Close waits
 // for running calls. A buffer that is neither closed nor donated is live.
 const (
@@ -51,8 +52,8 @@ const (
 	bufUserMask = 1<<28 - 1
 )
 
-// newBuffer returns a Buffer for a live C buffer. The caller must have retained the client
-// (dependentBuffer); the Buffer releases it.
+// newBuffer returns a Buffer that owns a live C buffer. The caller must have acquired the client
+// with dependentBuffer. The Buffer releases the client when it is destroyed.
 func newBuffer(c *clientHandle, handle capi.Buffer, s *shape, d *Device, m *Memory) *Buffer {
 	b := &Buffer{core: c, handle: &bufferHandle{c, handle}}
 	b.shape.Store(s)
@@ -80,7 +81,8 @@ func (h *bufferHandle) destroy() error {
 	return err
 }
 
-// stateError returns the error for a status in which a buffer cannot be used exclusively, or nil.
+// stateError returns the reason why a buffer with this status cannot be used exclusively, or nil if
+// it can.
 func stateError(status uint32) error {
 	switch {
 	case status&(bufClosed|bufClosing) != 0:
@@ -93,7 +95,8 @@ func stateError(status uint32) error {
 	return nil
 }
 
-// acquire registers a call that shares the live buffer with other calls.
+// acquire registers a call that shares a live buffer with other calls. It fails if the buffer is
+// closed, donated or used exclusively.
 func (b *Buffer) acquire() error {
 	if b.core == nil {
 		return ErrClosed // a zero value
@@ -117,7 +120,8 @@ func (b *Buffer) release() {
 	}
 }
 
-// acquireExclusive registers a call that uses the live buffer exclusively.
+// acquireExclusive registers a call that uses a live buffer exclusively. It fails while another
+// call uses the buffer.
 func (b *Buffer) acquireExclusive() error {
 	if b.status.CompareAndSwap(0, bufExclusive) {
 		return nil
@@ -125,7 +129,6 @@ func (b *Buffer) acquireExclusive() error {
 	return b.exclusiveError()
 }
 
-// exclusiveError returns the reason why acquireExclusive failed.
 func (b *Buffer) exclusiveError() error {
 	if err := stateError(b.status.Load()); err != nil {
 		return err
@@ -133,8 +136,9 @@ func (b *Buffer) exclusiveError() error {
 	return ErrBusy
 }
 
-// acquireForRefill registers a call that uses a closed or donated buffer exclusively. If the call
-// does not fill the buffer, it must restore state with releaseExclusive.
+// acquireForRefill registers a call that uses a closed or donated buffer exclusively, and returns
+// the previous status of the buffer. If the call does not fill the buffer, it must restore the
+// status with releaseExclusive.
 func (b *Buffer) acquireForRefill() (state uint32, err error) {
 	if b.core == nil {
 		return 0, ErrClosed
@@ -150,8 +154,8 @@ func (b *Buffer) acquireForRefill() (state uint32, err error) {
 	}
 }
 
-// fill stores a new C buffer and makes the buffer live. The caller has exclusive use of the buffer
-// and has retained the client. The caller updates the count of live buffers.
+// fill stores a new C buffer in b and makes b live. The caller must use b exclusively, must have
+// acquired the client, and must update the count of live buffers.
 func (b *Buffer) fill(handle capi.Buffer, s *shape, d *Device, m *Memory) {
 	live.Track(live.Buffer, unsafe.Pointer(handle))
 	b.handle.c = handle
@@ -167,8 +171,8 @@ func (b *Buffer) fill(handle capi.Buffer, s *shape, d *Device, m *Memory) {
 	b.releaseExclusive(0)
 }
 
-// releaseExclusive ends exclusive use. state is 0 (live), bufDonated or bufClosed. If Close was
-// called during the exclusive use, the buffer is closed.
+// releaseExclusive ends exclusive use and sets the status, which is 0 (live), bufDonated or
+// bufClosed. If Close was called during the exclusive use, the buffer is closed instead.
 func (b *Buffer) releaseExclusive(state uint32) {
 	for {
 		w := b.status.Load()
@@ -185,8 +189,8 @@ func (b *Buffer) releaseExclusive(state uint32) {
 	}
 }
 
-// Close frees the memory as soon as no call uses the buffer. Programs that were enqueued before
-// keep the memory that they use. Closing a closed or donated buffer has no effect.
+// Close frees the memory of the buffer when no call uses the buffer any more. Programs that are
+// already enqueued can still use the memory. Closing a closed or donated buffer has no effect.
 func (b *Buffer) Close() error {
 	if b == nil || b.core == nil {
 		return nil
@@ -248,19 +252,18 @@ func (b *Buffer) State() State {
 	return Live
 }
 
-// DType returns the element type. A donated or closed buffer returns the type of its last contents.
+// DType returns the element type. For a donated or closed buffer, it is the type of the last
+// contents.
 func (b *Buffer) DType() DType { return b.lastShape().dtype }
 
-// Dims returns the dimensions, outermost first. A donated or closed buffer returns the dimensions
-// of its last contents. The caller must not modify the slice, because buffers share it.
+// Dims returns the dimensions, outermost first. For a donated or closed buffer, they are the
+// dimensions of the last contents. The caller must not modify the slice, because buffers share it.
 func (b *Buffer) Dims() []int { return b.lastShape().intDims }
 
-// Bytes returns the size in bytes of the contents in host memory, which is the length of the
-// destination for ToHost.
+// Bytes returns the size of the contents in host memory, in bytes. ToHost requires a destination of
+// this length.
 func (b *Buffer) Bytes() int { return b.lastShape().hostBytes }
 
-// lastShape returns the shape of the last contents. The zero Buffer has a shape without an element
-// type.
 func (b *Buffer) lastShape() *shape {
 	if s := b.shape.Load(); s != nil {
 		return s
@@ -268,12 +271,13 @@ func (b *Buffer) lastShape() *shape {
 	return &shape{}
 }
 
-// Device returns the device of the last contents.
+// Device returns the device of the buffer. For a donated or closed buffer, it is the device of the
+// last contents.
 func (b *Buffer) Device() *Device { return b.device.Load() }
 
-// Memory returns the memory that contains the buffer. For a donated or closed buffer, it returns
-// the memory of the last contents if Memory was called while they were live, and the default memory
-// of the device otherwise. It returns nil if the plugin does not report memories.
+// Memory returns the memory space that contains the buffer, or nil if the plugin does not report
+// memories. For a donated or closed buffer, it returns the memory of the last contents if Memory
+// was called while the buffer was live, and the default memory of the device otherwise.
 func (b *Buffer) Memory() *Memory {
 	if m := b.memory.Load(); m != nil {
 		return m
@@ -305,7 +309,7 @@ func (b *Buffer) String() string {
 	return s
 }
 
-// withHandle runs f while the C buffer cannot be freed.
+// withHandle calls f and prevents other calls from freeing the C buffer meanwhile.
 func (b *Buffer) withHandle(op string, f func() error) error {
 	if err := b.acquire(); err != nil {
 		return opError(op, b.String(), err)
@@ -314,7 +318,7 @@ func (b *Buffer) withHandle(op string, f func() error) error {
 	return b.core.wrapError(op, f())
 }
 
-// OnDeviceSize returns the size on the device in bytes, including padding.
+// OnDeviceSize returns the size of the buffer in device memory in bytes, including padding.
 func (b *Buffer) OnDeviceSize() (n int, err error) {
 	err = b.withHandle("buffer size", func() error {
 		n, err = b.core.api.BufferSize(b.handle.c)
@@ -323,8 +327,8 @@ func (b *Buffer) OnDeviceSize() (n int, err error) {
 	return n, err
 }
 
-// poll returns an event to wait for if the contents are not computed yet. Otherwise the event is
-// nil, and the error is the error of the work that computed the contents.
+// poll returns an event that becomes ready when the contents are computed. If they are already
+// computed, the event is nil, and the error is the error of the computation.
 func (b *Buffer) poll(op string) (capi.Event, error) {
 	if err := b.acquire(); err != nil {
 		return nil, opError(op, b.String(), err)
@@ -334,8 +338,8 @@ func (b *Buffer) poll(op string) (capi.Event, error) {
 	return event, b.core.wrapError(op, err)
 }
 
-// IsReady reports whether the contents are available, without waiting. The error is the error of
-// the work that computes the contents.
+// IsReady reports whether the contents are computed. It does not wait. If the computation failed,
+// IsReady returns its error.
 func (b *Buffer) IsReady() (bool, error) {
 	event, err := b.poll("poll buffer")
 	if event != nil {
@@ -345,9 +349,9 @@ func (b *Buffer) IsReady() (bool, error) {
 	return err == nil, err
 }
 
-// Ready waits until the contents are available, and returns the error of the work that computed
-// them. If ctx ends first, Ready returns the cause of ctx, and the work continues. Closing or
-// donating the buffer does not end the wait. Ready allocates memory only if ctx ends the wait.
+// Ready waits until the contents are computed, and returns the error of the computation. If ctx
+// ends first, Ready returns the cause of ctx, and the computation continues. Closing or donating
+// the buffer does not end the wait. Ready allocates memory only if ctx ends the wait.
 func (b *Buffer) Ready(ctx context.Context) error {
 	// The event is valid while the client is open.
 	if err := b.core.acquire(dependentCall); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
 )
 
-// callbackServer runs Go functions for a plugin. A thread of the plugin writes the address of its
-// request to a pipe and waits for the reply.
+// callbackServer calls Go functions for a plugin. A plugin thread writes the address of its request
+// to a pipe and waits for the reply.
 type callbackServer struct {
 	subject  string // name of the handler in errors
 	handler  func(capi.Request) ([]byte, error)
@@ -21,8 +21,9 @@ type callbackServer struct {
 	running  sync.WaitGroup
 }
 
-// serveCallbacks starts a server, which handles each request in a new goroutine. A panic of handler
-// is an error. The plugin receives the code of an error as returned by errorCode.
+// serveCallbacks starts a server that calls handler for each request, in a new goroutine. If
+// handler fails or panics, the plugin receives the code returned by errorCode. subject is the name
+// of the handler in error messages.
 func serveCallbacks(subject string, handler func(capi.Request) ([]byte, error)) (*callbackServer, error) {
 	s := &callbackServer{subject: subject, handler: handler}
 	var err error
@@ -65,7 +66,7 @@ func (s *callbackServer) callHandler(request capi.Request) (value []byte, err er
 	return s.handler(request)
 }
 
-// errorCode returns the error code that the plugin receives for an error.
+// errorCode returns the code that the plugin receives for an error of a handler.
 func errorCode(err error) Code {
 	var code Code
 	switch {

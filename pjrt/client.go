@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// ClientOptions configure a client. The zero value selects the defaults of the plugin.
+// ClientOptions configures [Plugin.NewClient]. The zero value selects the defaults of the plugin.
 type ClientOptions struct {
 	// Options are passed to the plugin. Values are string, int64, int, []int64, []int, float32 or
 	// bool. The XLA CPU plugin has the option cpu_device_count, the number of devices, from 1 to
@@ -28,7 +28,8 @@ type ClientOptions struct {
 }
 
 // Client is a connection to the devices of one plugin. It is safe for concurrent use. The client
-// owns its devices and memories. Buffers, executables and topologies of the client keep it open.
+// owns its devices and memories. It cannot be closed while its buffers, executables or topologies
+// are open.
 type Client struct {
 	*clientHandle
 	plugin          *Plugin
@@ -47,8 +48,8 @@ type Client struct {
 	closeErr error
 }
 
-// maxCPUDevices is the limit of cpu_device_count. The plugin allocates threads for each device and
-// does not check the number.
+// maxCPUDevices is the maximum value of cpu_device_count. The plugin allocates threads for each
+// device and does not check the number.
 const maxCPUDevices = 1024
 
 // NewClient opens the devices of the plugin. Opening a TPU takes seconds, and only one process at a
@@ -102,7 +103,6 @@ func (p *Plugin) newClient(ctx context.Context, options []capi.NamedValue, opts 
 	return c, nil
 }
 
-// readProperties reads the properties, memories and devices of the client.
 func (c *Client) readProperties() (err error) {
 	if c.platformName, err = c.api.ClientPlatformName(c.client); err != nil {
 		return err
@@ -150,14 +150,14 @@ func (c *Client) readProperties() (err error) {
 	return nil
 }
 
-// Close closes the client. While buffers, executables or topologies of the client are open, or
-// calls are running, Close has no effect and returns an [*InUseError] with their numbers. Close
-// runs the garbage collector if it finds open objects, so that unreachable objects do not count.
+// Close closes the client. If buffers, executables or topologies of the client are open, or calls
+// are running, Close has no effect and returns an [*InUseError] with their numbers. Close runs the
+// garbage collector if it finds open objects, so that unreachable objects do not count.
 //
 // Close waits up to one second for compilations and executions whose caller has returned because
-// its context ended. If the work is still running then, Close succeeds, and the plugin's client is
-// destroyed when the work ends. A program can thus exit during a compilation that takes minutes.
-// After success, every further Close returns the same result.
+// its context ended. If such work is still running then, Close succeeds, and the plugin's client is
+// destroyed when the work completes. A program can thus exit during a long compilation. After
+// success, every further Close returns the same result.
 func (c *Client) Close() error {
 	if c == nil || c.clientHandle == nil {
 		return nil
@@ -202,8 +202,7 @@ func (c *Client) PlatformVersion() string { return c.platformVersion }
 // ProcessIndex returns the index of this process among the processes of the slice.
 func (c *Client) ProcessIndex() int { return c.processIndex }
 
-// Devices returns the devices of all processes in the order of the plugin. The caller may modify
-// the slice.
+// Devices returns the devices of all processes in the order of the plugin, in a new slice.
 func (c *Client) Devices() []*Device { return slices.Clone(c.devices) }
 
 // AddressableDevices returns the devices of this process in the order of the plugin.
@@ -212,7 +211,8 @@ func (c *Client) AddressableDevices() []*Device { return slices.Clone(c.addressa
 // Memories returns the memories that this process can address.
 func (c *Client) Memories() []*Memory { return slices.Clone(c.memories) }
 
-// LookupDevice returns the device with a global id. If there is none, the error matches [NotFound].
+// LookupDevice returns the device with a global id. If the device does not exist, the error matches
+// [NotFound].
 func (c *Client) LookupDevice(id int) (*Device, error) {
 	if d := c.devicesByID[id]; d != nil {
 		return d, nil
@@ -222,8 +222,8 @@ func (c *Client) LookupDevice(id int) (*Device, error) {
 		Hint:   "Devices returns all devices"}
 }
 
-// readMemories returns the memories of the client by handle, and appends them to c.memories. It
-// returns nil if the plugin does not report memories.
+// readMemories sets c.memories and returns the memories of the client by handle. The map is nil if
+// the plugin does not report memories.
 func (c *Client) readMemories() (map[capi.Memory]*Memory, error) {
 	handles, err := c.api.ClientMemories(c.client)
 	if err != nil {

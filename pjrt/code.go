@@ -7,8 +7,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Code is a PJRT error code. A Code is an error, so that errors.Is(err, pjrt.ResourceExhausted)
-// works for wrapped errors.
+// Code is a PJRT error code. Code implements error, so that errors.Is(err, pjrt.ResourceExhausted)
+// reports whether a wrapped error has this code.
 type Code int
 
 // The codes of PJRT_Error_Code.
@@ -32,8 +32,7 @@ const (
 	Unauthenticated
 )
 
-// codes has the name and the error kind of each code. The kind is the exception that TensorFlow
-// raises for the code.
+// codes contains the name of each code and the kind of the exception that TensorFlow raises for it.
 var codes = [...]struct {
 	name string
 	kind errkind.Kind

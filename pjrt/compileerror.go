@@ -6,13 +6,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// ErrUntrusted is matched by the [*CompileError] of a program that is not marked as trusted, and
-// that was to be compiled in this process; see [Program].Trusted.
+// ErrUntrusted is matched by the [*CompileError] for a program that this process refused to compile
+// because [Program].Trusted is not set.
 var ErrUntrusted = errkind.New(errkind.PermissionDeniedError, "pjrt: the program is not trusted")
 
 const trustedField = "Program.Trusted"
 
-// CompileError reports an invalid program or invalid options. The plugin was not called.
+// CompileError reports an invalid program or an invalid option. The plugin was not called.
 type CompileError struct {
 	// Field is the invalid field of [CompileOptions] or [Program].
 	Field string
@@ -40,7 +40,6 @@ func (e *CompileError) Kind() errkind.Kind {
 	return errkind.InvalidArgumentError
 }
 
-// compileError returns a CompileError without a hint.
 func compileError(field, format string, args ...any) *CompileError {
 	return &CompileError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }

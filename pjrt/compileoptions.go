@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
-// CompileOptions specify the devices of a program and options of the compiler. The zero value
-// compiles for one device, which the plugin chooses, without partitioning.
+// CompileOptions specifies the devices of a program and the options of the compiler. The zero value
+// compiles without partitioning for one device, which the plugin chooses.
 type CompileOptions struct {
 	// Replicas is the number of copies of the program. Partitions is the number of devices of each
 	// copy. 0 means 1.
@@ -49,8 +49,8 @@ const splitCountOption = "xla_cpu_parallel_codegen_split_count"
 // cpuDefaults are overrides that the CPU plugin needs for correct results.
 var cpuDefaults = map[string]any{"xla_cpu_enable_fast_min_max": false, "xla_cpu_use_xnnpack": false}
 
-// WithPlatformDefaults returns o with the platform's default compile options filled in. platform is
-// a name such as "cpu".
+// WithPlatformDefaults returns o with the platform's default compile options added. platform is a
+// name such as "cpu".
 func (o CompileOptions) WithPlatformDefaults(platform string) CompileOptions {
 	if platform != "cpu" {
 		return o
@@ -61,7 +61,7 @@ func (o CompileOptions) WithPlatformDefaults(platform string) CompileOptions {
 	return o
 }
 
-// maxDevices is the limit of replicas times partitions. It is larger than any existing slice.
+// maxDevices is the maximum of Replicas times Partitions. It is larger than any existing slice.
 const maxDevices = 1 << 20
 
 func checkCounts(replicas, partitions, devices int) error {
@@ -77,7 +77,7 @@ func checkCounts(replicas, partitions, devices int) error {
 	return nil
 }
 
-// encode checks the options and returns an encoded CompileOptionsProto. devices is the number of
+// encode validates the options and returns an encoded CompileOptionsProto. devices is the number of
 // devices, and hasDevice reports whether a device id exists.
 func (o CompileOptions) encode(devices int, hasDevice func(id int) bool) ([]byte, error) {
 	replicas, partitions := cmp.Or(o.Replicas, 1), cmp.Or(o.Partitions, 1)
@@ -159,7 +159,7 @@ func (o CompileOptions) checkAssignment(replicas, partitions int, hasDevice func
 }
 
 // encodeAssignment returns an encoded DeviceAssignmentProto, which lists the devices of all
-// replicas for each partition.
+// replicas for each partition. assignment is indexed by replica and partition.
 func encodeAssignment(assignment [][]int) []byte {
 	partitions := len(assignment[0])
 	out := protoint.AppendInt(nil, 1, int64(len(assignment)))
@@ -261,11 +261,12 @@ func encodeOverride(name string, value any) ([]byte, error) {
 		Hint:   "use string, bool, int, int64 or float64"}
 }
 
-// maxSplitCount is the limit of the number of parts into which the CPU compiler splits a program.
-// Each part is a copy of the program, so that larger numbers use too much memory.
+// maxSplitCount is the maximum number of parts into which the CPU compiler may split a program.
+// Each part is a copy of the program, so larger numbers use too much memory.
 const maxSplitCount = 1024
 
-// checkSplitCount checks the number of parts. XLA also accepts the number as a string.
+// checkSplitCount validates the value of the option for the number of parts into which the CPU
+// compiler splits a program. XLA also accepts the number as a string.
 func checkSplitCount(value any) error {
 	n, ok := value.(int64)
 	if text, is := value.(string); is {

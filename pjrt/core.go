@@ -11,7 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// dependentKind is a kind of object or work that keeps a client open, called a dependent.
+// dependentKind is a kind of dependent. Dependents are the objects and the running work that
+// prevent a client from being destroyed.
 type dependentKind int
 
 const (
@@ -23,8 +24,8 @@ const (
 	numDependentKinds
 )
 
-// clientHandle owns the C client of a Client. The objects of the client refer to the handle. It has
-// no pointer to the Client, so that the garbage collector can find out that the Client is
+// clientHandle owns the C client of a Client. The objects of the client refer to the handle. The
+// handle does not refer to the Client, so that the garbage collector can detect that the Client is
 // unreachable.
 type clientHandle struct {
 	api    *capi.API
@@ -55,7 +56,8 @@ type clientHandle struct {
 	memories map[capi.Memory]*Memory
 }
 
-// acquire adds a dependent. It returns ErrClosed if the client is closed.
+// acquire adds a dependent, which keeps the client open. It returns ErrClosed if the client is
+// closed.
 func (c *clientHandle) acquire(kind dependentKind) error {
 	if c == nil {
 		return ErrClosed // the client is a zero value
@@ -72,8 +74,8 @@ func (c *clientHandle) acquire(kind dependentKind) error {
 	}
 }
 
-// addDependents changes the number of dependents by delta. The caller must have acquired the
-// client.
+// addDependents adds delta, which may be negative, to the number of dependents of a kind. The
+// caller must itself have acquired the client.
 func (c *clientHandle) addDependents(kind dependentKind, delta int) {
 	if delta != 0 {
 		c.dependents[kind].Add(int64(delta))
@@ -81,8 +83,8 @@ func (c *clientHandle) addDependents(kind dependentKind, delta int) {
 	}
 }
 
-// release removes a dependent. The last release destroys a client that is unreachable, or that was
-// closed while work was running.
+// release removes a dependent. If it was the last one, and the client is unreachable or was closed
+// while work was running, release destroys the client.
 func (c *clientHandle) release(kind dependentKind) {
 	c.unref() // first, because Close expects one reference when there are no dependents
 	c.dependents[kind].Add(-1)
@@ -95,7 +97,7 @@ func (c *clientHandle) unref() {
 	}
 }
 
-// close destroys the client if it has no dependents.
+// close destroys the client. It returns an error if the client has dependents.
 func (c *clientHandle) close() error {
 	if !c.refs.CompareAndSwap(1, closedRefs) {
 		return c.inUseError("close client")
@@ -103,9 +105,9 @@ func (c *clientHandle) close() error {
 	return c.destroy()
 }
 
-// isIdle reports whether no object of the client is open and no call is running. It runs the
-// garbage collector before it returns false, because unreachable objects count until their cleanup
-// has run.
+// isIdle reports whether no object of the client is open and no call is running. Unreachable
+// objects count until the garbage collector has run their cleanup, so isIdle runs the garbage
+// collector before it returns false.
 func (c *clientHandle) isIdle() bool {
 	open := func() bool {
 		for k := dependentBuffer; k <= dependentCall; k++ {
@@ -129,8 +131,8 @@ func (c *clientHandle) isIdle() bool {
 	return false
 }
 
-// collectGarbage runs the garbage collector and waits, for one second at most, for a cleanup to
-// run.
+// collectGarbage runs the garbage collector and waits until a cleanup has run, for at most one
+// second.
 func collectGarbage() {
 	ran := make(chan struct{})
 	runtime.AddCleanup(new(*clientHandle), func(ran chan struct{}) { close(ran) }, ran)
@@ -141,11 +143,11 @@ func collectGarbage() {
 	}
 }
 
-// closeGrace is the time for which Close waits for running work that has no caller.
+// closeGrace is the time for which Close waits for work whose caller has returned.
 const closeGrace = time.Second
 
-// waitForWork waits, for closeGrace at most, until the plugin has no running work. It reports
-// whether all work has ended.
+// waitForWork waits until the plugin has no running work, for at most closeGrace. It reports
+// whether all work has completed.
 func (c *clientHandle) waitForWork() bool {
 	for end := time.Now().Add(closeGrace); c.dependents[dependentWork].Load() > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -155,7 +157,8 @@ func (c *clientHandle) waitForWork() bool {
 	return true
 }
 
-// closeWhenIdle closes the client as soon as its running work has ended.
+// closeWhenIdle marks the client as closing. The client is destroyed when its running work
+// completes.
 func (c *clientHandle) closeWhenIdle() {
 	c.closing.Store(true)
 	c.unref()

@@ -9,11 +9,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
 )
 
-// DeviceDescription describes a device that does not have to be open. It is immutable and stays
-// valid after its client or topology is closed.
+// DeviceDescription describes a device of a client or of a topology. It is immutable and remains
+// valid after the client or the topology is closed.
 type DeviceDescription struct{ info capi.DescriptionInfo }
 
-// ID returns the device id, which is unique over all processes.
+// ID returns the device id, which is unique across all processes.
 func (d *DeviceDescription) ID() int { return d.info.ID }
 
 // ProcessIndex returns the index of the process that can address the device.
@@ -28,12 +28,12 @@ func (d *DeviceDescription) DebugString() string { return d.info.Debug }
 // String returns the plugin's short description of the device.
 func (d *DeviceDescription) String() string { return d.info.String }
 
-// Attributes returns a copy of the other attributes of the device. TPU devices have the attributes
-// coords ([]int64: x, y, z) and core_on_chip (int64).
+// Attributes returns a copy of the plugin's attributes of the device. For example, TPU devices have
+// the attributes coords ([]int64: x, y, z) and core_on_chip (int64).
 func (d *DeviceDescription) Attributes() map[string]any { return cloneAttributes(d.info.Attributes) }
 
-// Device is a device of a client. The client owns it. All methods except MemoryStats work after the
-// client is closed.
+// Device is a device of a client. The client owns the Device. All methods except MemoryStats can be
+// called after the client is closed.
 type Device struct {
 	DeviceDescription
 	core          *clientHandle
@@ -47,19 +47,19 @@ type Device struct {
 // Addressable reports whether this process can use the device.
 func (d *Device) Addressable() bool { return d.addressable }
 
-// LocalHardwareID returns the number of the device within its host, or -1 if the number is unknown
-// or the device is not addressable.
+// LocalHardwareID returns the index of the device on its host. It returns -1 if the index is
+// unknown or the device is not addressable.
 func (d *Device) LocalHardwareID() int { return d.localID }
 
 // Memories returns the memories that the device can address.
 func (d *Device) Memories() []*Memory { return slices.Clone(d.memories) }
 
-// DefaultMemory returns the memory in which buffers are created by default, or nil if it is
+// DefaultMemory returns the memory space in which buffers are created by default, or nil if it is
 // unknown.
 func (d *Device) DefaultMemory() *Memory { return d.defaultMemory }
 
-// Memory returns the memory of the device with a kind, such as "pinned_host". If there is none, the
-// error matches [NotFound].
+// Memory returns the memory space of the device with the given kind, such as "pinned_host". If the
+// device has no such memory, the error matches [NotFound].
 func (d *Device) Memory(kind string) (*Memory, error) {
 	var kinds []string
 	for _, m := range d.memories {
@@ -72,8 +72,8 @@ func (d *Device) Memory(kind string) (*Memory, error) {
 		Reason: fmt.Sprintf("device %d has no memory of this kind", d.ID()), Hint: fmt.Sprintf("use one of %q", kinds)}
 }
 
-// MemoryStats are the statistics of a device's memory allocator. All values except Allocations are
-// in bytes. A value that the plugin does not report is -1.
+// MemoryStats contains the statistics of a device's memory allocator. All values except Allocations
+// are in bytes. A value that the plugin does not report is -1.
 type MemoryStats struct {
 	// BytesInUse is the allocated memory, and PeakBytesInUse its maximum.
 	BytesInUse, PeakBytesInUse int64
@@ -92,8 +92,8 @@ type MemoryStats struct {
 	PoolBytes, PeakPoolBytes int64
 }
 
-// MemoryStats returns the statistics of the device's memory allocator. If the plugin has none, as
-// the CPU plugin, the error matches errors.ErrUnsupported.
+// MemoryStats returns the statistics of the device's memory allocator. If the plugin provides no
+// statistics, as is the case for the CPU plugin, the error matches errors.ErrUnsupported.
 func (d *Device) MemoryStats() (MemoryStats, error) {
 	if err := d.core.acquire(dependentCall); err != nil {
 		return MemoryStats{}, opError("memory stats", "", err)
@@ -112,7 +112,7 @@ func (d *Device) MemoryStats() (MemoryStats, error) {
 }
 
 // Memory is a memory space of a client, such as the memory of a device or pinned host memory. The
-// client owns it.
+// client owns the Memory.
 type Memory struct {
 	core    *clientHandle
 	handle  capi.Memory

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// DType is the element type of a buffer. The values equal PJRT_Buffer_Type.
+// DType is the element type of a buffer. Its values are the values of PJRT_Buffer_Type.
 type DType int
 
 // The element types. Pred is a boolean. Names of 8-bit floating-point types contain the number of
@@ -45,8 +45,8 @@ const (
 	U1
 )
 
-// dtypes has for each type XLA's name, the size of an element in bits, and the number in XLA's
-// PrimitiveType (xla_data.proto), which differs from PJRT's number.
+// dtypes contains, for each type, XLA's name, the size of an element in bits, and the number in
+// XLA's PrimitiveType (xla_data.proto), which differs from PJRT's number.
 var dtypes = [...]struct {
 	name string
 	bits int
@@ -83,11 +83,11 @@ func (t DType) Bits() int {
 }
 
 // HostBytes returns the size of one element in host memory, in bytes. Elements of less than 8 bits
-// use the low bits of one byte each.
+// use the low bits of one byte.
 func (t DType) HostBytes() int { return (t.Bits() + 7) / 8 }
 
-// requiredMinor returns the PJRT minor version that introduced the type. Older plugins read beyond
-// the end of a table for such a type.
+// requiredMinor returns the PJRT minor version that introduced the type. A plugin with an older
+// version would read beyond the end of a table if it received the type.
 func (t DType) requiredMinor() int {
 	switch t {
 	case S1, U1:
@@ -98,7 +98,8 @@ func (t DType) requiredMinor() int {
 	return 0
 }
 
-// dtypeFromXLA returns the DType for the number n of XLA's PrimitiveType, or Invalid.
+// dtypeFromXLA converts a number of XLA's PrimitiveType to a DType. It returns Invalid for unknown
+// numbers.
 func dtypeFromXLA(n uint64) DType {
 	for t, d := range dtypes {
 		if t != int(Invalid) && uint64(d.xla) == n {
@@ -108,15 +109,15 @@ func dtypeFromXLA(n uint64) DType {
 	return Invalid
 }
 
-// Element contains the Go types that represent DTypes in host memory. bool and 8-bit integers
+// Element is the set of Go types that represent a [DType] in host memory. bool and 8-bit integers
 // represent the types of 8 bits or less; uint16 represents the bits of F16 and BF16.
 type Element interface {
 	~bool | ~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64 |
 		~float32 | ~float64 | ~complex64 | ~complex128
 }
 
-// Bytes returns the memory of s as bytes in host byte order, without a copy. The result shares
-// memory with s.
+// Bytes returns the memory of s as a byte slice in host byte order. The result shares memory with
+// s.
 func Bytes[T Element](s []T) []byte {
 	var zero T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(zero)))

@@ -18,7 +18,8 @@ var (
 	ErrClosed = errkind.New(errkind.RuntimeError, "the object is closed")
 	// ErrDonated reports that the buffer was donated to a program.
 	ErrDonated = errkind.New(errkind.RuntimeError, "the buffer was donated")
-	// ErrBusy reports that another call uses the buffer and excludes this call.
+	// ErrBusy reports that a call requires exclusive use of a buffer while another call uses the
+	// buffer.
 	ErrBusy = errkind.New(errkind.RuntimeError, "the buffer is in use by another call")
 	// ErrDeserialized reports that the program was loaded from serialized bytes and cannot be
 	// serialized again, because plugins may omit its machine code.
@@ -27,12 +28,12 @@ var (
 	ErrBorrowed = errkind.New(errkind.RuntimeError, "it belongs to another object")
 )
 
-// opError adds the operation and its subject to a cause that does not name the operation.
+// opError adds the operation and its subject to an error.
 func opError(op, subject string, cause error) error {
 	return &errkind.Fault{Op: "pjrt: " + op, Subject: subject, Err: cause}
 }
 
-// closedError returns an error that matches ErrClosed and names the object.
+// closedError returns an error that matches ErrClosed for an object, such as "client".
 func closedError(object string) error {
 	return &errkind.Fault{Op: "the " + object + " is closed", Match: ErrClosed}
 }
@@ -42,15 +43,16 @@ var errBufferClosed, errClientClosed, errExecutableClosed = closedError("buffer"
 // contextError returns the error of an operation whose context has ended.
 func contextError(ctx context.Context, op string) error { return opError(op, "", context.Cause(ctx)) }
 
-// zeroValueError returns the error of an operation on a zero value. constructor is the function
-// that creates valid values.
+// zeroValueError returns an error for an operation on the zero value of a type. constructor is the
+// name of the function that creates valid values.
 func zeroValueError(op, object, constructor string) error {
 	return &errkind.Fault{Op: "pjrt: " + op, Reason: "the " + object + " is a zero value", Match: ErrClosed,
 		Hint: "create it with " + constructor}
 }
 
-// Error is an error that a plugin returned, or reports that the plugin does not implement a
-// function. It matches its Code, and errors.ErrUnsupported if the code is Unimplemented.
+// Error is an error that a plugin returned, or the error for a function that the plugin does not
+// implement. It matches its Code. It also matches errors.ErrUnsupported if the Code is
+// Unimplemented.
 type Error struct {
 	// Op is the operation, such as "compile".
 	Op string
@@ -73,7 +75,7 @@ func (e *Error) Error() string {
 		e.hint())
 }
 
-// hint suggests a correction if it follows from the error alone.
+// hint returns a suggested correction, or an empty string if none follows from the error alone.
 func (e *Error) hint() string {
 	switch {
 	case e.NeedsMinor > 0:
@@ -93,7 +95,8 @@ func (e *Error) Unwrap() error { return e.Code }
 // maxSummary is the limit of the length of Error.Msg in bytes.
 const maxSummary = 500
 
-// wrapError adds the operation and the plugin to an error that the C API returned.
+// wrapError converts an error of package capi to an Error with the operation and the path of the
+// plugin.
 func wrapError(op, plugin string, err error) error {
 	if err == nil {
 		return nil
@@ -119,8 +122,8 @@ func optionError(name, hint, reason string, args ...any) error {
 		Class: errkind.ValueError}
 }
 
-// InUseError reports that an object cannot be closed because other objects are open. Close can be
-// called again after they are closed.
+// InUseError reports that a client cannot be closed because some of its objects are open or calls
+// are running. The client can be closed after the objects are closed.
 type InUseError struct {
 	// Op is the operation that failed.
 	Op string

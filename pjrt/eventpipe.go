@@ -8,8 +8,8 @@ import (
 )
 
 // eventPipe delivers events of the plugin to Go. The C callback of an event writes a message to a
-// pipe, and one goroutine per client reads the pipe. The pipe is opened by the first wait with a
-// context that can end.
+// pipe, and one goroutine per client reads the messages. The pipe is opened by the first wait whose
+// context can end.
 type eventPipe struct {
 	mu      sync.Mutex
 	pipe    *pipe
@@ -17,8 +17,8 @@ type eventPipe struct {
 	pending map[uint64]pendingWait
 }
 
-// pendingWait is a wait for an event. The outcome is passed to done if done is not nil, and
-// otherwise sent to ready.
+// pendingWait is a wait for an event. The outcome is passed to the function done if it is not nil,
+// and otherwise sent to the channel ready.
 type pendingWait struct {
 	event capi.Event
 	done  func(error)
@@ -28,7 +28,7 @@ type pendingWait struct {
 // readyChannels are channels with a buffer for one error, which waits reuse.
 var readyChannels = sync.Pool{New: func() any { return make(chan error, 1) }}
 
-// open opens the pipe if it is not open. deliver is called with the outcome of each wait.
+// open opens the pipe unless it is already open. deliver is called with the outcome of each wait.
 func (w *eventPipe) open(api *capi.API, deliver func(pendingWait, error)) (err error) {
 	if w.pipe != nil {
 		return nil
@@ -51,7 +51,7 @@ func (w *eventPipe) open(api *capi.API, deliver func(pendingWait, error)) (err e
 	return nil
 }
 
-// close stops the reading goroutine. No wait may be pending.
+// close stops the goroutine that reads the pipe. No wait may be pending.
 func (w *eventPipe) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

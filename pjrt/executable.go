@@ -19,13 +19,14 @@ import (
 // [LoadedExecutable.Executable] belongs to the LoadedExecutable.
 type Executable struct {
 	*executableHandle
-	// record, if not nil, replaces queries to the plugin; the handle is nil then.
+	// record, if not nil, contains the properties. Then the handle is nil, and no plugin is
+	// queried.
 	record *ExecutableRecord
 	owned  bool
 }
 
-// executableHandle owns the C executable of an Executable. It has no pointer to the Executable, so
-// that the garbage collector can find out that the Executable is unreachable.
+// executableHandle owns the C executable of an Executable. The handle does not refer to the
+// Executable, so that the garbage collector can detect that the Executable is unreachable.
 type executableHandle struct {
 	handle
 	api        *capi.API
@@ -38,7 +39,7 @@ type executableHandle struct {
 	params *[]*shape
 }
 
-// withHandle runs f while the C executable cannot be freed.
+// withHandle calls f and prevents other calls from freeing the C executable meanwhile.
 func (h *executableHandle) withHandle(op string, f func() error) error {
 	if h == nil {
 		return zeroValueError(op, "executable", "Compile")
@@ -46,8 +47,8 @@ func (h *executableHandle) withHandle(op string, f func() error) error {
 	return h.handle.withHandle(op, f)
 }
 
-// newExecutable returns an Executable that owns x. unload, if not nil, destroys the loaded program
-// that contains x, after x itself.
+// newExecutable returns an Executable that owns x. If x belongs to a loaded program, unload
+// destroys that program after x is destroyed; otherwise unload is nil.
 func newExecutable(api *capi.API, path string, unload func() error, x capi.Executable) *Executable {
 	h := &executableHandle{handle: handle{kind: live.Executable, path: path}, api: api, executable: x}
 	h.free = func() error {
@@ -65,9 +66,9 @@ func newExecutable(api *capi.API, path string, unload func() error, x capi.Execu
 	return e
 }
 
-// Close frees the executable when no call uses it. A second Close returns the result of the first.
-// For the Executable of a LoadedExecutable, Close has no effect and returns an error that matches
-// [ErrBorrowed].
+// Close frees the executable when no call uses it any more. A second Close returns the result of
+// the first. For the Executable of a LoadedExecutable, Close has no effect and returns an error
+// that matches [ErrBorrowed].
 func (e *Executable) Close() error {
 	if e == nil || e.executableHandle == nil {
 		return nil // a record or a zero value
@@ -78,7 +79,7 @@ func (e *Executable) Close() error {
 	return e.closeOnce("close executable")
 }
 
-// readProperty returns a record in which only property p is valid. The record may share memory with
+// readProperty returns a record in which only property p is set. The record may share memory with
 // e.
 func (e *Executable) readProperty(p property) (r ExecutableRecord, err error) {
 	if e.record == nil {
@@ -97,7 +98,8 @@ func (e *Executable) Name() (string, error) {
 	return r.Name, err
 }
 
-// Fingerprint returns a binary string that differs between different compiled programs.
+// Fingerprint returns a binary string that identifies the compiled program. Different programs have
+// different fingerprints.
 func (e *Executable) Fingerprint() (string, error) {
 	r, err := e.readProperty(propFingerprint)
 	return r.Fingerprint, err
@@ -155,22 +157,22 @@ func (e *Executable) OutputMemoryKinds() ([]string, error) {
 	return slices.Clone(r.OutputKinds), err
 }
 
-// ParameterMemoryKinds returns the memory kind that is expected for each argument. It requires PJRT
-// 0.102; otherwise the error matches errors.ErrUnsupported.
+// ParameterMemoryKinds returns the memory kind that the program expects for each argument. It
+// requires PJRT 0.102; with older plugins, the error matches errors.ErrUnsupported.
 func (e *Executable) ParameterMemoryKinds() ([]string, error) {
 	r, err := e.readProperty(propParameterKinds)
 	return slices.Clone(r.ParameterKinds), err
 }
 
-// CostAnalysis returns the compiler's estimates for one run on one device, such as "flops" and
-// "bytes accessed" (float32). The caller may modify the map.
+// CostAnalysis returns the compiler's cost estimates for one run on one device, such as "flops" and
+// "bytes accessed" (float32), in a new map.
 func (e *Executable) CostAnalysis() (map[string]any, error) {
 	r, err := e.readProperty(propCost)
 	return maps.Clone(r.Cost), err
 }
 
-// MemoryStats returns the compiler's estimate of the memory of the program. A run uses Arguments +
-// Outputs + Temp - Alias.
+// MemoryStats returns the compiler's estimate of the memory that the program uses. A run uses
+// Arguments + Outputs + Temp - Alias bytes.
 func (e *Executable) MemoryStats() (CompiledMemoryStats, error) {
 	r, err := e.readProperty(propMemory)
 	return r.Memory, err
@@ -186,8 +188,8 @@ func (e *Executable) OptimizedProgram() (Program, error) {
 	return r.Optimized, err
 }
 
-// Serialize returns the executable in a form that [Client.Load] can load with the same plugin build
-// on the same kind of device. The result contains a checksum.
+// Serialize returns the executable in a binary form that [Client.Load] can load. Loading requires
+// the same build of the plugin and the same kind of device. The result contains a checksum.
 //
 // An executable that was loaded by [Client.Load] returns an error that matches [ErrDeserialized],
 // unless [LoadOptions].KeepSerialized was set. The reason is that the CPU plugin would serialize it

@@ -9,21 +9,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// Execute enqueues one run of the program on its devices and returns without waiting for it. Errors
-// of the run are returned by [Buffer.Ready] and [Buffer.ToHost] of its results.
+// Execute enqueues one run of the program on its devices and returns without waiting for the run.
+// Errors of the run are returned by [Buffer.Ready] and [Buffer.ToHost] of its results.
 //
-// args[d][i] is parameter i on launch device d (see AddressableDevices). It has the shape of the
-// parameter on one device. results[d][j] receives result j. If the entry is nil, Execute replaces
-// it with a new Buffer, which the caller must close. If the entry is a closed or donated Buffer, or
-// a Buffer that this call donates, Execute refills it. A live Buffer is an error. A loop that
-// donates its state and passes the same Buffers as arguments and results does not allocate memory.
+// args[d][i] is the argument for parameter i on device d of AddressableDevices, with the
+// parameter's shape on one device. results[d][j] receives result j. If the entry is nil, Execute
+// replaces it with a new Buffer, which the caller must close. If the entry is a closed or donated
+// Buffer, or a Buffer that this call donates, Execute refills it. A live Buffer is an error. A loop
+// that donates its state and passes the same Buffers as arguments and results does not allocate
+// memory.
 //
 // An invalid buffer is an [*ArgumentError], and nothing is executed or donated. If the plugin
 // rejects the launch, the buffers that the plugin has consumed are donated, and all others are
 // unchanged. ctx is checked only before the launch.
 //
-// Execute waits while eight earlier launches of the program are still running, because plugins keep
-// the handle of a donated buffer until its run ends and have queues of limited length. Programs on
+// Execute waits while eight earlier launches of the program are running, because plugins keep the
+// handle of a donated buffer until its run completes and have queues of limited length. Programs on
 // several devices are enqueued one at a time per client.
 func (l *LoadedExecutable) Execute(ctx context.Context, args, results [][]*Buffer, opts ExecuteOptions) error {
 	if ctx.Err() != nil {
@@ -43,7 +44,7 @@ func (l *LoadedExecutable) Execute(ctx context.Context, args, results [][]*Buffe
 	return l.acquireLaunchAndExecute(args, results, opts)
 }
 
-// acquireLaunchAndExecute implements Execute for all arguments and results.
+// acquireLaunchAndExecute implements Execute without the fast path of executeInPlace.
 func (l *LoadedExecutable) acquireLaunchAndExecute(args, results [][]*Buffer, opts ExecuteOptions) error {
 	if err := l.checkLists(args, results, opts); err != nil {
 		return err
@@ -95,9 +96,9 @@ func (l *LoadedExecutable) execute(s *launchState, args, results [][]*Buffer, op
 	return err
 }
 
-// releaseExecutedArguments releases the arguments of a successful launch. The C buffers of donated
-// arguments no longer exist. A result that replaces the argument with the same number is stored in
-// its Buffer.
+// releaseExecutedArguments releases the arguments of a successful launch and marks donated buffers
+// as donated. If a result replaces the argument with the same number, it is stored in the Buffer of
+// the argument.
 func (l *LoadedExecutable) releaseExecutedArguments(s *launchState, args, results [][]*Buffer, donate []bool) {
 	numDonated := 0
 	for d, row := range args {
@@ -126,7 +127,8 @@ func (l *LoadedExecutable) releaseExecutedArguments(s *launchState, args, result
 	}
 }
 
-// storeResults stores the results that releaseExecutedArguments has not stored.
+// storeResults stores the results that do not replace the argument with the same number. It refills
+// existing Buffers and creates new ones.
 func (l *LoadedExecutable) storeResults(s *launchState, results [][]*Buffer) {
 	filled := 0
 	for d, row := range results {
@@ -150,9 +152,9 @@ func (l *LoadedExecutable) storeResults(s *launchState, results [][]*Buffer) {
 	}
 }
 
-// checkResultTypes checks, after the first run of a launch, that the results have the shapes that
-// the plugin reported, because later checks rely on these shapes. If the shapes of the parameters
-// are unknown, it uses the shapes of the arguments.
+// checkResultTypes checks, after the first run, that the results have the shapes that the plugin
+// reported. Later checks of buffers rely on these shapes. If the plugin did not report the shapes
+// of the parameters, checkResultTypes sets them to the shapes of the arguments.
 func (l *LoadedExecutable) checkResultTypes(s *launchState, args [][]*Buffer) error {
 	for j, want := range l.outputs {
 		dtype, err := l.core.api.BufferType(s.Outs[j])
@@ -177,7 +179,7 @@ func (l *LoadedExecutable) checkResultTypes(s *launchState, args [][]*Buffer) er
 	}
 	s.params = *l.params.Load()
 	s.resultsChecked = true
-	// share makes equal shapes of parameters and results identical pointers.
+	// reuseOutputShapes makes equal shapes of parameters and results identical pointers.
 	s.sameShapes = len(s.params) > 0 && slices.Equal(s.params, l.outputs)
 	return nil
 }

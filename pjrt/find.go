@@ -12,24 +12,24 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/pins"
 )
 
-// FindOptions specify where Find searches for a plugin. Find uses no other input.
+// FindOptions specifies where [FindPlugin] searches for a plugin. FindPlugin uses no other input.
 type FindOptions struct {
 	// Kind is "cpu", "tpu" or "cuda".
 	Kind string
-	// Path, if not empty, is the only path that Find checks.
+	// Path, if not empty, is the only path that FindPlugin checks.
 	Path string
 	// Getenv returns an environment variable, as os.Getenv. nil means that no variable is set.
 	Getenv func(string) string
 	// GOARCH is the architecture of the plugin, with the names of runtime.GOARCH.
 	GOARCH string
 	// UserCacheDir is the directory in which the installer stores plugins, as returned by
-	// os.UserCacheDir. If it is empty, Find does not search there.
+	// os.UserCacheDir. If it is empty, FindPlugin does not search there.
 	UserCacheDir string
 	// Stat returns information on a file, as os.Stat.
 	Stat func(string) (fs.FileInfo, error)
 }
 
-// Candidate is a location that Find checked.
+// Candidate is a location that FindPlugin checked.
 type Candidate struct {
 	// Source is the rule that produced the path, such as "$TPU_LIBRARY_PATH".
 	Source string
@@ -87,7 +87,8 @@ var tpuPaths = []string{"/lib/libtpu.so", "/usr/lib/libtpu.so", "/usr/local/lib/
 // FindPlugin searches for a plugin library in this order: Path; $TPUSTRATEGY_CPU_PLUGIN (or
 // $TPUSTRATEGY_TPU_PLUGIN, $TPUSTRATEGY_CUDA_PLUGIN); for a TPU, $TPU_LIBRARY_PATH; the installer's
 // directory in UserCacheDir; for a TPU, /lib, /usr/lib and /usr/local/lib. If Path or a variable is
-// set but not valid, Find returns an error and does not continue. The error is a [*FindError].
+// set but not valid, FindPlugin returns an error and does not continue. The error is a
+// [*FindError].
 func FindPlugin(opts FindOptions) (Location, error) {
 	hint, ok := map[string]string{
 		"cpu":  "run `" + installCommand("cpu") + "`, or `make plugin` in a clone",

@@ -11,13 +11,13 @@ import (
 
 const closedRefs = math.MinInt64 / 2
 
-// refCount counts the calls that use a C object. Close may be called while calls are running; the
-// object is then destroyed when the last call ends.
+// refCount counts the calls that use a C object. close may be called while calls are running. In
+// this case, the last call must destroy the object when it ends.
 type refCount struct {
 	n atomic.Int64 // number of calls, plus closedRefs after close
 }
 
-// acquire adds a call. It returns false if close was called.
+// acquire registers a call that uses the object. It returns false if the object is closed.
 func (c *refCount) acquire() bool {
 	for {
 		n := c.n.Load()
@@ -30,7 +30,7 @@ func (c *refCount) acquire() bool {
 	}
 }
 
-// unref removes a call. It returns true if the caller must destroy the object.
+// unref unregisters a call. It returns true if the caller must destroy the object.
 func (c *refCount) unref() bool { return c.n.Add(-1) == closedRefs }
 
 // close prevents further calls. first is true for the first close. last is true if no call is
@@ -47,8 +47,8 @@ func (c *refCount) close() (first, last bool) {
 	}
 }
 
-// handle owns the C object of a Go object. It has no pointer to the Go object, so that the garbage
-// collector can find out that the Go object is unreachable.
+// handle owns the C object of a Go object. The handle does not refer to the Go object, so that the
+// garbage collector can detect that the Go object is unreachable.
 type handle struct {
 	refCount
 	kind live.Kind
@@ -59,7 +59,7 @@ type handle struct {
 	closeErr error // guarded by mu
 }
 
-// withHandle runs f while the C object cannot be freed.
+// withHandle calls f and prevents other calls from freeing the C object meanwhile.
 func (h *handle) withHandle(op string, f func() error) error {
 	if !h.acquire() {
 		return opError(op, "", closedError(h.kind.String()))
@@ -68,7 +68,7 @@ func (h *handle) withHandle(op string, f func() error) error {
 	return wrapError(op, h.path, f())
 }
 
-// release removes a call, and destroys a closed object after its last call.
+// release unregisters a call. The last call of a closed object destroys the object.
 func (h *handle) release() {
 	if h.unref() {
 		_ = h.destroy()
@@ -80,7 +80,7 @@ func (h *handle) destroy() error {
 	return h.free()
 }
 
-// closeOnce closes the object. It returns the result of the first call.
+// closeOnce closes the object. Later calls return the result of the first call.
 func (h *handle) closeOnce(op string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 
 var errMalformedHLO = errkind.New(errkind.InternalError, "malformed HLO proto")
 
-// forEachField calls f for each field of an encoded message. v is the value of a varint field, and
-// b of a length-delimited field. Other fields are skipped.
+// forEachField calls f for each field of an encoded protocol buffer. v is the value of a varint
+// field, and b the value of a length-delimited field. Fields of other types are skipped.
 func forEachField(message []byte, f func(n protowire.Number, v uint64, b []byte) error) error {
 	for field, err := range protoint.Fields(message) {
 		if err != nil {
@@ -26,7 +26,8 @@ func forEachField(message []byte, f func(n protowire.Number, v uint64, b []byte)
 	return nil
 }
 
-// lastField returns the last length-delimited field with a number, or nil if there is none.
+// lastField returns the value of the last length-delimited field with the given number, or nil if
+// the message has no such field.
 func lastField(message []byte, number protowire.Number) (found []byte, err error) {
 	err = forEachField(message, func(n protowire.Number, _ uint64, b []byte) error {
 		if n == number && b != nil {
@@ -37,7 +38,8 @@ func lastField(message []byte, number protowire.Number) (found []byte, err error
 	return found, err
 }
 
-// appendIntegers appends the values of a repeated integer field, packed or not, to list.
+// appendIntegers appends the values of a repeated integer field to list. The field is passed as by
+// forEachField: b if it is packed, and v otherwise.
 func appendIntegers(list []int64, v uint64, b []byte) ([]int64, error) {
 	list, err := protoint.AppendNumbers(list, protoint.Field{Value: v, Bytes: b})
 	if err != nil {
@@ -50,8 +52,8 @@ var errDynamicShape = errors.New("a shape has a dynamic dimension")
 
 // parseShape decodes a ShapeProto. Its fields are: 2 element type, 3 dimensions, 4 tuple elements,
 // 5 layout, 6 dynamic dimensions. s is nil for a tuple. rowMajor reports whether all arrays have a
-// row-major layout. The error is errDynamicShape if a dimension is dynamic, also in a tuple
-// element.
+// row-major layout. The error is errDynamicShape if a dimension, including one of a tuple element,
+// is dynamic.
 func parseShape(shapeProto []byte) (s *shape, rowMajor bool, err error) {
 	var dtype DType
 	var dims []int64
@@ -94,7 +96,7 @@ func parseShape(shapeProto []byte) (s *shape, rowMajor bool, err error) {
 }
 
 // checkStaticShape returns errDynamicShape if a dimension of a ShapeProto is dynamic. Field 6 marks
-// bounded dynamic dimensions; unbounded ones have a negative size.
+// bounded dynamic dimensions; unbounded dynamic dimensions have a negative size.
 func checkStaticShape(shapeProto []byte) error {
 	return forEachField(shapeProto, func(n protowire.Number, v uint64, b []byte) error {
 		if n != 3 && n != 6 {
@@ -113,7 +115,8 @@ func checkStaticShape(shapeProto []byte) error {
 	})
 }
 
-// isRowMajor decodes a LayoutProto, whose field 1 lists the dimensions from minor to major.
+// isRowMajor reports whether an encoded LayoutProto is row-major. Its field 1 lists the dimensions
+// from minor to major.
 func isRowMajor(layout []byte) (bool, error) {
 	var order []int64
 	err := forEachField(layout, func(n protowire.Number, v uint64, b []byte) (err error) {

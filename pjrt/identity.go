@@ -16,9 +16,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// Identity returns a description of everything that a serialized program depends on in a client: the
-// build of the plugin, its API version, the platform version and, on CPUs, the instruction set.
-// Loading a serialized program of another identity may crash the process.
+// Identity returns a description of everything in the client that a serialized program depends on:
+// the build of the plugin, its API version, the platform version and, on CPUs, the instruction set.
+// Loading a program that was serialized by a client with another identity may crash the process.
 func (c *Client) Identity() (string, error) {
 	if c.clientHandle == nil {
 		return "", zeroValueError("identify the plugin's build", "client", "NewClient")
@@ -26,8 +26,8 @@ func (c *Client) Identity() (string, error) {
 	return c.Plugin().Identity(c.PlatformName(), c.PlatformVersion())
 }
 
-// Identity returns the [Client.Identity] of a client of the plugin with this platform name and
-// version, without opening a client.
+// Identity returns the [Client.Identity] that a client of the plugin with this platform name and
+// version has. It does not open a client.
 func (p *Plugin) Identity(platform, version string) (string, error) {
 	build, err := buildID(p.Path())
 	if err != nil {
@@ -41,8 +41,9 @@ func (p *Plugin) Identity(platform, version string) (string, error) {
 	return identity, nil
 }
 
-// buildID returns the linker's build id of a library. If there is none, it returns a hash of the
-// size and of samples of the contents, because hashing a whole library takes too long.
+// buildID returns the linker's build id of a library. If the library has no build id, buildID
+// returns a hash of the size and of samples of the contents, because hashing a large library takes
+// too long.
 func buildID(path string) (string, error) {
 	file, info, err := files.Open(path)
 	if err != nil {
@@ -71,14 +72,13 @@ func buildID(path string) (string, error) {
 	return "sampled:" + hex.EncodeToString(hash.Sum(nil)[:16]), nil
 }
 
-// These constants define the samples of a library without a build id.
 const (
 	numSamples = 256
 	sampleSize = 16 << 10
 )
 
-// instructionSet returns a hash of the features of the processor, which CPU compilers depend on. It
-// is empty if the features are unknown.
+// instructionSet returns a hash of the features of the processor, on which code from CPU compilers
+// depends. It returns an empty string if the features are unknown.
 func instructionSet() string {
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {

@@ -6,11 +6,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// executeInPlace is a fast path of Execute for step loops: all arguments are donated, and each
-// result replaces the argument with the same number. It returns false, without any effect, if the
-// call has other arguments or results, or invalid ones.
+// executeInPlace is a fast path of Execute for training loops in which all arguments are donated
+// and each result replaces the argument with the same number. For all other calls, including
+// invalid ones, it has no effect and returns false.
 //
-// The function duplicates parts of execute because the plugin evicts the caches of the CPU between
+// The function duplicates code of execute because the plugin evicts the caches of the CPU between
 // two launches. Short code causes fewer cache misses, which is measurable for small programs.
 func (l *LoadedExecutable) executeInPlace(s *launchState, args, results [][]*Buffer, opts *ExecuteOptions) (bool,
 	error) {

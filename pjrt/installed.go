@@ -16,13 +16,13 @@ func installCommand(kind string) string {
 	return "go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install " + kind
 }
 
-// checkInstalled returns an error if the library at path is one of the installer's and was changed
-// or truncated since. A library elsewhere passes.
+// checkInstalled returns an error if the library at path was installed by the installer and was
+// modified or truncated since. Other libraries are not checked.
 //
 // Hashing a library costs up to a second. The installer therefore records the size and the
-// modification time of the library that it verified, in a file beside the library. checkInstalled
-// hashes the library only if the record is missing or different, and then writes a new record if it
-// can.
+// modification time of the verified library in a file next to the library. checkInstalled hashes
+// the library only if this record is missing or does not match, and then tries to write a new
+// record.
 func checkInstalled(path string) error {
 	pin, ok := findPin(path)
 	if !ok {
@@ -54,8 +54,8 @@ func checkInstalled(path string) error {
 	return nil
 }
 
-// findPin returns the pin of a library in the installer's folder. The folder is named by the hash
-// of the pin's wheel.
+// findPin returns the pinned version of a library in the installer's directory. The name of the
+// library's directory is the hash of the Python wheel that contained the library.
 func findPin(path string) (pins.Pin, bool) {
 	for _, p := range pins.All() {
 		if strings.HasSuffix(path, p.LibraryPath("/")) {
@@ -65,8 +65,8 @@ func findPin(path string) (pins.Pin, bool) {
 	return pins.Pin{}, false
 }
 
-// isVerified reports whether the installer's record has the size and the modification time of a
-// library.
+// isVerified reports whether the size and the modification time of a library match the installer's
+// record of the verified library.
 func isVerified(path string, pin pins.Pin, info fs.FileInfo) bool {
 	f, _, err := files.Open(path + pins.VerifiedSuffix)
 	if err != nil {

@@ -6,24 +6,24 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
 )
 
-// KeyValueStore is a key-value store that the clients of several processes share. Package
-// pjrt/keyvalue has implementations. All processes of a job must use the same store. Methods are
-// called concurrently, and must return when ctx ends.
+// KeyValueStore is a key-value store that the clients of all processes of a job share. Package
+// pjrt/keyvalue provides implementations. Methods are called concurrently, and must return when ctx
+// ends.
 //
-// If an error matches a [Code], the plugin receives the code. Errors of an ended context are passed
-// with the corresponding code, and all other errors as Unknown.
+// If an error matches a [Code], the plugin receives this code. For an ended context, the plugin
+// receives Cancelled or DeadlineExceeded, and for all other errors Unknown.
 type KeyValueStore interface {
 	// Get waits until the key has a value and returns the value. ctx ends when the plugin's timeout
 	// has elapsed.
 	Get(ctx context.Context, key string) ([]byte, error)
 	// TryGet returns the value of a key, or an error that matches [NotFound].
 	TryGet(ctx context.Context, key string) ([]byte, error)
-	// Put sets the value of a key. The store may keep value.
+	// Put sets the value of a key. The store may retain value.
 	Put(ctx context.Context, key string, value []byte) error
 }
 
-// keyValueServer handles the requests of a plugin to a KeyValueStore. All methods except
-// handleRequest accept a nil receiver, which means that there is no store.
+// keyValueServer handles a plugin's requests to a KeyValueStore. All methods except handleRequest
+// accept a nil receiver, which means that there is no store.
 type keyValueServer struct {
 	*callbackServer
 	store  KeyValueStore
@@ -33,8 +33,8 @@ type keyValueServer struct {
 	detach func() bool
 }
 
-// serveKeyValues starts to handle requests. Until detachContext is called, the end of ctx cancels
-// the requests.
+// serveKeyValues starts a server for the requests of a plugin, or returns nil if store is nil.
+// Until detachContext is called, the end of ctx cancels the requests.
 func serveKeyValues(ctx context.Context, store KeyValueStore) (*keyValueServer, error) {
 	if store == nil {
 		return nil, nil
@@ -47,7 +47,7 @@ func serveKeyValues(ctx context.Context, store KeyValueStore) (*keyValueServer, 
 	return k, wrapError("create client", "key-value store", err)
 }
 
-// requestPipe returns the argument for ClientCreate.
+// requestPipe returns the argument of capi.ClientCreate.
 func (k *keyValueServer) requestPipe() capi.RequestPipe {
 	if k == nil {
 		return capi.RequestPipe{}
@@ -55,15 +55,15 @@ func (k *keyValueServer) requestPipe() capi.RequestPipe {
 	return k.requests
 }
 
-// detachContext must be called when the client is created or has failed. Afterwards, the context of
-// NewClient no longer cancels requests.
+// detachContext ends the cancellation of requests by the context of NewClient. It must be called
+// when the client is created or its creation has failed.
 func (k *keyValueServer) detachContext() {
 	if k != nil {
 		k.detach()
 	}
 }
 
-// close cancels running requests and rejects later ones.
+// close cancels running requests. Later requests are rejected.
 func (k *keyValueServer) close() {
 	if k == nil {
 		return

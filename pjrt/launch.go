@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// ExecuteOptions configure one launch.
+// ExecuteOptions configures a call of [LoadedExecutable.Execute].
 type ExecuteOptions struct {
 	// Donate selects the parameters whose buffers are donated, on all devices. The program may
 	// reuse the memory of donated buffers for its results. nil donates nothing. A donated Buffer
@@ -21,7 +21,7 @@ type ExecuteOptions struct {
 	LaunchID int
 }
 
-// launchState is the working memory of one Execute call. Calls reuse it.
+// launchState contains the arrays and temporary data of an Execute call. Later calls reuse it.
 type launchState struct {
 	capi.Launch
 	id                  uint64 // even; id|1 marks a donated buffer that a result reuses
@@ -52,16 +52,17 @@ const (
 	primaryRetired // the executable is closed
 )
 
-// loadedHandle owns the C objects of a LoadedExecutable. It has no pointer to the LoadedExecutable,
-// so that the garbage collector can find out that it is unreachable.
+// loadedHandle owns the C objects of a LoadedExecutable. The handle does not refer to the
+// LoadedExecutable, so that the garbage collector can detect that the LoadedExecutable is
+// unreachable.
 type loadedHandle struct {
 	refCount
 	core       *clientHandle
 	loaded     capi.Loaded
 	executable *executableHandle
 
-	// Calls reuse launches. A call that changes primaryState from primaryIdle to primaryInUse uses
-	// primaryLaunch. The other unused launches are in freeLaunches.
+	// Calls reuse launch states. The call that changes primaryState from primaryIdle to
+	// primaryInUse may use primaryLaunch. The other unused launch states are in freeLaunches.
 	primaryState  atomic.Uint32
 	primaryLaunch *launchState
 	launchesMu    sync.Mutex
@@ -69,7 +70,7 @@ type loadedHandle struct {
 }
 
 // destroy frees the C objects after the last call. The loaded program is freed only when no query
-// of the executable is running, because plugins read it during such queries.
+// of the Executable is running, because plugins read the program during such queries.
 func (h *loadedHandle) destroy() error {
 	for _, l := range h.freeLaunches {
 		h.freeLaunch(l)
@@ -81,7 +82,6 @@ func (h *loadedHandle) destroy() error {
 	return nil
 }
 
-// unload frees the loaded program.
 func (h *loadedHandle) unload() error {
 	live.Remove(live.Executable, unsafe.Pointer(h.loaded))
 	err := h.core.api.LoadedDestroy(h.loaded)
@@ -89,8 +89,9 @@ func (h *loadedHandle) unload() error {
 	return err
 }
 
-// getLaunch returns an unused launch, or a new one, and registers a call of the executable. A loop
-// always gets the primary launch, which needs only one atomic operation.
+// getLaunch registers a call of the executable and returns an unused launch state, or a new one.
+// For a loop that executes one step at a time, this is always the primary launch state, which costs
+// only one atomic operation.
 func (h *loadedHandle) getLaunch(devices, args, results int) (*launchState, error) {
 	if h.primaryState.CompareAndSwap(primaryIdle, primaryInUse) {
 		if h.primaryLaunch.numArgs == args {
@@ -101,7 +102,7 @@ func (h *loadedHandle) getLaunch(devices, args, results int) (*launchState, erro
 	return h.getSecondaryLaunch(devices, args, results)
 }
 
-// getSecondaryLaunch returns a launch from freeLaunches, or a new one.
+// getSecondaryLaunch returns a launch state from freeLaunches, or a new one.
 func (h *loadedHandle) getSecondaryLaunch(devices, args, results int) (*launchState, error) {
 	if !h.acquire() {
 		return nil, errExecutableClosed
@@ -139,15 +140,15 @@ func (h *loadedHandle) launchError(op string, err error) error {
 	return h.core.wrapError(op, err)
 }
 
-// putLaunch ends the use of a launch. The primary launch continues to count as a call of the
-// executable.
+// putLaunch makes a launch state available to other calls, and unregisters the call that used it.
+// The primary launch state, however, remains registered as a call of the executable.
 func (h *loadedHandle) putLaunch(l *launchState) {
 	if !l.isPrimary || !h.primaryState.CompareAndSwap(primaryInUse, primaryIdle) {
 		h.putSecondaryLaunch(l)
 	}
 }
 
-// putSecondaryLaunch adds a launch to freeLaunches.
+// putSecondaryLaunch adds a launch state to freeLaunches and unregisters the call that used it.
 func (h *loadedHandle) putSecondaryLaunch(l *launchState) {
 	h.launchesMu.Lock()
 	h.freeLaunches = append(h.freeLaunches, l)
@@ -155,7 +156,7 @@ func (h *loadedHandle) putSecondaryLaunch(l *launchState) {
 	h.release()
 }
 
-// demotePrimaryLaunch moves the primary launch, which the caller uses, to freeLaunches.
+// demotePrimaryLaunch moves the primary launch state to freeLaunches. The caller must be using it.
 func (h *loadedHandle) demotePrimaryLaunch() {
 	l := h.primaryLaunch
 	h.launchesMu.Lock()
@@ -165,7 +166,7 @@ func (h *loadedHandle) demotePrimaryLaunch() {
 	h.putSecondaryLaunch(l)
 }
 
-// release removes a call, and destroys a closed executable after its last call.
+// release unregisters a call. The last call of a closed executable destroys the executable.
 func (h *loadedHandle) release() {
 	if h.unref() {
 		_ = h.destroy()

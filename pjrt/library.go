@@ -12,11 +12,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// elfMachines are the ELF machines of the libraries for each GOARCH. All have 64 bits.
+// elfMachines maps a GOARCH to the ELF machine of its libraries. All have 64 bits.
 var elfMachines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// OpenOptions specify which files can be opened as plugins. The zero value trusts the files of root
-// and of the current user.
+// OpenOptions specifies which files can be opened as plugins. The zero value trusts the files of
+// root and of the current user.
 type OpenOptions struct {
 	// SHA256, if not empty, is the required hash of the library in hexadecimal digits. Checking it
 	// reads the complete file, which costs about a second for libtpu.
@@ -30,14 +30,14 @@ type OpenOptions struct {
 // path of the library without symbolic links. The error is a [*PluginError] with a correction.
 //
 // path must be a regular file. The file, each directory in its path and each link must be owned by
-// root, by the user of this process or by one of Owners. Other users must not be able to write to
-// them. A group may have write permission if it is a system group or the process is a member of it.
-// Directories with the sticky bit, such as /tmp, are accepted. Otherwise the reason is
+// root, by the user of this process or by one of Owners, and must not be writable by other users. A
+// group may have write permission if it is a system group or the process is a member of it.
+// Directories with the sticky bit, such as /tmp, are accepted. If this check fails, the reason is
 // PluginUntrusted, and the cause is a [*PathError].
 //
-// A library that the install command has put into the user's cache directory must not have changed
-// since. Otherwise the reason is PluginDamaged. Inspect hashes such a library only if its size or
-// its modification time has changed.
+// A library that the install command has stored in the user's cache directory must be unchanged;
+// otherwise the reason is PluginDamaged. VerifyPlugin hashes such a library only if its size or its
+// modification time has changed.
 func VerifyPlugin(path string, opts ...OpenOptions) (string, error) {
 	if len(opts) > 1 {
 		return "", optionError("OpenOptions", "pass at most one", "there are %d", len(opts))
@@ -81,8 +81,9 @@ func VerifyPlugin(path string, opts ...OpenOptions) (string, error) {
 	return realPath, nil
 }
 
-// checkLibrary checks a file before the dynamic loader opens it. The loader executes constructors
-// of the library, and a truncated library would crash the process.
+// checkLibrary checks that a file is a complete shared library for this architecture, before the
+// dynamic loader opens it. The loader executes constructors of the library, and a truncated library
+// would crash the process.
 func checkLibrary(path string) error {
 	fail := func(r PluginReason, detail string, err error) error { return pluginError(path, r, detail, err) }
 	f, info, err := files.Open(path)

@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// LoadedExecutable is a program that is loaded onto devices of a client. It is safe for concurrent
-// use, including Execute. The caller must close it.
+// LoadedExecutable is a program that is loaded onto devices of a client. All methods, including
+// Execute, are safe for concurrent use. The caller must close the LoadedExecutable.
 type LoadedExecutable struct {
 	*loadedHandle
 	exec    *Executable
@@ -29,7 +29,7 @@ type LoadedExecutable struct {
 
 // Compile compiles a program for devices of the client and loads it. The program must be trusted;
 // see [Program]. An invalid option is a [*CompileError]. An error of the compiler is an [*Error],
-// whose Log has the complete message. Compilation takes from milliseconds to minutes. If ctx ends
+// whose Log is the complete message. Compilation takes from milliseconds to minutes. If ctx ends
 // first, Compile returns the cause of ctx; the compiler continues, and its result is discarded.
 func (c *Client) Compile(ctx context.Context, program Program, opts CompileOptions) (*LoadedExecutable, error) {
 	if c.clientHandle == nil {
@@ -49,7 +49,7 @@ func (c *Client) Compile(ctx context.Context, program Program, opts CompileOptio
 	})
 }
 
-// LoadOptions configure Load.
+// LoadOptions configures [Client.Load].
 type LoadOptions struct {
 	// Compile, if not nil, replaces the compile options of the program, such as its device
 	// assignment. Plugins may reject this.
@@ -59,10 +59,10 @@ type LoadOptions struct {
 	KeepSerialized bool
 }
 
-// Load loads the result of [Executable.Serialize] onto devices of the client. The plugin build and
-// the kind of device must be the same. Truncated or modified bytes are a [*CompileError]. The bytes
-// contain machine code, and their checksum is not a signature: load only bytes from a trusted
-// source.
+// Load loads the result of [Executable.Serialize] onto devices of the client. The client must have
+// the same plugin build and the same kind of device. Truncated or modified bytes are a
+// [*CompileError]. The bytes contain machine code, and their checksum is not a signature: load only
+// bytes from a trusted source.
 func (c *Client) Load(ctx context.Context, serialized []byte, opts LoadOptions) (*LoadedExecutable, error) {
 	payload, params, err := decodeSerialized(serialized)
 	if err != nil {
@@ -88,8 +88,8 @@ func (c *Client) Load(ctx context.Context, serialized []byte, opts LoadOptions) 
 	return l, nil
 }
 
-// load calls f, which creates a loaded executable from b. params are the shapes of the program's
-// parameters, or nil to query the plugin.
+// load calls f, which compiles or deserializes b to a loaded executable, and returns early if ctx
+// ends. params are the shapes of the program's parameters, or nil if load must query the plugin.
 func (c *Client) load(ctx context.Context, op string, b []byte, params []*shape,
 	f func([]byte) (capi.Loaded, error)) (*LoadedExecutable, error) {
 	if err := c.acquire(dependentCall); err != nil {
@@ -111,7 +111,8 @@ func (c *Client) load(ctx context.Context, op string, b []byte, params []*shape,
 	})
 }
 
-// newLoaded returns a LoadedExecutable that owns x. The caller must have retained the client.
+// newLoaded returns a LoadedExecutable that owns x. The caller must have acquired the client.
+// params are as for load.
 func (c *Client) newLoaded(x capi.Loaded, params []*shape) (*LoadedExecutable, error) {
 	inner, err := c.api.LoadedExecutable(x)
 	if err != nil {
@@ -193,11 +194,11 @@ func (l *LoadedExecutable) readProperties(c *Client, params []*shape) error {
 func (l *LoadedExecutable) Executable() *Executable { return l.exec }
 
 // AddressableDevices returns the devices of this process that run the program, in launch order:
-// element d is the device of args[d] and results[d] of Execute.
+// element d is the device of args[d] and results[d] in Execute.
 func (l *LoadedExecutable) AddressableDevices() []*Device { return slices.Clone(l.devices) }
 
-// DeviceAssignment returns the global device ids of all processes, indexed by replica and
-// partition. It requires PJRT 0.79.
+// DeviceAssignment returns the global ids of the program's devices in all processes, indexed by
+// replica and partition. It requires PJRT 0.79.
 func (l *LoadedExecutable) DeviceAssignment() ([][]int, error) {
 	const op = "device assignment"
 	if l.loadedHandle == nil {
@@ -229,8 +230,8 @@ type TensorType struct {
 	Dims []int
 }
 
-// Parameters returns the types of the parameters on one device. ok is false if they are unknown
-// because the plugin does not report them and Execute has not been called.
+// Parameters returns the types of the parameters on one device. ok is false if the types are
+// unknown, because the plugin does not report them and Execute has not been called yet.
 func (l *LoadedExecutable) Parameters() (types []TensorType, ok bool) {
 	p := l.params.Load()
 	if p == nil {
@@ -250,14 +251,15 @@ func tensorTypes(shapes []*shape) []TensorType {
 	return out
 }
 
-// setParams sets the parameters that the plugin reported.
+// setParams stores the shapes of the parameters that the plugin reported.
 func (l *LoadedExecutable) setParams(params []*shape) {
 	l.exec.params = l.reuseOutputShapes(params)
 	l.params.Store(l.exec.params)
 }
 
-// reuseOutputShapes replaces each parameter shape that equals the shape of the result with the same
-// number by that shape, so that the check of a buffer that is both compares only pointers.
+// reuseOutputShapes replaces a parameter's shape by the shape of the result with the same number if
+// both are equal. Execute can then check a buffer that is both argument and result by comparing
+// pointers.
 func (l *LoadedExecutable) reuseOutputShapes(params []*shape) *[]*shape {
 	for i, p := range params {
 		if i < len(l.outputs) && p.equal(l.outputs[i]) {
@@ -267,8 +269,8 @@ func (l *LoadedExecutable) reuseOutputShapes(params []*shape) *[]*shape {
 	return &params
 }
 
-// Close frees the program when no call uses it. Launches that were enqueued before still complete.
-// A second Close returns the result of the first.
+// Close frees the program when no call uses it any more. Launches that are already enqueued still
+// complete. A second Close returns the result of the first.
 func (l *LoadedExecutable) Close() error {
 	if l == nil || l.loadedHandle == nil {
 		return nil

@@ -11,15 +11,15 @@ import (
 )
 
 // LoopTime is the result of [LoadedExecutable.MeasureLoop]. FirstLaunch is the time until the first
-// launch has returned, and Total the time until all runs are complete.
+// launch has returned. Total is the time until all runs are complete.
 type LoopTime struct{ FirstLaunch, Total time.Duration }
 
 // MeasureLoop runs the program n times in a loop written in C, waits for the last run, and returns
 // the duration. n must be at least 1. Each result replaces the argument with the same number. All
 // buffers of state are donated and contain the last results afterwards.
 //
-// MeasureLoop measures the minimum cost of a step loop with this plugin, as a reference for other
-// loops. It cannot be interrupted; ctx is checked before it starts.
+// The result is the minimum cost of a training loop with this plugin, to which other loops can be
+// compared. MeasureLoop cannot be interrupted; ctx is checked before it starts.
 func (l *LoadedExecutable) MeasureLoop(ctx context.Context, state [][]*Buffer, n int) (LoopTime, error) {
 	const op = "repeat"
 	if l.loadedHandle == nil {

@@ -5,15 +5,17 @@ import (
 	"os"
 )
 
-// pipe passes messages of fixed size from threads of the plugin to a goroutine. A thread may be
-// inside a call of this package, so it must do nothing except write.
+// pipe passes messages of fixed size from threads of the plugin to a goroutine. The goroutine is
+// necessary because a plugin thread may call back during a call of this package and therefore must
+// not run other code than the write to the pipe.
 type pipe struct {
 	readEnd, writeEnd *os.File
 	writeFD           uintptr // the writing end, in blocking mode
 	stopped           chan struct{}
 }
 
-// openPipe starts a goroutine that calls handle for each message. The goroutine reuses the slice.
+// openPipe opens a pipe for messages of size bytes and starts a goroutine that calls handle for
+// each message. The goroutine reuses the slice.
 func openPipe(size int, handle func(message []byte)) (*pipe, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -33,7 +35,7 @@ func openPipe(size int, handle func(message []byte)) (*pipe, error) {
 	return p, nil
 }
 
-// close waits until handle has returned. No thread may write any more.
+// close closes the pipe and waits until handle has returned. The threads must have stopped writing.
 func (p *pipe) close() {
 	_ = p.writeEnd.Close()
 	<-p.stopped

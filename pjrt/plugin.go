@@ -18,15 +18,15 @@ type Version struct{ Major, Minor int }
 // String returns the version in the form "0.81".
 func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
 
-// Plugin is a loaded and initialized PJRT plugin. It is safe for concurrent use. It has no Close: a
-// plugin stays loaded until the process exits, because its threads and handles still use its code.
+// Plugin is a loaded and initialized PJRT plugin. It is safe for concurrent use. A plugin cannot be
+// closed: it stays loaded until the process exits, because its threads and handles use its code.
 type Plugin struct {
 	api        *capi.API
 	path       string
 	attributes map[string]any
 }
 
-// openPlugins are the plugins of the process. It is a global variable because a library can be
+// openPlugins contains the plugins of the process. It is a global variable because a library can be
 // loaded and initialized only once per process.
 var openPlugins struct {
 	sync.Mutex
@@ -34,9 +34,8 @@ var openPlugins struct {
 }
 
 // Open loads and initializes the plugin library at path. The plugin must implement PJRT 0.57 or
-// newer. A file that is opened twice, also through another path, is loaded once, and both calls
-// return the same Plugin. Open takes from milliseconds to about a second. At most one opts is
-// accepted.
+// newer. If the same file is opened again, even through another path, Open returns the same Plugin.
+// Open takes from milliseconds to about a second. At most one opts is accepted.
 //
 // The error is a [*PluginError] if the file is missing, truncated, not a shared library, built for
 // another architecture, not a PJRT plugin, or too old. Loading a library executes code of the
@@ -112,7 +111,7 @@ var extensionNames = [...]string{"Gpu_Custom_Call", "Profiler", "Custom_Partitio
 	"XlaTransform"}
 
 // Extensions returns the names of the plugin's API extensions in the order of the plugin. The name
-// of an unknown extension is "Extension(n)".
+// of an unknown extension is "Extension(n)", where n is its number.
 func (p *Plugin) Extensions() []string {
 	if p.api == nil {
 		return nil
@@ -136,9 +135,9 @@ func (p *Plugin) String() string {
 
 func (p *Plugin) wrapError(op string, err error) error { return wrapError(op, p.path, err) }
 
-// callWithContext runs a call that cannot be interrupted. If ctx ends first, it returns the error
-// of ctx at once; the call continues, and its result is passed to discard. done, if not nil, is
-// called after call in every case. await starts a goroutine only if ctx can end.
+// callWithContext executes call, which cannot be interrupted. If ctx ends first, callWithContext
+// returns the error of ctx immediately, and discard later receives the result of call. done, if not
+// nil, is always called after call. A goroutine is started only if ctx can end.
 func callWithContext[T any](ctx context.Context, op string, call func() (T, error), discard func(T), done func()) (T,
 	error) {
 	var zero T
@@ -164,7 +163,7 @@ func callWithContext[T any](ctx context.Context, op string, call func() (T, erro
 		select {
 		case results <- result{v, err}:
 		case <-ctx.Done():
-			// await may have returned; it either receives the value or never will.
+			// callWithContext may have returned; it either receives the value or never will.
 			select {
 			case results <- result{v, err}:
 			default:

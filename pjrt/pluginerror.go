@@ -27,7 +27,7 @@ const (
 	PluginDamaged                            // changed or truncated since it was installed
 )
 
-// pluginReasons has the phrase and the default hint for each reason.
+// pluginReasons contains a short phrase and the default hint for each reason.
 var pluginReasons = map[PluginReason]struct{ phrase, hint string }{
 	PluginMissing:    {"missing", "use the path of a plugin's library that this user can read"},
 	PluginNotFile:    {"not a regular file", "use the path of the plugin's library"},
@@ -48,8 +48,8 @@ var pluginReasons = map[PluginReason]struct{ phrase, hint string }{
 // String returns the reason as a short phrase.
 func (r PluginReason) String() string { return pluginReasons[r].phrase }
 
-// PathError reports a path that is not accepted because it is a URL, is a pipe or a device, or
-// could be changed by other users. Its fields Reason, Found and Hint describe the problem and a
+// PathError reports a path that is rejected because it is a URL, a pipe or a device, or because
+// other users could modify it. Its fields Reason, Found and Hint describe the problem and a
 // correction.
 type PathError = files.Error
 
@@ -68,7 +68,7 @@ type PluginError struct {
 	Err error
 }
 
-// pluginError returns the error of a file with the default hint of its reason.
+// pluginError returns a PluginError with the default hint of its reason.
 func pluginError(path string, r PluginReason, detail string, cause error) *PluginError {
 	e := &PluginError{Path: path, Reason: r, Detail: detail, Hint: pluginReasons[r].hint, Err: cause}
 	if pathErr := (*PathError)(nil); errors.As(cause, &pathErr) && pathErr.Hint != "" {

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Program is the code of a program for a compiler. Calls do not modify Code.
+// Program is the input of a compiler. Compilers do not modify Code.
 type Program struct {
 	// Code is StableHLO as MLIR text or bytecode, or a serialized HLO proto.
 	Code []byte
@@ -28,8 +28,8 @@ const (
 	FormatHLOWithConfig = "hlo_with_config"
 )
 
-// withDefaultFormat validates the program and returns it with its default format. It returns an
-// error if this process must not compile the program.
+// withDefaultFormat returns the program with Format set. It returns an error if the program is
+// invalid or is not trusted, so that this process must not compile it.
 func (p Program) withDefaultFormat() (Program, error) {
 	switch p.Format {
 	case "":
@@ -51,8 +51,8 @@ func (p Program) withDefaultFormat() (Program, error) {
 	return p, nil
 }
 
-// parameterShapes returns the shapes of the parameters of an optimized program, and whether all
-// parameters and results have a row-major layout. The program shape is field 4 of an
+// parameterShapes decodes an optimized program. It returns the shapes of its parameters, and
+// whether all parameters and results have a row-major layout. The program shape is field 4 of an
 // HloModuleProto, which is field 1 of an HloModuleProtoWithConfig.
 func parameterShapes(p Program) (shapes []*shape, rowMajor bool, err error) {
 	module := p.Code

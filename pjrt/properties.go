@@ -1,8 +1,8 @@
 package pjrt
 
-// property is a property of an executable that the plugin can be queried for. name identifies the
-// property in errors and in [ExecutableRecord].Missing. read queries the plugin and stores the
-// result in a record.
+// property is a property of an executable that the plugin can report. name identifies the property
+// in errors and in [ExecutableRecord].Missing. read queries the plugin and stores the result in a
+// record.
 type property struct {
 	name string
 	read func(h *executableHandle, r *ExecutableRecord) error

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// ExecutableRecord has the properties of an [Executable] as data, so that a program that was
-// compiled in another process can be described. It can be encoded with encoding/gob.
+// ExecutableRecord contains the properties of an [Executable] as plain data. It can be encoded with
+// encoding/gob and thus sent to the process that requested a compilation.
 type ExecutableRecord struct {
 	// Name and Fingerprint are the results of [Executable.Name] and [Executable.Fingerprint].
 	Name, Fingerprint string
@@ -51,23 +51,23 @@ func cloneDims(d [][]int) [][]int {
 	return out
 }
 
-// CompiledMemoryStats is the memory in bytes that one device needs to run a program. A value that
-// the plugin does not report is 0.
+// CompiledMemoryStats contains the compiler's estimate of the memory, in bytes, that a program uses
+// on one device. A value that the plugin does not report is 0.
 type CompiledMemoryStats struct {
 	// These values describe the memory of the device: machine code, arguments, results, arguments
 	// whose memory the results reuse (Alias), and temporary memory of the run (Temp).
 	GeneratedCode, Arguments, Outputs, Alias, Temp int64
 	// These values describe the memory of the host.
 	HostGeneratedCode, HostArguments, HostOutputs, HostAlias, HostTemp int64
-	// Peak and Total are of the complete run. Peak requires PJRT 0.72, and Total PJRT 0.90.
+	// Peak and Total describe the complete run. Peak requires PJRT 0.72, and Total PJRT 0.90.
 	Peak, Total int64
 	// TotalAllocation, IndefiniteAllocations and PeakUnpaddedHeap are statistics of the allocator
 	// for the run. They require PJRT 0.104.
 	TotalAllocation, IndefiniteAllocations, PeakUnpaddedHeap int64
 }
 
-// Record returns all properties of e. Properties that the plugin does not return are entries of
-// Missing. Record returns an error only if e is closed.
+// Record returns all properties of e. Missing contains an error for each property that the plugin
+// does not report. Record itself returns an error only if e is closed.
 func (e *Executable) Record() (ExecutableRecord, error) {
 	if e.record != nil {
 		return e.record.clone(), nil

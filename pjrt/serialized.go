@@ -14,9 +14,9 @@ const (
 )
 
 // encodeSerialized prepends a magic number, a checksum and, if known, the shapes of the parameters
-// to the bytes of a plugin. The checksum is necessary because plugins execute the bytes as machine
-// code after few checks. The shapes avoid a query for which the plugin would serialize the whole
-// program.
+// to a program that the plugin serialized. The checksum is necessary because plugins execute the
+// bytes as machine code after few checks. The shapes avoid a query for which the plugin would
+// serialize the program again.
 func encodeSerialized(payload []byte, params *[]*shape) []byte {
 	magic, shapes := magicPlain, []byte(nil)
 	if params != nil {
@@ -29,7 +29,8 @@ func encodeSerialized(payload []byte, params *[]*shape) []byte {
 	return slices.Concat([]byte(magic), hash.Sum(nil), shapes, payload)
 }
 
-// decodeSerialized checks the result of encodeSerialized and returns its contents.
+// decodeSerialized validates the result of encodeSerialized and returns its contents. params is nil
+// if the shapes of the parameters are unknown.
 func decodeSerialized(b []byte) (payload []byte, params []*shape, err error) {
 	const head = len(magicWithShapes) + sha256.Size
 	fail := func(reason string) ([]byte, []*shape, error) {
@@ -63,7 +64,8 @@ func decodeSerialized(b []byte) (payload []byte, params []*shape, err error) {
 	return payload, params, nil
 }
 
-// appendShapes appends the number of shapes and, for each shape, its type, rank and dimensions.
+// appendShapes encodes the number of shapes and, for each shape, its element type, rank and
+// dimensions.
 func appendShapes(dst []byte, shapes []*shape) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(shapes)))
 	for _, s := range shapes {
@@ -75,7 +77,7 @@ func appendShapes(dst []byte, shapes []*shape) []byte {
 	return dst
 }
 
-// decodeShapes decodes the result of appendShapes. shapes is not nil if ok is true.
+// decodeShapes decodes the result of appendShapes. The slice is not nil if ok is true.
 func decodeShapes(b []byte) (shapes []*shape, ok bool) {
 	readUvarint := func() (v uint64) {
 		v, n := binary.Uvarint(b)

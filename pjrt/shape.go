@@ -10,8 +10,8 @@ import (
 // maxRank is the maximum rank of a tensor. The C code stores layouts of this size on its stack.
 const maxRank = 64
 
-// shape is an immutable element type with dimensions. Callers receive view, a copy of dims, so that
-// they cannot modify dims.
+// shape is an immutable element type with dimensions. Callers receive intDims, which is a copy of
+// dims, so that they cannot modify dims.
 type shape struct {
 	dtype     DType
 	dims      []int64
@@ -46,8 +46,8 @@ func newShape(dtype DType, dims []int) (*shape, error) {
 	return s, nil
 }
 
-// newShapeInt64 is like newShape, but accepts types that have no representation in host memory. A
-// plugin can report such shapes; no buffer is equal to them.
+// newShapeInt64 is like newShape, but also accepts element types that host memory cannot represent,
+// because plugins can report them. No buffer has such a shape.
 func newShapeInt64(dtype DType, dims []int64) *shape {
 	view := make([]int, len(dims))
 	for i, d := range dims {
@@ -59,9 +59,10 @@ func newShapeInt64(dtype DType, dims []int64) *shape {
 	return &shape{dtype: dtype, dims: slices.Clone(dims), intDims: view}
 }
 
-// accepts reports whether a parameter of shape s accepts a buffer of another shape. Shapes without
-// elements need equal ranks only, because XLA's partitioner does not split empty results: the
-// result of a step can have the global shape where the next step expects the shape of a shard.
+// accepts reports whether a buffer of shape other can be the argument for a parameter of shape s.
+// The shapes must be equal, except that two shapes without elements need only have equal ranks. The
+// reason is that XLA's partitioner does not split empty results: a step may return the unsharded
+// shape although the next step expects the shape of a shard.
 func (s *shape) accepts(other *shape) bool {
 	return s.equal(other) || s.dtype == other.dtype && len(s.dims) == len(other.dims) && slices.Contains(s.dims, 0) &&
 		slices.Contains(other.dims, 0)
@@ -71,7 +72,7 @@ func (s *shape) equal(o *shape) bool {
 	return s == o || s.dtype == o.dtype && slices.Equal(s.dims, o.dims)
 }
 
-// matches reports whether s has this element type and these dimensions.
+// matches reports whether s has the given element type and dimensions.
 func (s *shape) matches(dtype DType, dims []int) bool {
 	if s.dtype != dtype || len(s.dims) != len(dims) {
 		return false

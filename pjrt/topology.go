@@ -15,8 +15,8 @@ import (
 )
 
 // Topology describes the devices of a slice, which do not have to be available. It is safe for
-// concurrent use. The caller must close it. Afterwards, Serialize, Fingerprint and Compile return
-// errors, and the other methods still work.
+// concurrent use. The caller must close the Topology. Afterwards, Serialize, Fingerprint and
+// Compile return errors, and the other methods still work.
 type Topology struct {
 	*topologyHandle
 	name            string
@@ -27,8 +27,8 @@ type Topology struct {
 	devices         []*DeviceDescription
 }
 
-// topologyHandle owns the C object of a Topology. It has no pointer to the Topology, so that the
-// garbage collector can find out that the Topology is unreachable.
+// topologyHandle owns the C object of a Topology. The handle does not refer to the Topology, so
+// that the garbage collector can detect that the Topology is unreachable.
 type topologyHandle struct {
 	handle
 	api      *capi.API
@@ -42,9 +42,9 @@ func (h *topologyHandle) withHandle(op string, f func() error) error {
 	return h.handle.withHandle(op, f)
 }
 
-// NewTopology describes the slice with a name, such as "v5e:4x4" for libtpu. The plugin defines the
-// names and options. No device is opened. A large slice takes about a second. If ctx ends first,
-// NewTopology returns the cause of ctx.
+// NewTopology returns the topology with the given name, such as "v5e:4x4" for libtpu. The plugin
+// defines the names and options. No device is opened. Creating the topology of a large slice takes
+// about a second. If ctx ends first, NewTopology returns the cause of ctx.
 func (p *Plugin) NewTopology(ctx context.Context, name string, options map[string]any) (*Topology, error) {
 	if p.api == nil {
 		return nil, zeroValueError("create topology", "plugin", "Open")
@@ -72,8 +72,8 @@ func (p *Plugin) NewTopology(ctx context.Context, name string, options map[strin
 // chipLayoutPattern matches the number of chips along each axis in a name such as "v5e:4x4".
 var chipLayoutPattern = regexp.MustCompile(`[:=_]([0-9]+(?:x[0-9]+)*)`)
 
-// checkTopologyName rejects an axis with 0 chips, because libtpu would divide by 0, and numbers of
-// chips for which libtpu would run out of memory.
+// checkTopologyName rejects names that crash libtpu: an axis of 0 chips, by which libtpu would
+// divide, and numbers of chips for which libtpu would run out of memory.
 func checkTopologyName(name string, options map[string]any) error {
 	slices := 1
 	switch n := options["num_slices"].(type) {
@@ -118,8 +118,8 @@ func (p *Plugin) LoadTopology(ctx context.Context, serialized []byte) (*Topology
 	}, func(t *Topology) { t.Close() }, nil)
 }
 
-// Topology returns a description of the devices of the client. The Topology keeps the client open
-// until it is closed.
+// Topology returns the topology of the client's devices. The client cannot be closed while the
+// Topology is open.
 func (c *Client) Topology() (*Topology, error) {
 	if err := c.acquire(dependentTopology); err != nil {
 		return nil, opError("client topology", "", err)
@@ -132,8 +132,8 @@ func (c *Client) Topology() (*Topology, error) {
 	return newTopology(c.api, c.path, c.clientHandle, t, c.platformName)
 }
 
-// newTopology returns a Topology that owns t. c is the client of t, or nil if t must be destroyed
-// separately.
+// newTopology returns a Topology that owns t. If t belongs to a client, c is that client, and
+// closing the Topology releases c instead of destroying t.
 func newTopology(api *capi.API, path string, c *clientHandle, t capi.Topology, name string) (*Topology, error) {
 	h := &topologyHandle{handle: handle{kind: live.Topology, path: path}, api: api, topology: t}
 	h.free = func() error {
@@ -177,8 +177,8 @@ func (t *Topology) readProperties() (err error) {
 	return nil
 }
 
-// Name returns the name that was passed to NewTopology. It is the name of the platform for the
-// topology of a client, and empty for a topology from LoadTopology.
+// Name returns the name that was passed to [Plugin.NewTopology]. For the topology of a client, it
+// is the name of the platform. For a topology from [Plugin.LoadTopology], it is empty.
 func (t *Topology) Name() string { return t.name }
 
 // Options returns a copy of the options that were passed to [Plugin.NewTopology]. ok is false if
@@ -201,7 +201,7 @@ func (t *Topology) PlatformName() string { return t.platformName }
 // PlatformVersion returns the plugin's description of its version.
 func (t *Topology) PlatformVersion() string { return t.platformVersion }
 
-// Attributes returns a copy of the other attributes of the slice, such as wrap and twist.
+// Attributes returns a copy of the plugin's attributes of the slice, such as wrap and twist.
 func (t *Topology) Attributes() map[string]any { return cloneAttributes(t.attributes) }
 
 // Devices returns the devices of the slice in the order of the plugin.
@@ -219,7 +219,8 @@ func (t *Topology) Fingerprint() (n uint64, err error) {
 	return n, err
 }
 
-// Close frees the topology when no call uses it. A second Close returns the result of the first.
+// Close frees the topology when no call uses it any more. A second Close returns the result of the
+// first.
 func (t *Topology) Close() error {
 	if t == nil || t.topologyHandle == nil {
 		return nil
@@ -228,8 +229,8 @@ func (t *Topology) Close() error {
 }
 
 // Compile compiles a program for the devices of the topology, which do not have to be available.
-// The result provides the memory and the cost of the program, and can be serialized for
-// [Client.Load] on such devices. Errors and ctx are as for [Client.Compile].
+// The result provides the memory and the cost of the program. It can be serialized, and loaded on
+// such devices by [Client.Load]. Errors and ctx are as for [Client.Compile].
 func (t *Topology) Compile(ctx context.Context, program Program, opts CompileOptions) (*Executable, error) {
 	const op = "compile"
 	if t.topologyHandle == nil {

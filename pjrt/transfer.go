@@ -12,8 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// transferError returns an error for invalid arguments of a transfer. hint may be empty. cause is
-// ErrBusy, ErrClosed or nil.
+// transferError returns an error of kind InvalidArgumentError for a transfer. cause is ErrBusy,
+// ErrClosed or nil.
 func transferError(op, reason, hint string, cause error) error {
 	return &errkind.Fault{Op: "pjrt: " + op, Reason: reason, Hint: hint, Err: cause,
 		Class: errkind.InvalidArgumentError}
@@ -22,7 +22,8 @@ func transferError(op, reason, hint string, cause error) error {
 // zeroByte is the data of empty tensors, because an empty slice may have no address.
 var zeroByte byte
 
-// checkHostTransfer checks the arguments of a transfer and returns the shape of the data.
+// checkHostTransfer validates the arguments of a transfer from host memory and returns the shape of
+// the data.
 func (c *Client) checkHostTransfer(ctx context.Context, op string, data []byte, dtype DType, dims []int,
 	d *Device) (*shape,
 	error) {
@@ -67,10 +68,10 @@ func dataPointer(data []byte) unsafe.Pointer {
 	return unsafe.Pointer(unsafe.SliceData(data))
 }
 
-// BufferFromHost copies data, in row-major order, to a device of this process. data can be modified
-// after the call, although the transfer may still be running. Elements of less than 8 bits use one
-// byte each; signed ones are stored as int8. The caller must close the buffer. An invalid length,
-// type, shape or device is an error of kind InvalidArgumentError.
+// BufferFromHost copies data, in row-major order, to a device of this process. The caller may
+// modify data after the call, although the transfer may still be running. Elements of less than 8
+// bits use one byte each; signed elements are stored as int8. The caller must close the buffer. An
+// invalid length, type, shape or device is an error of kind InvalidArgumentError.
 func (c *Client) BufferFromHost(ctx context.Context, data []byte, dtype DType, dims []int, d *Device) (*Buffer, error) {
 	const op = "buffer from host"
 	s, err := c.checkHostTransfer(ctx, op, data, dtype, dims, d)
@@ -84,7 +85,7 @@ func (c *Client) BufferFromHost(ctx context.Context, data []byte, dtype DType, d
 	return newBuffer(c.clientHandle, h, s, d, nil), nil
 }
 
-// copyFromHost creates a C buffer and retains the client for it.
+// copyFromHost copies data to a new C buffer. The buffer counts as a dependent of the client.
 func (c *Client) copyFromHost(op string, data []byte, s *shape, d *Device) (capi.Buffer, error) {
 	if err := c.acquire(dependentBuffer); err != nil {
 		return nil, opError(op, "", err)
@@ -97,9 +98,9 @@ func (c *Client) copyFromHost(op string, data []byte, s *shape, d *Device) (capi
 	return h, nil
 }
 
-// RefillFromHost is like [Client.BufferFromHost], but reuses dst, which must be closed or donated.
-// It creates no Go objects if dst had the same shape and type before. If dst is live, the error
-// matches [ErrBusy].
+// RefillFromHost is like [Client.BufferFromHost], but stores the result in dst, which must be
+// closed or donated. It allocates no Go memory if dst had the same shape and type before. If dst is
+// live, the error matches [ErrBusy].
 func (c *Client) RefillFromHost(ctx context.Context, dst *Buffer, data []byte, dtype DType, dims []int,
 	d *Device) error {
 	const op = "refill from host"
@@ -124,7 +125,8 @@ func (c *Client) RefillFromHost(ctx context.Context, dst *Buffer, data []byte, d
 	return nil
 }
 
-// checkRefill is like checkHostTransfer, but reuses the shape of dst if it is equal.
+// checkRefill is like checkHostTransfer, but returns the shape of dst if dst already has the shape
+// of the data.
 func (c *Client) checkRefill(ctx context.Context, op string, dst *Buffer, data []byte, dtype DType, dims []int,
 	d *Device) (*shape, error) {
 	s := dst.shape.Load()
@@ -150,9 +152,9 @@ func AlignedBytes(n int) []byte {
 // [Client.BufferFromHost] always copies.
 //
 // The address of data must be a multiple of [Alignment] (see [AlignedBytes]); otherwise the error
-// is of kind InvalidArgumentError. The caller must not modify data until released is closed. It is
-// closed when the buffer is closed and no program uses it, or when the plugin has copied data. The
-// package keeps data reachable until then.
+// is of kind InvalidArgumentError. The caller must not modify data until the channel released is
+// closed. The channel is closed when the buffer is closed and no program uses it, or when the
+// plugin has copied data. The garbage collector does not free data before.
 func (c *Client) BufferFromHostZeroCopy(ctx context.Context, data []byte, dtype DType, dims []int,
 	d *Device) (b *Buffer, released <-chan struct{}, err error) {
 	ch := make(chan struct{})
@@ -165,8 +167,8 @@ func (c *Client) BufferFromHostZeroCopy(ctx context.Context, data []byte, dtype 
 }
 
 // BufferFromHostInPlace creates a buffer that uses data as its memory if the device can address
-// host memory, as the devices of the CPU plugin can. No copy is made then, and programs to which
-// the buffer is donated may write their results to data. Otherwise the plugin copies data.
+// host memory, as the devices of the CPU plugin can. Programs to which such a buffer is donated may
+// write their results to data. On other devices, the plugin copies data.
 //
 // The address of data must be a multiple of [Alignment]. The buffer owns data after the call. free
 // is called once, in another goroutine, when no buffer uses the memory any more, or when the plugin
@@ -210,7 +212,7 @@ func (c *Client) bufferFromHostZeroCopy(ctx context.Context, op string, semantic
 
 // ToHost copies the contents to dst in row-major order. The length of dst must be [Buffer.Bytes].
 // ToHost returns when the copy is complete. ctx limits only the wait until the contents are
-// computed, so that dst is never written after ToHost has returned.
+// computed, so dst is never written after ToHost has returned.
 func (b *Buffer) ToHost(ctx context.Context, dst []byte) error {
 	const op = "buffer to host"
 	if err := b.Ready(ctx); err != nil {
@@ -234,7 +236,8 @@ func (b *Buffer) ToHost(ctx context.Context, dst []byte) error {
 	return nil
 }
 
-// signExtend sets the unused high bits of S1, S2 and S4 values, because plugins differ in them.
+// signExtend sets the unused high bits of S1, S2 and S4 values to the sign, because plugins leave
+// different values in these bits.
 func signExtend(data []byte, dtype DType) {
 	switch dtype {
 	case S1, S2, S4:
@@ -258,8 +261,8 @@ func (b *Buffer) CopyToDevice(ctx context.Context, d *Device) (*Buffer, error) {
 	})
 }
 
-// CopyToMemory starts a copy to a memory of the same client, such as "pinned_host". The caller must
-// close the returned buffer.
+// CopyToMemory starts a copy to a memory space of the same client, such as "pinned_host". The
+// caller must close the returned buffer.
 func (b *Buffer) CopyToMemory(ctx context.Context, m *Memory) (*Buffer, error) {
 	const op = "copy to memory"
 	if m == nil || m.core != b.core || len(m.devices) == 0 {

@@ -7,12 +7,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
 )
 
-// Stage is the point of a compilation at which a [Transform] is applied.
+// Stage is the point in a compilation at which a [Transform] is applied.
 type Stage int
 
-// These are the stages. At both, the program is optimized, partitioned and fused. After the
-// scheduler, instructions are in the order of their execution. Buffers have no addresses yet. On a
-// TPU, instructions have no cost and are not asynchronous yet.
+// At both stages, the program is optimized, partitioned and fused. After the scheduler,
+// instructions are in the order of their execution. Buffers have no addresses yet. On a TPU,
+// instructions have no cost and are not asynchronous yet.
 const (
 	BeforeScheduler Stage = iota
 	AfterScheduler
@@ -43,13 +43,12 @@ type Registration struct {
 }
 
 // Register applies a transform in all later compilations of this process with the plugin, for a
-// client or ahead of time. It requires an extension that libtpu has from 0.0.46.3 and the CUDA
-// plugin from 0.12; without the extension, the error matches errors.ErrUnsupported. The limit is 64
-// transforms; if it is exceeded, the error matches [ResourceExhausted].
+// client or ahead of time. It requires an extension that libtpu implements since 0.0.46.3 and the
+// CUDA plugin since 0.12. Without the extension, the error matches errors.ErrUnsupported. The limit
+// is 64 transforms; if it is exceeded, the error matches [ResourceExhausted].
 //
 // The compiler checks only the syntax of the new program, and may abort the process if it does not
-// support the program. Use transforms in a separate process of package pjrt/worker, whose Probe is
-// a transform.
+// support the program. Use transforms in the separate processes of package pjrt/worker.
 func (p *Plugin) Register(t Transform) (*Registration, error) {
 	const op = "register transform"
 	if p.api == nil {
@@ -74,7 +73,7 @@ func (p *Plugin) Register(t Transform) (*Registration, error) {
 	return r, nil
 }
 
-// Close removes the transform, also from running compilations. It waits until Apply has returned. A
+// Close removes the transform, even from running compilations. It waits until Apply has returned. A
 // second Close returns an error that matches ErrClosed.
 func (r *Registration) Close() error {
 	if r == nil || r.plugin == nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// notify calls done once with the outcome of the event. It destroys the event. done runs in the
-// goroutine that reads the pipe and must not block. The caller must have retained the client; the
-// wait retains it from then on.
+// notify calls done once with the outcome of the event, and destroys the event. done runs in the
+// goroutine that reads the pipe of the events and must not block. The caller must have acquired the
+// client. The client then cannot be destroyed until done has returned.
 func (c *clientHandle) notify(event capi.Event, done func(error)) error {
 	return c.startWait(pendingWait{event: event, done: done})
 }
 
-// startWait starts a wait and destroys the event.
+// startWait registers a wait for an event and returns immediately. It destroys the event.
 func (c *clientHandle) startWait(wait pendingWait) error {
 	w, event := &c.events, wait.event
 	w.mu.Lock()
@@ -42,7 +42,7 @@ func (c *clientHandle) startWait(wait pendingWait) error {
 	return err
 }
 
-// deliverResult passes on the outcome of an event.
+// deliverResult passes the outcome of an event to the function or channel of the wait.
 func (c *clientHandle) deliverResult(wait pendingWait, err error) {
 	live.Remove(live.Wait, unsafe.Pointer(wait.event))
 	if wait.done != nil {

@@ -9,14 +9,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Accelerator is a slice type: a TPU generation and the number of chips in x, y and z. It is a
-// comparable value. The zero value is not a valid slice.
+// Accelerator is the type and shape of a TPU slice: a generation and the number of chips in x, y
+// and z. It is a comparable value. The zero value is not a valid slice.
 type Accelerator struct {
 	generation string
 	shape      [3]int
 }
 
-// AcceleratorError reports text that does not name a valid accelerator.
+// AcceleratorError reports text that is not the name of a valid accelerator.
 type AcceleratorError struct {
 	// Text is the parsed text.
 	Text string
@@ -157,8 +157,8 @@ func parseSize(text string) (int, bool) {
 	return int(n), err == nil
 }
 
-// parseShape parses dims numbers that are separated by 'x'. For two dimensions it also accepts a
-// third number of 1, which the runtime writes.
+// parseShape parses dims numbers that are separated by 'x'. For two dimensions, it also accepts a
+// third number of 1, because the runtime writes such shapes.
 func parseShape(text string, dims int) (shape [3]int, ok bool) {
 	parts := strings.Split(text, "x")
 	if len(parts) != dims && !(dims == 2 && len(parts) == 3 && parts[2] == "1") {
@@ -188,7 +188,7 @@ func (a Accelerator) Chips() int { return a.shape[0] * a.shape[1] * a.shape[2] }
 // Cores returns the number of TensorCores.
 func (a Accelerator) Cores() int { return a.Chips() * a.Generation().CoresPerChip }
 
-// Devices returns the number of devices that the runtime creates for the slice.
+// Devices returns the number of devices that the TPU runtime creates for the slice.
 func (a Accelerator) Devices() int { return a.Chips() * a.Generation().DevicesPerChip }
 
 // Hosts returns the number of hosts.
@@ -203,8 +203,8 @@ func (a Accelerator) Hosts() int {
 	return hosts
 }
 
-// hostShape returns the block of chips of each host. This is the complete slice if it fits on one
-// host, and 2x2x1 otherwise.
+// hostShape returns the block of chips of each host: the complete slice if it fits on one host, and
+// 2x2x1 otherwise.
 func (a Accelerator) hostShape() [3]int {
 	if a.Generation().fitsHost(a.shape) {
 		return a.shape
@@ -212,7 +212,7 @@ func (a Accelerator) hostShape() [3]int {
 	return [3]int{2, 2, 1}
 }
 
-// HBMBytes returns the total memory of all chips in bytes.
+// HBMBytes returns the total high-bandwidth memory of all chips in bytes.
 func (a Accelerator) HBMBytes() int64 { return int64(a.Chips()) * a.Generation().HBMBytes }
 
 // PeakFLOPS returns the total peak performance of all chips in bfloat16 operations per second.
@@ -229,16 +229,16 @@ func (a Accelerator) Type() string {
 	return g.TypePrefix + "-" + strconv.Itoa(count)
 }
 
-// String returns libtpu's topology name of the slice, such as v5e:4x4 or v5p:4x4x4.
-// [ParseAccelerator] parses this name.
+// String returns libtpu's topology name of the slice, such as v5e:4x4 or v5p:4x4x4. The name can be
+// parsed by [ParseAccelerator].
 func (a Accelerator) String() string {
 	return a.generation + ":" + formatShape(a.shape, max(a.Generation().Dims, 2))
 }
 
 // Topology returns the topology of a complete slice, for planning without the hardware. It has one
 // task for each host. Hosts, and the chips of each host, are ordered with x fastest, then y and z.
-// Device ids are assigned as libtpu does: they number the chips of the complete slice in this
-// order, independent of the hosts. On a real slice, use the topology that the runtime reports.
+// Device ids number the chips of the complete slice in this order, independent of the hosts, as in
+// libtpu. On a real slice, use the topology that the runtime reports.
 func (a Accelerator) Topology() (Topology, error) {
 	if a.Chips() == 0 {
 		return Topology{}, topologyError("MeshShape", "create it with ParseAccelerator", "the accelerator is the zero value")
@@ -270,7 +270,7 @@ func (a Accelerator) Topology() (Topology, error) {
 	})
 }
 
-// forEachXYZ calls visit for all coordinates of a block, with x fastest.
+// forEachXYZ calls visit for all coordinates in a block of the given size, with x fastest.
 func forEachXYZ(block [3]int, visit func([3]int)) {
 	for z := range block[2] {
 		for y := range block[1] {

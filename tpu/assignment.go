@@ -7,10 +7,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// DeviceAssignment assigns a core of a slice to each logical core of each replica. It corresponds
-// to TensorFlow's tf.tpu.experimental.DeviceAssignment.
+// DeviceAssignment assigns a TPU core to each logical core of each replica. It corresponds to
+// TensorFlow's tf.tpu.experimental.DeviceAssignment.
 //
-// A DeviceAssignment is an immutable value, the same in every process, and may be shared between
+// A DeviceAssignment is an immutable value, is equal in all processes, and may be shared between
 // goroutines. The zero DeviceAssignment has no replicas.
 type DeviceAssignment struct {
 	topology      Topology
@@ -19,10 +19,11 @@ type DeviceAssignment struct {
 	deviceIndices []int32 // device index in the topology, by replica and logical core
 }
 
-// NewDeviceAssignment returns the assignment of cores[r][p] to logical core p of replica r. It is
-// for custom placements; see also [BuildDeviceAssignment]. All replicas must have the same number
-// of cores, and all coordinates must have a device. A core may be assigned twice, as in TensorFlow,
-// but programs cannot be compiled for such an assignment (see [DeviceAssignment.Validate]).
+// NewDeviceAssignment returns the assignment of cores[r][p] to logical core p of replica r. Use it
+// for custom placements, and [BuildDeviceAssignment] otherwise. All replicas must have the same
+// number of cores, and all coordinates must have a device. A core may be assigned twice, as in
+// TensorFlow, but programs cannot be compiled for such an assignment (see
+// [DeviceAssignment.Validate]).
 func NewDeviceAssignment(topology Topology, cores [][]Coordinates) (DeviceAssignment, error) {
 	a := DeviceAssignment{topology: topology, replicas: len(cores)}
 	if len(cores) > 0 {
@@ -75,7 +76,7 @@ func (a DeviceAssignment) CoreAssignment() [][]Coordinates {
 }
 
 // DeviceIDs returns the runtime's device ids, by replica and logical core. Partition
-// r*NumCoresPerReplica + p of a program runs on DeviceIDs()[r][p].
+// r*NumCoresPerReplica + p of a program runs on device DeviceIDs()[r][p].
 func (a DeviceAssignment) DeviceIDs() [][]int {
 	return mapCores(a, func(i int32) int { return a.topology.ids[i] })
 }
@@ -91,7 +92,7 @@ func mapCores[T any](a DeviceAssignment, value func(int32) T) [][]T {
 	return rows
 }
 
-// coreProperty returns a property of a logical core's device. The argument of property is the index
+// coreProperty returns a property of the device of a logical core. It calls property with the index
 // of the device in the topology.
 func coreProperty[T any](a DeviceAssignment, replica, core int, property func(i int) T) (value T, err error) {
 	if replica < 0 || replica >= a.replicas {
@@ -138,8 +139,8 @@ func (a DeviceAssignment) HostDevice(replica, core int, job string) (string, err
 }
 
 // LookupReplicas returns the replicas whose logical core with the given number is on the given
-// task, in ascending order (TensorFlow's DeviceAssignment.lookup_replicas). It returns an error if
-// there are none.
+// task, in ascending order (TensorFlow's DeviceAssignment.lookup_replicas). If there are no such
+// replicas, it returns an error.
 func (a DeviceAssignment) LookupReplicas(task, core int) ([]int, error) {
 	var replicas []int
 	if core >= 0 && core < a.cores {
@@ -155,8 +156,8 @@ func (a DeviceAssignment) LookupReplicas(task, core int) ([]int, error) {
 	return replicas, nil
 }
 
-// LookupDevice returns the replica and logical core that run on a device, and whether the device is
-// assigned. It is the inverse of [DeviceAssignment.DeviceID].
+// LookupDevice returns the replica and logical core of a device. ok is false if the device is not
+// assigned. LookupDevice is the inverse of [DeviceAssignment.DeviceID].
 func (a DeviceAssignment) LookupDevice(deviceID int) (replica, core int, ok bool) {
 	i, ok := a.topology.byID[deviceID]
 	if !ok {
@@ -169,7 +170,7 @@ func (a DeviceAssignment) LookupDevice(deviceID int) (replica, core int, ok bool
 	return k / a.cores, k % a.cores, true
 }
 
-// Equal reports whether both assignments assign the same cores, and have equal topologies.
+// Equal reports whether both assignments assign the same cores and have equal topologies.
 func (a DeviceAssignment) Equal(other DeviceAssignment) bool {
 	return a.replicas == other.replicas && a.cores == other.cores &&
 		slices.Equal(a.deviceIndices, other.deviceIndices) && a.topology.Equal(other.topology)

@@ -7,8 +7,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
-// DeviceOrder is the order of replicas and their cores in the mesh. It corresponds to TensorFlow's
-// DeviceOrderMode.
+// DeviceOrder specifies in which order replicas and their cores are placed in the mesh. It
+// corresponds to TensorFlow's DeviceOrderMode.
 type DeviceOrder int
 
 const (
@@ -25,8 +25,8 @@ const (
 // String returns "AUTO", "RING" or "MESH".
 func (o DeviceOrder) String() string { return enum.Name(o, "AUTO", "RING", "MESH") }
 
-// AssignmentOptions describes the placement of replicas for [BuildDeviceAssignment]. The zero value
-// is one replica with one core.
+// AssignmentOptions specifies the placement of replicas for [BuildDeviceAssignment]. The zero value
+// specifies one replica with one core.
 type AssignmentOptions struct {
 	// ComputationShape is the block of cores of each replica, in x, y, z and core. Its product is
 	// the number of logical cores. If nil, it is [1, 1, 1, 1].
@@ -49,10 +49,10 @@ type AssignmentOptions struct {
 
 // BuildDeviceAssignment assigns replicas to the cores of a slice. It returns the same assignment as
 // TensorFlow's tf.tpu.experimental.DeviceAssignment.build (function device_assignment). Invalid
-// options are an [*AssignmentError]. They are checked in this order: shape, stride, footprint
-// (shape times stride) compared with the mesh, number of replicas, order.
+// options are an [*AssignmentError]. The options are checked in this order: shape, stride,
+// footprint (shape times stride) compared with the mesh, number of replicas, order.
 //
-// If the slice has missing devices, cores are assigned in task order, only the product of
+// If devices of the slice are missing, cores are assigned in task order. Then only the product of
 // ComputationShape is used, and strides are an error.
 //
 // The cost is linear in the number of assigned cores.
@@ -83,7 +83,7 @@ func BuildDeviceAssignment(topology Topology, options AssignmentOptions) (Device
 	return a, nil
 }
 
-// assignmentPlan contains validated options and the values computed from them.
+// assignmentPlan contains validated options and values that are computed from them.
 type assignmentPlan struct {
 	mesh, shape, stride Coordinates
 	footprint           Coordinates // extent of a block of cores including its gaps
@@ -152,7 +152,8 @@ func newPlan(topology Topology, options AssignmentOptions) (assignmentPlan, erro
 	return p, p.chooseOrder(options.Order, topology.hasMissing())
 }
 
-// parseCoordinates returns the value of an option, or its default if values is nil.
+// parseCoordinates converts the value of an option to coordinates. nil means [1, 1, 1, 1]. option
+// is the name of the option in errors.
 func parseCoordinates(option string, values []int) (Coordinates, error) {
 	if values == nil {
 		return Coordinates{1, 1, 1, 1}, nil
@@ -170,8 +171,8 @@ func checkPositive(option string, v Coordinates) error {
 	return nil
 }
 
-// suggestMesh returns a hint with a mesh shape on which the replicas fit, for devices without
-// coordinates. It returns "" for TPU devices, and if there is no such shape.
+// suggestMesh returns a hint with a mesh shape on which the replicas fit. It applies only to
+// devices without coordinates. For TPU devices, or if there is no such shape, it returns "".
 func (p *assignmentPlan) suggestMesh(topology Topology) string {
 	if topology.name != logicalTopologyName {
 		return ""
@@ -192,8 +193,8 @@ func (p *assignmentPlan) suggestMesh(topology Topology) string {
 		"in system.Options.MeshShape or tpu.LogicalOptions.MeshShape", mesh[0], mesh[1], mesh[2], mesh[3])
 }
 
-// computeCapacity computes the number of replicas that fit along each axis. The hint is used in the
-// error if no replica fits.
+// computeCapacity computes the number of replicas that fit along each axis. If no replica fits, the
+// error contains hint.
 func (p *assignmentPlan) computeCapacity(hint string) error {
 	p.maxReplicas = 1
 	for i := range p.mesh {
@@ -230,8 +231,8 @@ func (p *assignmentPlan) chooseOrder(order DeviceOrder, missing bool) error {
 
 func product(v Coordinates) int { return v[0] * v[1] * v[2] * v[3] }
 
-// assignInRingOrder assigns replicas along a ring of blocks, and the cores of each replica along a
-// ring of chips. The cores of a chip are consecutive.
+// assignInRingOrder assigns replicas along a ring of blocks of chips, and the cores of each replica
+// along a ring of chips within its block. The cores of a chip are consecutive.
 func (p *assignmentPlan) assignInRingOrder(assign func(Coordinates)) {
 	outer := ringOrder([3]int(p.capacity[:3]))
 	inner := ringOrder([3]int(p.shape[:3]))
@@ -271,8 +272,9 @@ func (p *assignmentPlan) assignInMeshOrder(assign func(Coordinates)) {
 	}
 }
 
-// replicaGrid distributes the replicas over the axes, starting with the axis of the smallest
-// capacity. Axes of equal capacity are in the order core, x, y, z.
+// replicaGrid returns the number of replicas along each axis of the mesh. It distributes the
+// replicas evenly, starting with the axis that has the smallest capacity. Axes of equal capacity
+// are processed in the order core, x, y, z.
 func (p *assignmentPlan) replicaGrid() (grid Coordinates) {
 	axes := []int{3, 0, 1, 2}
 	slices.SortStableFunc(axes, func(a, b int) int { return p.capacity[a] - p.capacity[b] })
@@ -284,7 +286,7 @@ func (p *assignmentPlan) replicaGrid() (grid Coordinates) {
 	return grid
 }
 
-// ceilRoot returns the smallest g with g^d >= n.
+// ceilRoot returns the d-th root of n, rounded up.
 func ceilRoot(n, d int) int {
 	if d == 1 {
 		return n

@@ -39,9 +39,9 @@ const gibibyte = 1 << 30
 
 // Generations returns the supported generations, oldest first.
 //
-// The numbers of chips and cores, the memory and the performance are from the Cloud TPU
-// documentation at docs.cloud.google.com/tpu ("TPU v2", "TPU v3", "TPU v4", "TPU v5e", "TPU v5p",
-// "TPU v6e", "TPU7x (Ironwood)"). DevicesPerChip is from the table accelerator_to_spec_map of
+// The sizes and performance figures are from the Cloud TPU documentation at
+// docs.cloud.google.com/tpu ("TPU v2", "TPU v3", "TPU v4", "TPU v5e", "TPU v5p", "TPU v6e", "TPU7x
+// (Ironwood)"). DevicesPerChip is from the table accelerator_to_spec_map of
 // AI-Hypercomputer/maxtext. The files testdata/generations.tsv and testdata/slices.tsv contain the
 // published values for tests.
 func Generations() []Generation {
@@ -56,8 +56,8 @@ func Generations() []Generation {
 	}
 }
 
-// LookupGeneration returns the generation with the given name or type prefix, and whether it
-// exists. It also accepts the names "v5lite" and "v7x".
+// LookupGeneration returns the generation with the given name or type prefix. It also accepts the
+// names "v5lite" and "v7x". The second result reports whether the generation exists.
 func LookupGeneration(name string) (Generation, bool) {
 	switch name {
 	case "v5lite":
@@ -73,8 +73,8 @@ func LookupGeneration(name string) (Generation, bool) {
 	return all[i], true
 }
 
-// GenerationForDeviceKind returns the generation for a device kind reported by a plugin, such as
-// "TPU v5 lite", and whether it is known.
+// GenerationForDeviceKind returns the generation for a device kind that a plugin reports, such as
+// "TPU v5 lite". The second result reports whether the kind is known.
 func GenerationForDeviceKind(kind string) (Generation, bool) {
 	name, ok := strings.CutPrefix(strings.ToLower(kind), "tpu")
 	name = strings.TrimPrefix(name, " ")

@@ -1,6 +1,6 @@
 package tpu
 
-// LogicalOptions describes the mesh for [LogicalTopology].
+// LogicalOptions specifies the mesh for [LogicalTopology].
 type LogicalOptions struct {
 	// Devices is the number of devices. If 0, it is the size of MeshShape.
 	Devices int

@@ -43,7 +43,7 @@ func splitByTask[T any](flat []T, tasks, perTask int) [][]T {
 	return rows
 }
 
-// MissingDevices returns the coordinates of the mesh without a device, with core fastest and x
+// MissingDevices returns the coordinates in the mesh that have no device, with core fastest and x
 // slowest (TensorFlow's Topology.missing_devices).
 func (t Topology) MissingDevices() []Coordinates {
 	var missing []Coordinates
@@ -57,7 +57,8 @@ func (t Topology) MissingDevices() []Coordinates {
 
 func (t Topology) hasMissing() bool { return len(t.coords) < len(t.deviceByPosition) }
 
-// coordinatesAt returns the k-th coordinates of a mesh, with the last axis fastest.
+// coordinatesAt converts a row-major position in a mesh, with the last axis fastest, to
+// coordinates.
 func coordinatesAt(position int, mesh Coordinates) (c Coordinates) {
 	for i := MeshRank - 1; i >= 0; i-- {
 		c[i] = position % mesh[i]
@@ -80,8 +81,8 @@ func (t Topology) hostNameFunc(job string) func(i int) string {
 	return func(i int) string { return deviceName(job, t.taskAt(i), "CPU", 0) }
 }
 
-// deviceProperty returns a property of the device at c. The argument of property is the index of
-// the device.
+// deviceProperty returns a property of the device at coordinates c. It calls property with the
+// index of the device.
 func deviceProperty[T any](t Topology, c Coordinates, property func(i int) T) (value T, err error) {
 	i, err := t.deviceIndex(c)
 	if err != nil {
@@ -90,26 +91,26 @@ func deviceProperty[T any](t Topology, c Coordinates, property func(i int) T) (v
 	return property(i), nil
 }
 
-// TaskOrdinalAtCoordinates returns the task of the device at c (TensorFlow's
-// Topology.task_ordinal_at_coordinates). It returns an error if c is outside the mesh or the device
-// is missing.
+// TaskOrdinalAtCoordinates returns the task of the device at coordinates c (TensorFlow's
+// Topology.task_ordinal_at_coordinates). If c is outside the mesh or its device is missing, it
+// returns an error.
 func (t Topology) TaskOrdinalAtCoordinates(c Coordinates) (int, error) {
 	return deviceProperty(t, c, t.taskAt)
 }
 
-// TPUDeviceOrdinalAtCoordinates returns the index of the device at c within its task (TensorFlow's
-// Topology.tpu_device_ordinal_at_coordinates).
+// TPUDeviceOrdinalAtCoordinates returns the index, within its task, of the device at coordinates c
+// (TensorFlow's Topology.tpu_device_ordinal_at_coordinates).
 func (t Topology) TPUDeviceOrdinalAtCoordinates(c Coordinates) (int, error) {
 	return deviceProperty(t, c, t.ordinalAt)
 }
 
-// DeviceIDAtCoordinates returns the runtime's id of the device at c.
+// DeviceIDAtCoordinates returns the runtime's id of the device at coordinates c.
 func (t Topology) DeviceIDAtCoordinates(c Coordinates) (int, error) {
 	return deviceProperty(t, c, t.idAt)
 }
 
-// CoordinatesOfDevice returns the coordinates of the device with the given id, and whether it
-// exists.
+// CoordinatesOfDevice returns the coordinates of the device with the given id, and whether the
+// device exists.
 func (t Topology) CoordinatesOfDevice(id int) (Coordinates, bool) {
 	i, ok := t.byID[id]
 	if !ok {
@@ -118,7 +119,7 @@ func (t Topology) CoordinatesOfDevice(id int) (Coordinates, bool) {
 	return t.coords[i], true
 }
 
-// TaskOfDevice returns the task of the device with the given id, and whether it exists.
+// TaskOfDevice returns the task of the device with the given id, and whether the device exists.
 func (t Topology) TaskOfDevice(id int) (int, bool) {
 	i, ok := t.byID[id]
 	if !ok {
@@ -127,15 +128,16 @@ func (t Topology) TaskOfDevice(id int) (int, bool) {
 	return int(i) / t.perTask, true
 }
 
-// TPUDeviceNameAtCoordinates returns the name of the device at c, such as
+// TPUDeviceNameAtCoordinates returns the name of the device at coordinates c, such as
 // /job:worker/task:0/device:TPU:3. If job is "", the name starts with the task (TensorFlow's
 // Topology.tpu_device_name_at_coordinates).
 func (t Topology) TPUDeviceNameAtCoordinates(c Coordinates, job string) (string, error) {
 	return deviceProperty(t, c, t.tpuNameFunc(job))
 }
 
-// CPUDeviceNameAtCoordinates returns the name of the CPU device on the host of the device at c,
-// such as /job:worker/task:0/device:CPU:0 (TensorFlow's Topology.cpu_device_name_at_coordinates).
+// CPUDeviceNameAtCoordinates returns the name of the CPU device on the host of the device at
+// coordinates c, such as /job:worker/task:0/device:CPU:0 (TensorFlow's
+// Topology.cpu_device_name_at_coordinates).
 func (t Topology) CPUDeviceNameAtCoordinates(c Coordinates, job string) (string, error) {
 	return deviceProperty(t, c, t.hostNameFunc(job))
 }

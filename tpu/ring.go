@@ -1,9 +1,8 @@
 package tpu
 
-// ringOrder orders the chips of an x by y by z block so that consecutive chips are neighbors and
-// the last chip is a neighbor of the first, if the sizes allow it. This requires that all sizes
-// greater than 1 are even. A single axis is ordered as a line. Otherwise the order is row by row, x
-// fastest.
+// ringOrder orders the chips of a block so that consecutive chips, and the last and the first chip,
+// are neighbors. This requires that all sizes greater than 1 are even. Otherwise, or if only one
+// size is greater than 1, the order is row by row, with x fastest.
 func ringOrder(sizes [3]int) [][3]int {
 	x, y, z := sizes[0], sizes[1], sizes[2]
 	var long []int // axes with more than one chip
@@ -33,8 +32,9 @@ func ringOrder(sizes [3]int) [][3]int {
 	return order
 }
 
-// appendTower visits the planes from bottom to top, without the chips at the corner (0,0), and then
-// returns through the corner chips from top to bottom.
+// appendTower appends the chips of an x by y by z block except (0,0,0). It visits the planes from
+// bottom to top, without the chips at the corner (0,0), and then the corner chips from top to
+// bottom.
 func appendTower(order [][3]int, x, y, z int) [][3]int {
 	plane := openRing(x, y)
 	for level := range z {
@@ -51,9 +51,9 @@ func appendTower(order [][3]int, x, y, z int) [][3]int {
 	return order
 }
 
-// openRing orders the chips of a plane without the corner (0,0), starting and ending next to the
-// corner. It visits the rows without their first column in alternating directions, and then returns
-// through the first column.
+// openRing orders the chips of a plane without the corner (0,0). The path starts and ends next to
+// the corner. It visits the rows without their first column in alternating directions, and then
+// returns through the first column.
 func openRing(x, y int) [][2]int {
 	order := make([][2]int, 0, x*y)
 	for row := range y {

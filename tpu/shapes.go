@@ -13,7 +13,7 @@ const (
 	cubeChips = cubeSide * cubeSide * cubeSide
 )
 
-// Slices with up to maxCubes cubes are offered if no side has more than maxCubesPerSide cubes.
+// Cloud TPU offers slices with up to maxCubes cubes if no side has more than maxCubesPerSide cubes.
 // Larger slices are offered only in the sizes of largeCubes.
 const (
 	maxCubes        = 96
@@ -26,9 +26,8 @@ var largeCubes = map[string][]int{"v5p": {108, 140}, "tpu7x": {108, 128, 140, 14
 // typeSizes returns the numbers of chips of all accelerator types of the generation, in ascending
 // order.
 //
-// The sizes are from the table accelerator_to_spec_map of AI-Hypercomputer/maxtext, which a test
-// compares. The table lacks the complete pod of v4. It also lacks v2 and v3, whose sizes are powers
-// of two.
+// The sizes are from the table accelerator_to_spec_map of AI-Hypercomputer/maxtext; a test compares
+// them. The complete pod of v4, and the powers of two for v2 and v3, are not in the table.
 func (g Generation) typeSizes() []int {
 	var chips []int
 	switch g.Name {
@@ -63,8 +62,8 @@ func powersOfTwo(first, last int) (list []int) {
 }
 
 // defaultShape returns the shape that Cloud TPU assigns to an accelerator type with the given
-// number of chips. Powers of two are distributed evenly over the dimensions, with the larger
-// factors last. Larger sizes are the most compact arrangement of cubes.
+// number of chips. Small slices have powers of two as sizes, distributed evenly over the
+// dimensions, with the larger sizes last. Larger slices are the most compact arrangement of cubes.
 func (g Generation) defaultShape(chips int) [3]int {
 	k := bits.TrailingZeros(uint(chips))
 	switch {
@@ -80,7 +79,8 @@ func (g Generation) defaultShape(chips int) [3]int {
 	return shape
 }
 
-// compactFactors returns three ascending factors of n whose block has the smallest surface.
+// compactFactors returns the sides, in ascending order, of the block of n cubes with the smallest
+// surface.
 func compactFactors(n int) (best [3]int) {
 	surface := 0
 	for a := 1; a*a*a <= n; a++ {
@@ -110,10 +110,10 @@ func (g Generation) fitsHost(shape [3]int) bool {
 
 func isPowerOfTwo(n int) bool { return n > 0 && n&(n-1) == 0 }
 
-// isValidShape reports whether chips are connected in this shape. A slice fits on one host or
-// consists of complete hosts with 2x2 chips. In two dimensions, its sides must also be powers of
-// two and not exceed the sides of a pod. In three dimensions, it must be within one cube or consist
-// of complete cubes.
+// isValidShape reports whether Cloud TPU connects chips in this shape. A slice must fit on one host
+// or consist of complete hosts with 2x2 chips. In two dimensions, its sides must also be powers of
+// two that do not exceed the sides of a pod. In three dimensions, it must be within one cube or
+// consist of complete cubes.
 func (g Generation) isValidShape(shape [3]int) bool {
 	switch {
 	case g.fitsHost(shape):

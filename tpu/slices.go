@@ -2,19 +2,18 @@ package tpu
 
 import "fmt"
 
-// NumSlices returns the number of equal slices, at least 1. Slices are connected by the data-center
-// network, which is much slower than the interconnect between the chips of a slice.
+// NumSlices returns the number of slices, which all have the same shape. Slices are connected by
+// the data-center network, which is much slower than the interconnect between the chips of a slice.
 func (t Topology) NumSlices() int { return max(t.slices, 1) }
 
-// SliceOf returns the index of the slice that contains c. Slices are adjacent along x.
+// SliceOf returns the index of the slice that contains coordinates c. Slices are adjacent along x.
 func (t Topology) SliceOf(c Coordinates) int { return c[0] / t.sliceWidth() }
 
 // sliceWidth returns the size of a slice along x.
 func (t Topology) sliceWidth() int { return max(t.mesh[0]/t.NumSlices(), 1) }
 
 // ReplicasAcrossSlices returns the replicas whose logical cores are on several slices, in ascending
-// order. The communication within such a replica, in every layer of a model, uses the data-center
-// network.
+// order. Such replicas communicate over the slow data-center network in every layer of a model.
 func (a DeviceAssignment) ReplicasAcrossSlices() []int {
 	var replicas []int
 	if a.topology.NumSlices() == 1 {
@@ -47,9 +46,9 @@ func (a DeviceAssignment) IsBySlice() bool {
 	return true
 }
 
-// HasMixedSliceOrder reports whether, for some logical core, the order of the replicas' slices is
-// neither grouped by slice (such as 0 0 1 1) nor round-robin (such as 0 1 0 1). The TPU compiler
-// does not support reduce-scatter over replicas in other orders.
+// HasMixedSliceOrder reports whether the replicas of some logical core are on slices in an order
+// that is neither grouped by slice (such as 0 0 1 1) nor round-robin (such as 0 1 0 1). The TPU
+// compiler does not support reduce-scatter over replicas in other orders.
 func (a DeviceAssignment) HasMixedSliceOrder() bool {
 	for core := range a.cores {
 		replicaSlices := make([]int, a.replicas)
@@ -71,9 +70,8 @@ func (a DeviceAssignment) HasMixedSliceOrder() bool {
 	return false
 }
 
-// MaxReplicas returns the maximum number of replicas with the options' shape and stride on the
-// topology, in total over all slices. It ignores Replicas. Errors are the errors of
-// [BuildDeviceAssignment].
+// MaxReplicas returns the maximum number of replicas with the shape and stride of o on all slices
+// of the topology. It ignores Replicas. Errors are as for [BuildDeviceAssignment].
 func (o AssignmentOptions) MaxReplicas(topology Topology) (int, error) {
 	o.Replicas = 0
 	slices := 1
@@ -88,8 +86,8 @@ func (o AssignmentOptions) MaxReplicas(topology Topology) (int, error) {
 	return plan.maxReplicas * slices, nil
 }
 
-// perSliceOptions converts a request for all slices into a request for a single slice if BySlice is
-// set.
+// perSliceOptions converts the topology and the options of all slices to those of a single slice if
+// BySlice is set. Otherwise, it returns its arguments.
 func perSliceOptions(topology Topology, o AssignmentOptions) (Topology, AssignmentOptions, error) {
 	slices := topology.NumSlices()
 	if !o.BySlice || slices == 1 {

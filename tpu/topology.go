@@ -14,14 +14,14 @@ const MeshRank = 4
 // can allocate. Real slices have fewer than 2^15 cores.
 const maxMeshSize = 1 << 20
 
-// Coordinates is the position (x, y, z, core) of a core in a TPU mesh. x, y and z identify the
-// chip, and core identifies the core on the chip.
+// Coordinates is the position (x, y, z, core) of a core in a TPU mesh. The first three identify the
+// chip, and the last one identifies the core on the chip.
 type Coordinates [MeshRank]int
 
 // String returns the coordinates in the form (0,1,0,1).
 func (c Coordinates) String() string { return fmt.Sprintf("(%d,%d,%d,%d)", c[0], c[1], c[2], c[3]) }
 
-// TopologyOptions describes a [Topology].
+// TopologyOptions specifies a [Topology].
 type TopologyOptions struct {
 	// MeshShape is the size of the mesh in x, y, z and core. Each size must be at least 1.
 	MeshShape []int
@@ -38,11 +38,12 @@ type TopologyOptions struct {
 	Slices int
 }
 
-// Topology describes the mesh of a TPU slice and the coordinates of each device of each task. A
-// task is a process of the job. Topology corresponds to TensorFlow's tf.tpu.experimental.Topology.
-// In addition, it contains the runtime's device ids, which the compiler needs.
+// Topology describes the mesh of a TPU slice, and the coordinates and ids of the devices of each
+// task. A task is a process of the job. Topology corresponds to TensorFlow's
+// tf.tpu.experimental.Topology, but also contains the runtime's device ids, which the compiler
+// needs.
 //
-// A Topology is an immutable value, the same in every process, and may be shared between
+// A Topology is an immutable value, is equal in all processes, and may be shared between
 // goroutines. The zero Topology has no devices.
 type Topology struct {
 	name             string
@@ -60,7 +61,7 @@ type Topology struct {
 // [TopologyOptions] or [LogicalOptions], or "proto" for a malformed protocol buffer.
 var ErrTopology = errkind.New(errkind.ValueError, "tpu: topology")
 
-// topologyError returns an error for a field. The hint may be empty.
+// topologyError returns an error for an invalid field of the options. The hint may be empty.
 func topologyError(field, hint, format string, args ...any) error {
 	return &errkind.Fault{Op: "tpu: topology: " + field, Match: ErrTopology, Reason: fmt.Sprintf(format, args...),
 		Hint: hint}
@@ -121,7 +122,8 @@ func parseMeshShape(shape []int) (mesh Coordinates, size int, err error) {
 	return mesh, size, nil
 }
 
-// indexDevices fills t.flat.
+// indexDevices validates t.coords and sets t.deviceByPosition. size is the number of cores of the
+// mesh.
 func (t *Topology) indexDevices(size int) error {
 	t.deviceByPosition = slices.Repeat([]int32{-1}, size)
 	for i, c := range t.coords {
@@ -139,7 +141,7 @@ func (t *Topology) indexDevices(size int) error {
 	return nil
 }
 
-// indexIDs fills t.ids and t.byID.
+// indexIDs validates ids and sets t.ids and t.byID. If ids is nil, device i has id i.
 func (t *Topology) indexIDs(ids [][]int) error {
 	t.ids = make([]int, len(t.coords))
 	t.byID = make(map[int]int32, len(t.coords))

@@ -14,8 +14,8 @@ import (
 // hundred kilobytes.
 const maxBody = 8 << 20
 
-// newService returns a service whose client follows no redirects to other hosts, because they would
-// receive the caller's credentials, and limits the size of responses.
+// newService returns a service of the client library. Its HTTP client limits the size of responses.
+// It does not follow redirects to other hosts, because they would receive the caller's credentials.
 func newService(ctx context.Context, options []option.ClientOption) (*tpu.Service, error) {
 	defaultService, err := tpu.NewService(ctx, options...) // determines BasePath
 	if err != nil {

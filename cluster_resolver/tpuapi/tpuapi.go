@@ -75,7 +75,7 @@ const (
 	maxEndpoints = 1 << 16
 )
 
-// tooManyError returns an error for a response with too many entries.
+// tooManyError returns an error for a response that contains too many entries.
 func tooManyError(op, name string, n int, unit string) error {
 	return &clusterresolver.APIError{Op: op, Name: name, Code: 200, Err: clusterresolver.ErrTooLarge,
 		Message: "the response contains " + strconv.Itoa(n) + " " + unit}

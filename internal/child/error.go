@@ -4,7 +4,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Error reports that a child exited without a result.
+// Error reports that a child process exited without returning a result.
 type Error struct {
 	// State is how the child exited, such as "signal: SIGABRT: abort" or "exit status 2".
 	State string
@@ -12,7 +12,7 @@ type Error struct {
 	OutputTail string
 }
 
-// Error returns "the process died: state".
+// Error returns a text that starts with "the process died: state".
 func (e *Error) Error() string {
 	reason := e.State
 	if e.Killed() {
@@ -27,7 +27,7 @@ func (*Error) Kind() errkind.Kind { return errkind.InternalError }
 // Killed reports whether another process or the kernel killed the child.
 func (e *Error) Killed() bool { return e.State == "signal: killed" }
 
-// ErrStart is matched by the error of a child that could not be started.
+// ErrStart is matched by errors for a child process that could not be started.
 var ErrStart = errkind.New(errkind.UnavailableError, "starting")
 
 func startError(path string, cause error) error {

@@ -30,11 +30,11 @@ type Command struct {
 	OnNotice func(line []byte)
 }
 
-// maxResponse is the limit of the size of a response.
+// maxResponse is the maximum size of a response in bytes.
 const maxResponse = 4 << 30
 
-// Run starts a child, sends a request and returns the response. If ctx ends, the child is killed,
-// and the error is the cause of ctx. Other errors match [ErrStart] or are an [*Error].
+// Run starts a child process, sends a request to it and returns the response. If ctx ends, Run
+// kills the child and returns the cause of ctx. Other errors match [ErrStart] or are an [*Error].
 func Run(ctx context.Context, c Command, request []byte) ([]byte, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -142,7 +142,7 @@ func runProcess(ctx context.Context, c Command, request []byte) ([]byte, error) 
 	return nil, &Error{State: state, OutputTail: log.String()}
 }
 
-// contextError is the error for a context that ended, with the output of the child.
+// contextError reports that the context of Run ended. It contains the output of the child.
 type contextError struct {
 	cause error
 	tail  string
@@ -151,7 +151,7 @@ type contextError struct {
 func (e *contextError) Error() string { return e.cause.Error() }
 func (e *contextError) Unwrap() error { return e.cause }
 
-// OutputTail returns the end of the output of a child whose error is err.
+// OutputTail returns the end of a child's output from an error of [Run].
 func OutputTail(err error) string {
 	if e := (*Error)(nil); errors.As(err, &e) {
 		return e.OutputTail
@@ -163,10 +163,12 @@ func OutputTail(err error) string {
 }
 
 // goSignalPattern matches the start of the Go runtime's report of a signal in C code. The report
-// contains all goroutines even with GOTRACEBACK=none, and can be longer than the limit of tail.
+// contains all goroutines even with GOTRACEBACK=none, and can be longer than the limit of
+// outputTail.
 var goSignalPattern = regexp.MustCompile(`(?m)^(SIG[A-Z]+: .+)\nPC=`)
 
-// outputTail stores the end of the output before a report of the Go runtime.
+// outputTail is a writer that stores the end of a child's output. It ignores the Go runtime's
+// report of a signal and all later output.
 type outputTail struct {
 	mu        sync.Mutex
 	limit     int
@@ -194,17 +196,18 @@ func (t *outputTail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// maxSignalLines is larger than the line with the signal and the line before it.
+// maxSignalLines is larger than the number of bytes of the line with the signal and the line
+// before.
 const maxSignalLines = 256
 
-// signal returns the signal in a report of the Go runtime, or an empty string.
+// signal returns the signal that the Go runtime reported, or an empty string.
 func (t *outputTail) signal() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.goSignal
 }
 
-// String returns the end of the output, from the start of a line.
+// String returns the stored output. It starts at the start of a line.
 func (t *outputTail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -4,5 +4,5 @@ package child
 
 import "os/exec"
 
-// killWithParent does nothing. The child exits when its input is closed.
+// killWithParent does nothing. The child exits when its standard input is closed.
 func killWithParent(*exec.Cmd) {}

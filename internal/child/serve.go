@@ -10,9 +10,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Serve handles one request as a child of [Run]: it reads the request from the standard input,
-// writes the result of work, and returns. The process exits when its parent exits. command is the
-// name of the command in the error for a process that Run did not start.
+// Serve handles one request in a child process that [Run] has started. It reads the request from
+// the standard input, calls work, and writes the result as the response. The process exits when its
+// parent exits. If Run has not started the process, Serve returns an error with the name of the
+// command.
 func Serve(command string, work func(request []byte) []byte) error {
 	responses := os.NewFile(3, "responses")
 	if responses == nil {
@@ -47,10 +48,10 @@ func notStartedByRunError(command string) error {
 		Reason: "this command is started by other programs and cannot be run directly"}
 }
 
-// noticePipe is the file that the parent reads if Command.OnNotice is set.
+// noticePipe is the file from which the parent reads notices if Command.OnNotice is set.
 var noticePipe = sync.OnceValue(func() *os.File { return os.NewFile(4, "notices") })
 
-// SendNotice sends a line to the parent. It must be called only in a child whose parent has set
+// SendNotice sends a line to the parent process. It must be called only if the parent has set
 // Command.OnNotice.
 func SendNotice(line []byte) {
 	_, _ = noticePipe().Write(append(line, '\n')) // if the parent has exited, this process exits, too

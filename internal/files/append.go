@@ -6,14 +6,14 @@ import (
 	"os"
 )
 
-// Appender appends records to a file atomically: after an error, such as a full disk, the file does
-// not contain a part of the record. It is not safe for concurrent use.
+// Appender appends records to a file. If a write fails, for example because the disk is full, the
+// file does not contain a part of the record. An Appender is not safe for concurrent use.
 type Appender struct {
 	file File
 	size int64
 }
 
-// File is the part of *os.File that an Appender uses.
+// File contains the methods of *os.File that an [Appender] uses.
 type File interface {
 	io.WriterAt
 	io.ReaderAt
@@ -22,8 +22,9 @@ type File interface {
 	Close() error
 }
 
-// OpenAppender opens a regular file for appending and creates it if it does not exist. If mustBeNew
-// is true, an existing file is an error that matches fs.ErrExist. Symbolic links are not followed.
+// OpenAppender opens a regular file for appending, and creates the file if it does not exist. If
+// mustBeNew is true, an existing file is an error that matches fs.ErrExist. Symbolic links are not
+// followed.
 func OpenAppender(path string, mustBeNew bool) (*Appender, error) {
 	flag := os.O_RDWR | os.O_CREATE | noFollow
 	if mustBeNew {
@@ -36,7 +37,7 @@ func OpenAppender(path string, mustBeNew bool) (*Appender, error) {
 	return &Appender{file: f, size: info.Size()}, nil
 }
 
-// SetFile replaces the file of the Appender and returns the old one. Tests use it to simulate
+// SetFile replaces the file of the Appender and returns the old file. Tests use it to simulate
 // errors.
 func (a *Appender) SetFile(file File) File {
 	old := a.file
@@ -47,7 +48,7 @@ func (a *Appender) SetFile(file File) File {
 // Size returns the size of the file in bytes.
 func (a *Appender) Size() int64 { return a.size }
 
-// Bytes returns the contents of the file, which must not exceed limit bytes.
+// Bytes returns the contents of the file. A file of more than limit bytes is an error.
 func (a *Appender) Bytes(limit int64) ([]byte, error) {
 	return ReadAll(io.NewSectionReader(a.file, 0, a.size), limit)
 }

@@ -37,7 +37,8 @@ func (r Reason) String() string {
 		"it belongs to another user", "other users can write to it", "other users can read it", "it is too large")
 }
 
-// Error reports a path that is rejected. If the path is a URL, it matches errors.ErrUnsupported.
+// Error reports a path that was rejected. If the path is a URL, the error matches
+// errors.ErrUnsupported.
 type Error struct {
 	// Path is the invalid file or directory, which may be a parent directory of the original path.
 	Path string

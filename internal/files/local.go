@@ -10,8 +10,8 @@ var (
 	mergedURLPattern = regexp.MustCompile(`^(?i:gs|gcs|s3|s3a|s3n|r2|http|https|file|ftp|ftps|sftp|hdfs|abfss?|adl|az|wasbs?|oci|oss|cos|hf|mem|ram|bigtable|bq|dbfs|cns|webhdfs|ssh|smb):/`)
 )
 
-// CheckLocal returns an error if path is a URL. Otherwise, such a path would create a local
-// directory with the name "gs:". A directory with such a name can be passed as "./gs:/...".
+// CheckLocal returns an error if path is a URL. Without this check, writing to "gs://bucket" would
+// create a local directory "gs:". Such a directory can still be used as "./gs:/...".
 func CheckLocal(path string) error {
 	if urlPattern.MatchString(path) || mergedURLPattern.MatchString(path) {
 		return &Error{Path: path, Reason: IsURL, Hint: "copy the files to this machine, or mount the bucket " +

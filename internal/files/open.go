@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Open opens a regular file for reading. It does not block on a pipe or open a device. Errors are
-// an [*Error] or an error of os.Open.
+// Open opens a regular file for reading. It rejects pipes, which could block, and devices. Errors
+// are an [*Error] or an error of os.Open.
 func Open(path string) (*os.File, fs.FileInfo, error) { return openRegular(path, os.O_RDONLY, 0) }
 
 // OpenNoFollow is like [Open], but does not follow symbolic links.
@@ -24,7 +24,7 @@ func OpenNoFollow(path string) (*os.File, fs.FileInfo, error) {
 }
 
 // OpenFileNoFollow opens a regular file that belongs to the caller, such as a lock file. flag and
-// mode are as for os.OpenFile. It does not follow symbolic links, because another user could have
+// mode are as for os.OpenFile. Symbolic links are not followed, because another user could have
 // created them to redirect writes.
 func OpenFileNoFollow(path string, flag int, mode fs.FileMode) (*os.File, error) {
 	f, _, err := openRegular(path, flag|noFollow, mode)
@@ -32,7 +32,7 @@ func OpenFileNoFollow(path string, flag int, mode fs.FileMode) (*os.File, error)
 }
 
 // CreateNoFollow creates a new file at a path that other programs can predict, such as the path of
-// a temporary file. It removes an existing file or link at the path and does not follow links.
+// a temporary file. An existing file or link at the path is removed. Links are not followed.
 func CreateNoFollow(path string, mode fs.FileMode) (*os.File, error) {
 	if err := CheckLocal(path); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func CreateNoFollow(path string, mode fs.FileMode) (*os.File, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|noFollow, mode)
 }
 
-// Dir is a directory as a file system. It opens only regular files. Links are followed.
+// Dir is a directory that implements fs.FS. It opens only regular files and follows links.
 type Dir string
 
 // Open opens a regular file.
@@ -129,7 +129,7 @@ func DescribeType(mode fs.FileMode) string {
 	return "mode " + mode.String()
 }
 
-// ReadFile returns the contents of a regular file, which must not exceed limit bytes.
+// ReadFile returns the contents of a regular file. A file of more than limit bytes is an error.
 func ReadFile(path string, limit int64) ([]byte, error) {
 	data, _, err := readFile(path, os.O_RDONLY, limit)
 	return data, err
@@ -156,10 +156,10 @@ func readFile(path string, flag int, limit int64) ([]byte, fs.FileInfo, error) {
 	return data, info, err
 }
 
-// ErrTooLong reports that a reader has more bytes than the limit of [ReadAll].
+// ErrTooLong reports that a reader contains more bytes than the limit of [ReadAll].
 var ErrTooLong = errkind.New(errkind.ValueError, "more bytes than the limit")
 
-// ReadAll reads r to its end. If r has more than limit bytes, the error matches [ErrTooLong].
+// ReadAll reads r until EOF. If r contains more than limit bytes, the error matches [ErrTooLong].
 func ReadAll(r io.Reader, limit int64) ([]byte, error) {
 	var data bytes.Buffer
 	n, err := io.Copy(&data, io.LimitReader(r, limit+1))
@@ -174,7 +174,7 @@ func TooLargeError(path string, limit int64) error {
 	return &Error{Path: path, Reason: TooLarge, Found: fmt.Sprintf("the limit is %d bytes", limit)}
 }
 
-// SHA256 returns the SHA-256 of a regular file in hexadecimal digits.
+// SHA256 returns the SHA-256 hash of a regular file in hexadecimal digits.
 func SHA256(path string) (string, error) {
 	f, _, err := Open(path)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Replace writes a file atomically: the old file is replaced when the new contents are on the disk.
-// The permissions of the file are kept, and symbolic links are followed. Pipes and other special
+// Replace writes a file atomically: it replaces the old file only when the new contents are on the
+// disk. It keeps the permissions of the file and follows symbolic links. Pipes and other special
 // files are written directly. If the disk is full, the error has the kind ResourceExhaustedError.
 func Replace(path string, write func(w io.Writer) error) error {
 	if err := CheckLocal(path); err != nil {
@@ -63,7 +63,7 @@ func Replace(path string, write func(w io.Writer) error) error {
 	return replaceError(originalPath, err)
 }
 
-// createTemp creates a file with a random name in the directory of path.
+// createTemp creates a file with a random name in the same directory as path.
 func createTemp(path string, mode fs.FileMode) (*os.File, error) {
 	for range 100 {
 		name := filepath.Join(filepath.Dir(path),
@@ -84,7 +84,7 @@ func writeBuffered(f *os.File, write func(io.Writer) error) error {
 	return w.Flush()
 }
 
-// replaceError returns the error of Replace, without the path of the temporary file.
+// replaceError converts err to the error of Replace. It omits the path of the temporary file.
 func replaceError(path string, err error) error {
 	if err == nil {
 		return nil

@@ -18,7 +18,6 @@ func isDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// fileOwner returns the user id and the group id of a file.
 func fileOwner(info fs.FileInfo) (user, group int, ok bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// Trust defines the users whose files can contain code: root, User and Owners.
+// Trust specifies the users whose files are trusted to contain code: root, User and Owners.
 type Trust struct {
 	// Owners are additional user ids.
 	Owners []int
@@ -30,19 +30,19 @@ func (t Trust) WithProcess() Trust {
 	return t
 }
 
-// minUserGroupID is the limit of the ids of system groups, such as root and staff, whose members
-// are administrators.
+// minUserGroupID is the first id of ordinary groups. Smaller ids are system groups, such as root
+// and staff, whose members are administrators.
 const minUserGroupID = 1000
 
-// maxLinks is the limit of the number of links in a path, as in the kernel.
+// maxLinks is the maximum number of links in a path, as in the kernel.
 const maxLinks = 40
 
 // CheckFile checks that only trusted users can modify the file, the directories in its path and the
 // links to it. It returns the absolute path without links. Directories with the sticky bit, such as
 // /tmp, are accepted.
 //
-// Write permission of a group is accepted if the process is a member of the group or it is a system
-// group.
+// A group may have write permission if the process is a member of the group or the group is a
+// system group.
 func (t Trust) CheckFile(path string) (string, error) {
 	realPath, info, err := t.resolve(path)
 	if err != nil {
@@ -54,8 +54,9 @@ func (t Trust) CheckFile(path string) (string, error) {
 	return realPath, nil
 }
 
-// CheckDirectory is like CheckFile, but for a directory. A directory like /tmp is rejected, but
-// accepted as a parent. If shared is true, other users may write to the directory.
+// CheckDirectory is like CheckFile, but for a directory. A directory that everyone can write to,
+// such as /tmp, is rejected, but accepted as a parent. If shared is true, only links are resolved,
+// and other users may write to the directory.
 func (t Trust) CheckDirectory(path string, shared bool) (real string, err error) {
 	var info fs.FileInfo
 	if !shared {
@@ -74,7 +75,8 @@ func (t Trust) CheckDirectory(path string, shared bool) (real string, err error)
 	return real, nil
 }
 
-// resolve resolves a path name by name and checks each file.
+// resolve resolves the links in a path, and checks the owner and mode of each file and directory in
+// it.
 func (t Trust) resolve(path string) (real string, info fs.FileInfo, err error) {
 	if err := CheckLocal(path); err != nil {
 		return "", nil, err
@@ -126,7 +128,7 @@ func splitPath(path string) []string {
 		func(name string) bool { return name == "" || name == "." })
 }
 
-// check checks one file or directory.
+// check returns an error if an untrusted user could modify the file or directory at path.
 func (t Trust) check(path string, info fs.FileInfo) error {
 	user, group, ok := fileOwner(info)
 	if !ok {
@@ -155,7 +157,7 @@ func (t Trust) check(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// writableError returns the error for a file that everyone can write to.
+// writableError returns the error for a file or directory that everyone can write to.
 func writableError(path string, info fs.FileInfo) error {
 	found := fmt.Sprintf("mode %#o", info.Mode().Perm())
 	if user, _, ok := fileOwner(info); ok {

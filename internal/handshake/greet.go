@@ -13,10 +13,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// ErrSecret is matched if the other side has a different secret, or the secret is empty.
+// ErrSecret is matched by the error if the other side has a different secret or the secret is
+// empty.
 var ErrSecret = errkind.New(errkind.PermissionDeniedError, "handshake: the secrets of the two sides differ")
 
-// ErrProtocol is matched if the other side does not use this protocol.
+// ErrProtocol is matched by the error if the other side does not use this protocol.
 var ErrProtocol = errkind.New(errkind.InvalidArgumentError, "handshake: the other side uses another protocol")
 
 // The listener sends magic and a nonce. The client sends its own nonce and its proof. The listener
@@ -27,10 +28,11 @@ const (
 	rejected = 'n'
 )
 
-// nonce is a random number for one connection, which prevents replay.
+// nonce is a random number for one connection. It prevents replay of an earlier handshake.
 type nonce [sha256.Size]byte
 
-// proof returns the HMAC with which one side of a connection proves that it knows the secret.
+// proof returns the HMAC with which one side of a connection proves that it knows the secret. side
+// is listenerSide or peerSide. The HMAC includes the nonces of both sides.
 func proof(secret, side string, listener, peer nonce) []byte {
 	key := sha256.Sum256([]byte(secret)) // HMAC pads short keys, so "x" and "x\x00" would be equal
 	h := hmac.New(sha256.New, key[:])
@@ -45,7 +47,8 @@ const (
 	peerSide     = "peer"
 )
 
-// authenticatePeer performs the listener's side of a handshake. It reads at most 64 bytes.
+// authenticatePeer performs the listener's side of a handshake. It reads at most 64 bytes before
+// the client is authenticated.
 func authenticatePeer(conn net.Conn, secret string) error {
 	if err := conn.SetDeadline(time.Now().Add(Timeout)); err != nil {
 		return err
@@ -70,9 +73,9 @@ func authenticatePeer(conn net.Conn, secret string) error {
 	return conn.SetDeadline(time.Time{})
 }
 
-// Authenticate performs the client's side of a handshake. It returns when ctx ends or after
-// [Timeout]; the error then matches the cause of ctx or os.ErrDeadlineExceeded. Other errors match
-// [ErrSecret] or [ErrProtocol]. The caller must close the connection, also after an error.
+// Authenticate performs the client's side of a handshake. If ctx ends or [Timeout] elapses, the
+// error matches the cause of ctx or os.ErrDeadlineExceeded. If authentication fails, it matches
+// [ErrSecret] or [ErrProtocol]. The caller must close the connection in any case.
 func Authenticate(ctx context.Context, conn net.Conn, secret string) (err error) {
 	if secret == "" {
 		return &errkind.Fault{Match: ErrSecret, Reason: "the secret of this side is empty"}

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// Timeout is the timeout for a handshake on each side.
+	// Timeout is the maximum duration of a handshake on each side.
 	Timeout = 10 * time.Second
-	// MaxUnauthenticated is the limit of unauthenticated connections.
+	// MaxUnauthenticated is the maximum number of unauthenticated connections.
 	MaxUnauthenticated = 256
 )
 
@@ -36,10 +36,9 @@ type Listener struct {
 var _ net.Listener = (*Listener)(nil)
 
 // Listen listens on a "tcp" or "unix" address. The secret must not be empty. A TCP address without
-// a host, such as ":8479", listens on the loopback interface; use the address of an interface, or
-// "0.0.0.0" or "[::]" for all interfaces, to accept connections from other machines. rejected, if
-// not nil, is called for each client that is not authenticated, from several goroutines
-// concurrently.
+// a host, such as ":8479", listens only on the loopback interface. To accept connections from other
+// machines, use the address of an interface, or "0.0.0.0" or "[::]" for all interfaces. rejected,
+// if not nil, is called for each client that fails to authenticate, possibly concurrently.
 func Listen(network, address, secret string, rejected func(peer net.Addr, err error)) (*Listener, error) {
 	wrong := func(hint, format string, args ...any) error {
 		return &errkind.Fault{Op: "handshake: listen", Reason: fmt.Sprintf(format, args...), Hint: hint,
@@ -88,8 +87,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 // Addr returns the address of the listener.
 func (l *Listener) Addr() net.Addr { return l.listener.Addr() }
 
-// Close closes all connections that were not accepted, and waits until all goroutines have ended.
-// Accepted connections stay open.
+// Close stops listening, closes all connections that Accept has not returned, and waits until all
+// goroutines have exited.
 func (l *Listener) Close() error {
 	l.mu.Lock()
 	if !l.closed {
@@ -105,7 +104,7 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// acceptLoop starts a handshake for each connection.
+// acceptLoop accepts connections and starts a handshake for each one in a new goroutine.
 func (l *Listener) acceptLoop() {
 	for {
 		conn, err := l.listener.Accept()
@@ -137,12 +136,12 @@ func (l *Listener) acceptLoop() {
 	}
 }
 
-// addPending adds an unauthenticated connection, and closes the oldest one if there are too many.
+// addPending adds an unauthenticated connection. If there are too many, it closes the oldest one.
 func (l *Listener) addPending(conn net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		_ = conn.Close() // authenticate fails then
+		_ = conn.Close() // its handshake fails then
 	}
 	if len(l.pending) >= MaxUnauthenticated {
 		_ = l.pending[0].Close()
@@ -151,7 +150,6 @@ func (l *Listener) addPending(conn net.Conn) {
 	l.pending = append(l.pending, conn)
 }
 
-// removePending removes a connection from the unauthenticated ones.
 func (l *Listener) removePending(conn net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

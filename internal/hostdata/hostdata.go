@@ -33,7 +33,7 @@ var pjrtTypes = map[dtypes.DType]pjrt.DType{
 	dtypes.Complex128: pjrt.C128,
 }
 
-// PJRTType returns the plugin's type for a dtype of GoMLX.
+// PJRTType converts a GoMLX dtype to the PJRT element type.
 func PJRTType(d dtypes.DType) (pjrt.DType, error) {
 	if t, ok := pjrtTypes[d]; ok {
 		return t, nil
@@ -41,8 +41,9 @@ func PJRTType(d dtypes.DType) (pjrt.DType, error) {
 	return pjrt.Invalid, fmt.Errorf("dtype %s is not supported", d)
 }
 
-// Unpack converts elements of less than 8 bits from the packed form of GoMLX, which starts with the
-// low bits, to one byte per element, as PJRT expects. Signed elements are sign-extended.
+// Unpack converts elements of less than 8 bits from GoMLX's packed format to PJRT's format of one
+// byte per element. In the packed format, the first element is in the low bits of a byte. Signed
+// elements are sign-extended. length is the number of elements.
 func Unpack(packed []byte, d dtypes.DType, length int) []byte {
 	bits := d.Bits()
 	perByte := 8 / bits
@@ -59,7 +60,7 @@ func Unpack(packed []byte, d dtypes.DType, length int) []byte {
 	return out
 }
 
-// Pack is the inverse of Unpack. It writes to dst.
+// Pack is the inverse of [Unpack]. It stores the packed elements in dst.
 func Pack(dst, values []byte, d dtypes.DType) {
 	bits := d.Bits()
 	perByte := 8 / bits
@@ -70,7 +71,7 @@ func Pack(dst, values []byte, d dtypes.DType) {
 	}
 }
 
-// Bytes returns a flat Go slice of the given dtype as bytes, without a copy.
+// Bytes returns the memory of a flat Go slice of the given dtype as bytes, without a copy.
 func Bytes(flat any, d dtypes.DType, elements int) ([]byte, error) {
 	if flat == nil && elements == 0 {
 		return nil, nil
@@ -87,7 +88,7 @@ func Bytes(flat any, d dtypes.DType, elements int) ([]byte, error) {
 	return bytes, nil
 }
 
-// DeviceBytes returns a flat Go slice of the given dtype in the form that the plugin expects,
+// DeviceBytes returns a flat Go slice of the given dtype in the format that PJRT expects,
 // row-major. The result shares memory with flat unless elements have less than 8 bits.
 func DeviceBytes(flat any, d dtypes.DType, elements int) ([]byte, error) {
 	bytes, err := Bytes(flat, d, elements)

@@ -10,8 +10,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 )
 
-// ToTensor converts a number, or possibly nested slices of numbers, to a GoMLX tensor. It returns a
-// tensor as it is. Other values, ragged slices and finalized tensors are errors.
+// ToTensor converts a number or nested slices of numbers to a GoMLX tensor. A value that is already
+// a tensor is returned unchanged. Ragged slices, finalized tensors and other values are errors.
 func ToTensor(value any) (t *tensors.Tensor, err error) {
 	if t, ok := value.(*tensors.Tensor); ok && t != nil {
 		return t, t.CheckValid()
@@ -39,9 +39,9 @@ func ToTensor(value any) (t *tensors.Tensor, err error) {
 	return tensors.FromAnyValue(value)
 }
 
-// tensorFromSlices copies nested slices to a tensor row by row, which is faster than GoMLX's
-// conversion of each number by reflection. ok is false for ragged or empty slices and for types
-// that are not the Go type of a dtype.
+// tensorFromSlices copies nested slices to a tensor. It copies complete rows, which is faster than
+// GoMLX's conversion of each number by reflection. ok is false for ragged or empty slices, and for
+// element types that are not the Go type of a dtype.
 func tensorFromSlices(value any) (t *tensors.Tensor, ok bool) {
 	v := reflect.ValueOf(value)
 	if !v.IsValid() || v.Kind() != reflect.Slice {
@@ -79,7 +79,7 @@ func isRectangular(v reflect.Value, dims []int) bool {
 	return true
 }
 
-// copyRows copies nested slices to flat and returns the rest of flat.
+// copyRows copies nested slices to the start of flat and returns the unused rest of flat.
 func copyRows(flat, v reflect.Value, rank int) reflect.Value {
 	if rank == 1 {
 		if row, ok := v.Interface().([]int); ok {
@@ -97,7 +97,7 @@ func copyRows(flat, v reflect.Value, rank int) reflect.Value {
 	return flat
 }
 
-// elementType returns the element type and the depth of nested slices.
+// elementType returns the element type of nested slices, and the number of slice levels.
 func elementType(t reflect.Type) (element reflect.Type, depth int) {
 	for t.Kind() == reflect.Slice {
 		t, depth = t.Elem(), depth+1

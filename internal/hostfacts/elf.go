@@ -13,10 +13,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// Requirements are the requirements of a program or library.
+// Requirements contains the properties of the machine that a program or library requires.
 type Requirements struct {
-	// CLibrary is the oldest sufficient version of the GNU C library, such as 2.34. It is empty if
-	// the file does not use the library.
+	// CLibrary is the minimum version of the GNU C library, such as 2.34. It is empty if the file
+	// does not use the library.
 	CLibrary string `json:"c_library,omitempty"`
 	// Machine is the architecture, such as x86-64 or aarch64.
 	Machine string `json:"machine"`
@@ -68,7 +68,7 @@ func ReadRequirements(path string) (Requirements, error) {
 }
 
 // IsOlderVersion reports whether version a is older than version b. The empty version is older than
-// all others. A string that is not a version, such as PRIVATE, is not newer than any version.
+// all others. If b is not a version number, such as PRIVATE, the result is false.
 func IsOlderVersion(a, b string) bool {
 	x, y := parseVersion(a), parseVersion(b)
 	return y != nil && slices.CompareFunc(x, y, cmp.Compare[int]) < 0
@@ -86,7 +86,8 @@ func parseVersion(version string) []int {
 	return list
 }
 
-// cLibraryVersion returns the newest symbol version of the machine's C library.
+// cLibraryVersion returns the version of the machine's C library, or an empty string if it is
+// unknown. It is the newest version of the library's symbols.
 func cLibraryVersion(root string) string {
 	for _, pattern := range []string{"/lib/*-linux-gnu/libc.so.6", "/lib64/libc.so.6", "/usr/lib/*-linux-gnu/libc.so.6",
 		"/usr/lib64/libc.so.6", "/usr/lib/libc.so.6"} {

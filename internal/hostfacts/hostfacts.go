@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Facts are the properties of a machine. A field is empty or 0 if the property is unknown.
+// Facts contains the properties of a machine. A field is empty or 0 if the property is unknown.
 type Facts struct {
 	// HugePages is the mode of transparent huge pages: always, madvise or never.
 	HugePages string `json:"huge_pages,omitempty"`
@@ -30,7 +30,7 @@ type Facts struct {
 	Root bool `json:"root,omitempty"`
 }
 
-// Finding is a property of the machine that makes jobs slow or fail.
+// Finding is a property of the machine that can make a TPU job slow or fail.
 type Finding struct {
 	// Subject is the property, Value its value, and Consequence the effect on jobs.
 	Subject     string `json:"subject"`
@@ -47,10 +47,12 @@ func (f Finding) String() string {
 
 const hugePagesPath = "/sys/kernel/mm/transparent_hugepage/enabled"
 
-// HugePagesCommand makes transparent huge pages available to all programs until the next boot.
+// HugePagesCommand is a shell command that enables transparent huge pages for all programs until
+// the next boot.
 const HugePagesCommand = `sudo sh -c "echo always > ` + hugePagesPath + `"`
 
-// ReadFacts returns the properties of this machine. root is prepended to all paths.
+// ReadFacts returns the properties of this machine. root is prepended to the paths of all files
+// that are read; it is empty except in tests.
 func ReadFacts(root string) Facts {
 	text := func(path string) string { return ReadText(filepath.Join(root, path)) }
 	meminfo := text("/proc/meminfo")
@@ -68,8 +70,8 @@ func ReadFacts(root string) Facts {
 	return f
 }
 
-// ReadText returns the contents of a small file without surrounding spaces, or an empty string if
-// it cannot be read.
+// ReadText returns the contents of a small file without surrounding space. If the file cannot be
+// read, it returns an empty string.
 func ReadText(path string) string {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -85,7 +87,7 @@ func bracketedWord(line string) string {
 	return word
 }
 
-// fieldsAfter returns the words after name in the line that starts with name.
+// fieldsAfter returns the words that follow name in the line that starts with name.
 func fieldsAfter(text, name string) []string {
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, name); ok {
@@ -95,7 +97,7 @@ func fieldsAfter(text, name string) []string {
 	return nil
 }
 
-// meminfoBytes returns the number of bytes in a line such as "MemTotal:  263849192 kB".
+// meminfoBytes returns the size in bytes from a line such as "MemTotal: 263849192 kB".
 func meminfoBytes(meminfo, name string) int64 {
 	words := fieldsAfter(meminfo, name)
 	if len(words) == 0 {
@@ -108,8 +110,8 @@ func meminfoBytes(meminfo, name string) int64 {
 	return kib << 10
 }
 
-// hasCapability reports whether a line such as "CapEff: 000001ffffffffff" has the bit of a
-// capability.
+// hasCapability reports whether the bit of a Linux capability is set in a line of status such as
+// "CapEff: 000001ffffffffff".
 func hasCapability(status string, bit int) bool {
 	words := fieldsAfter(status, "CapEff:")
 	if len(words) == 0 {
@@ -124,11 +126,11 @@ func hasCapability(status string, bit int) bool {
 // TPU.
 const minLockedMemory = 68719476736
 
-// minMemory is the minimum of available memory for the runtime, the plugin of 0.6 GB, a compilation
-// and a batch.
+// minMemory is the memory that must be available for the Go runtime, the plugin (0.6 GB), a
+// compilation and a batch of data.
 const minMemory = 8 << 30
 
-// Findings returns the problems that should be corrected before a TPU job runs on the machine, or
+// Findings returns the problems of the machine that should be corrected before a TPU job runs, or
 // nil.
 func (f Facts) Findings() []Finding {
 	var found []Finding

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Process has properties of a process that the kernel reports.
+// Process contains properties of a process that the kernel reports.
 type Process struct {
 	// State is T or t for a stopped process, Z or X for one that has exited, or another letter.
 	State byte
@@ -19,8 +19,8 @@ type Process struct {
 	CPUTime time.Duration
 }
 
-// ReadProcess returns the properties of a process. If the process does not exist, or the system has
-// no /proc, the error matches fs.ErrNotExist.
+// ReadProcess returns the properties of a process. The error matches fs.ErrNotExist if the process
+// does not exist or the system has no /proc.
 func ReadProcess(pid int) (p Process, err error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -41,6 +41,6 @@ func ReadProcess(pid int) (p Process, err error) {
 		CPUTime: time.Duration(times[0]+times[1]) * (time.Second / 100)}, nil // the unit is always 1/100 s
 }
 
-// BootID returns an id that differs after each boot of the machine, or an empty string if it is
-// unknown.
+// BootID returns an identifier that is different after each boot of the machine, or an empty string
+// if it is unknown.
 func BootID() string { return ReadText("/proc/sys/kernel/random/boot_id") }

@@ -5,5 +5,5 @@ package staging
 // Alloc allocates n zeroed bytes.
 func Alloc(n int) ([]byte, error) { return make([]byte, n), nil }
 
-// Free has no effect, because the garbage collector frees the memory.
+// Free does nothing, because the garbage collector frees the memory.
 func Free([]byte) {}

@@ -8,8 +8,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Alloc allocates n zeroed bytes from the system, aligned to a page and independent of any pool.
-// Free frees them.
+// Alloc allocates n zeroed bytes from the operating system, aligned to a page. The caller must free
+// the memory with Free.
 func Alloc(n int) ([]byte, error) {
 	if n == 0 {
 		return []byte{}, nil
@@ -24,7 +24,7 @@ func Alloc(n int) ([]byte, error) {
 	return block, nil
 }
 
-// Free frees memory that was returned by Alloc. The memory must not be used afterwards.
+// Free returns memory of Alloc to the operating system. The memory must not be used afterwards.
 func Free(block []byte) {
 	if cap(block) > 0 {
 		_ = syscall.Munmap(block[:cap(block)])

@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// Pool provides blocks of memory. The total size of the blocks in use is at most the limit, except
-// that one block may be larger if no other is in use. A Pool is safe for concurrent use.
+// Pool provides blocks of memory. The total size of the blocks in use does not exceed the limit of
+// the pool, except that a single larger block is allowed if no other block is in use. A Pool is
+// safe for concurrent use.
 type Pool struct {
 	limit int
 
@@ -19,11 +20,11 @@ type Pool struct {
 	closed   bool
 }
 
-// New returns a pool with a limit in bytes.
+// New returns a pool that provides at most limit bytes at a time.
 func New(limit int) *Pool { return &Pool{limit: limit, released: make(chan struct{})} }
 
-// Get returns a block of n bytes with undefined contents as soon as the limit permits it. The error
-// is the cause of ctx or an error of the system.
+// Get returns a block of n bytes with undefined contents. It waits until the limit of the pool
+// permits the block. The error is the cause of ctx or an error of the operating system.
 func (p *Pool) Get(ctx context.Context, n int) ([]byte, error) {
 	for {
 		p.mu.Lock()
@@ -42,8 +43,8 @@ func (p *Pool) Get(ctx context.Context, n int) ([]byte, error) {
 	}
 }
 
-// allocate returns a free block of suitable size or a new one. It frees unused blocks if the pool
-// would exceed its limit.
+// allocate returns an unused block of suitable size, or allocates a new block. Before it exceeds
+// the limit of the pool, it frees unused blocks. The caller must hold the mutex.
 func (p *Pool) allocate(n int) (block []byte, err error) {
 	for i, b := range p.free {
 		if cap(b) >= n && cap(b) <= 2*n {
@@ -65,7 +66,7 @@ func (p *Pool) allocate(n int) (block []byte, err error) {
 	return block, nil
 }
 
-// Put returns a block of Get to the pool. The block must not be used afterwards.
+// Put returns a block from Get to the pool. The block must not be used afterwards.
 func (p *Pool) Put(block []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,14 +81,14 @@ func (p *Pool) Put(block []byte) {
 	p.released = make(chan struct{})
 }
 
-// Peak returns the maximum size of the pool in bytes.
+// Peak returns the maximum size that the pool has had, in bytes.
 func (p *Pool) Peak() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.peak
 }
 
-// Close frees all memory. Blocks in use are freed when they are returned.
+// Close frees all unused blocks. Blocks in use are freed when they are returned.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

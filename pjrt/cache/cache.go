@@ -20,7 +20,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// Options configure a cache. The zero value works.
+// Options configure a cache. The zero value is valid.
 type Options struct {
 	// MaxBytes is the limit of the total size of all entries. If it is exceeded, the least recently
 	// used entries are removed. 0 means 4 GiB, and a negative value means no limit.
@@ -32,11 +32,12 @@ type Options struct {
 	// have access. The file is created if it does not exist. The default is
 	// tpustrategy/compile-cache.key in the user's configuration directory (os.UserConfigDir).
 	SigningKeyFile string
-	// Store, if not nil, is shared by several hosts or runs, such as a bucket. Programs that are not
-	// in the directory are read from the store. The first process that compiles a program writes it to
-	// the store. All users of the store need the same SigningKey or SigningKeyFile; [StoreSigningKey]
-	// returns a key that is stored in the store. The cache does not remove entries from the store for
-	// space. The caller must close the store when the cache is no longer used.
+	// Store, if not nil, is a second cache that several hosts or jobs share, such as a bucket.
+	// Programs that are not in the directory are read from the store. The process that compiles a
+	// program first writes it to the store. All users of the store need the same SigningKey or
+	// SigningKeyFile; [StoreSigningKey] returns a key that is stored in the store. The cache does
+	// not evict entries from the store. The caller must close the store when the cache is no longer
+	// used.
 	Store storage.Store
 	// AllowSharedDir permits a directory that other users own or can write to. These users can remove
 	// entries, but they cannot create valid ones without the key.
@@ -48,7 +49,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// clientCompiler compiles with the client.
+// clientCompiler is the default Compiler, which compiles in this process.
 type clientCompiler struct{}
 
 func (clientCompiler) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program,
@@ -56,7 +57,6 @@ func (clientCompiler) Compile(ctx context.Context, client *pjrt.Client, program 
 	return client.Compile(ctx, program, opts)
 }
 
-// defaultMaxBytes is used if Options.MaxBytes is 0.
 const defaultMaxBytes = 4 << 30
 
 // Cache is a directory of compiled programs. It is safe for concurrent use, also by several
@@ -65,8 +65,8 @@ type Cache struct {
 	dir      string
 	maxBytes int64
 	compiler pjrt.Compiler
-	// keepSerialized is true if Options.Compiler is set. Loaded programs then store their serialized
-	// form.
+	// keepSerialized is true if Options.Compiler is set. Loaded programs then keep their serialized
+	// bytes.
 	keepSerialized bool
 	signingKey     []byte
 	sharedStore    storage.Store // may be nil
@@ -75,15 +75,15 @@ type Cache struct {
 	lastIdentity   atomic.Pointer[cachedIdentity]
 }
 
-// cachedIdentity is the identity of the last client. It is stored because reading it takes
+// cachedIdentity is the identity of the most recent client. It is cached because computing it takes
 // milliseconds, which is longer than loading a small program.
 type cachedIdentity struct {
 	client   weak.Pointer[pjrt.Client]
 	identity string
 }
 
-// clientIdentity returns [Identity] of a client. The result does not change if the file of the
-// plugin changes.
+// clientIdentity returns [pjrt.Client.Identity] of a client. The result is cached, so it does not
+// change if the plugin file changes later.
 func (c *Cache) clientIdentity(client *pjrt.Client) (string, error) {
 	ref := weak.Make(client)
 	if last := c.lastIdentity.Load(); last != nil && last.client == ref {
@@ -96,7 +96,7 @@ func (c *Cache) clientIdentity(client *pjrt.Client) (string, error) {
 	return identity, err
 }
 
-// Stats are counters of a Cache in this process.
+// Stats counts the events of a Cache in this process.
 type Stats struct {
 	// Hits counts loaded programs, and Misses compiled programs. Corrupt counts the misses with an
 	// entry that was damaged or could not be loaded.
@@ -107,10 +107,10 @@ type Stats struct {
 	WriteErrors int64
 }
 
-// Open opens a cache in a directory, which is created if necessary. Unless [Options].AllowSharedDir
-// is set, the directory and its parents must belong to root or the current user, and other users
-// must not be able to write to them. URLs, and keys that other users can read, are always errors.
-// The error is a [*pjrt.PathError] with a correction, or matches an error of package fs.
+// Open opens a cache directory and creates it if necessary. The directory and its parents must
+// belong to root or the current user, and must not be writable by other users, unless
+// [Options].AllowSharedDir is set. URLs, and keys that other users can read, are always errors. The
+// error is a [*pjrt.PathError] with a correction, or matches an error of package fs.
 func Open(dir string, o Options) (*Cache, error) {
 	if dir == "" {
 		return nil, &errkind.Fault{Op: "cache: open", Reason: "the directory is empty", Class: errkind.ValueError,
@@ -159,9 +159,9 @@ func (c *Cache) Stats() Stats {
 		c.stats.failed.Load()}
 }
 
-// Compile loads the program from the cache, or compiles it and adds it to the cache. The caller
-// must close the executable. Errors of the cache are logged, not returned. A program with DumpDir
-// is always compiled, because the compiler writes the dump.
+// Compile loads the program from the cache. If the program is not in the cache, Compile compiles it
+// and adds it to the cache. The caller must close the executable. Errors of the cache are logged,
+// not returned. A program with DumpDir is always compiled, because the compiler writes the dump.
 func (c *Cache) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program,
 	opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	if c.compiler == nil {
@@ -190,8 +190,8 @@ func (c *Cache) Compile(ctx context.Context, client *pjrt.Client, program pjrt.P
 	return x, nil
 }
 
-// CompileTopology compiles ahead of time with Options.Compiler, if it is a [pjrt.TopologyCompiler],
-// or with the topology. The result is not cached.
+// CompileTopology compiles a program ahead of time. It uses Options.Compiler if it is a
+// [pjrt.TopologyCompiler], and the topology's own compiler otherwise. The result is not cached.
 func (c *Cache) CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program,
 	opts pjrt.CompileOptions) (*pjrt.Executable, error) {
 	if c.compiler == nil {
@@ -203,17 +203,16 @@ func (c *Cache) CompileTopology(ctx context.Context, topology *pjrt.Topology, pr
 	return topology.Compile(ctx, program, opts)
 }
 
-// entryName returns the file name of an entry. It depends on the signing key, so that entries with
-// another key are not reported as damaged.
+// entryName returns the file name of an entry. The name depends on the signing key, so that entries
+// signed with another key are ignored instead of being reported as damaged.
 func (c *Cache) entryName(key entryKey) string {
 	return hex.EncodeToString(hmacSHA256(c.signingKey, []byte("name"), key[:]))
 }
 
-// entryPath returns the path of an entry in the directory.
 func (c *Cache) entryPath(key entryKey) string { return filepath.Join(c.dir, c.entryName(key)) }
 
-// load returns the program of an entry from the directory or the store, or nil if there is no valid
-// entry.
+// load returns the cached program from the directory or the store. It returns nil if neither
+// contains a valid entry.
 func (c *Cache) load(ctx context.Context, client *pjrt.Client, key entryKey) *pjrt.LoadedExecutable {
 	path := c.entryPath(key)
 	data, _, err := files.ReadFileNoFollow(path, c.maxEntryBytes())
@@ -221,7 +220,7 @@ func (c *Cache) load(ctx context.Context, client *pjrt.Client, key entryKey) *pj
 		// An invalid entry is removed, also if it is not a regular file.
 		if x := c.loadEntry(ctx, client, key, path, data, err, func() error { return os.Remove(path) }); x != nil {
 			now := time.Now()
-			// trim removes the entries with the oldest times. An error here is not important.
+			// evictEntries removes the entries with the oldest times. Errors are ignored.
 			_ = os.Chtimes(path, now, now)
 			return x
 		}
@@ -247,8 +246,9 @@ func (c *Cache) load(ctx context.Context, client *pjrt.Client, key entryKey) *pj
 	return x
 }
 
-// loadEntry loads the program of an entry with these contents. If err is not nil or the entry is
-// invalid, it removes the entry and returns nil.
+// loadEntry verifies an entry, whose file contains data, and loads its program. If the entry is
+// invalid, or err is a read error of the file, loadEntry calls remove and returns nil. location is
+// the entry's path in log messages.
 func (c *Cache) loadEntry(ctx context.Context, client *pjrt.Client, key entryKey, location string, data []byte,
 	err error,
 	remove func() error) *pjrt.LoadedExecutable {
@@ -276,11 +276,10 @@ func (c *Cache) loadEntry(ctx context.Context, client *pjrt.Client, key entryKey
 	return nil
 }
 
-// maxSerializedBytes is the limit of the size of an entry. Serialized programs are protos of less
-// than 2 GiB.
+// maxSerializedBytes is the maximum size of an entry. Serialized programs are protocol buffers of
+// less than 2 GiB.
 const maxSerializedBytes = 2 << 30
 
-// maxEntryBytes returns the limit of the size of an entry of this cache.
 func (c *Cache) maxEntryBytes() int64 {
 	if c.maxBytes > 0 {
 		return min(maxSerializedBytes, c.maxBytes)
@@ -288,7 +287,7 @@ func (c *Cache) maxEntryBytes() int64 {
 	return maxSerializedBytes
 }
 
-// storeProgram adds a program to the directory and to the store.
+// storeProgram serializes a program and writes it to the directory and the shared store.
 func (c *Cache) storeProgram(ctx context.Context, key entryKey, x *pjrt.LoadedExecutable) {
 	payload, err := x.Executable().Serialize()
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -308,7 +307,6 @@ func (c *Cache) storeProgram(ctx context.Context, key entryKey, x *pjrt.LoadedEx
 	c.uploadEntry(ctx, key, entry)
 }
 
-// writeEntry writes an entry to the directory.
 func (c *Cache) writeEntry(key entryKey, entry []byte) {
 	path := c.entryPath(key)
 	if err := replaceFile(path, entry); err != nil {
@@ -323,10 +321,12 @@ func (c *Cache) logWriteError(location string, err error) {
 	c.logger.Warn("compile cache entry not written", "entry", location, "error", err)
 }
 
-// abandonedTempAge is the age after which a temporary file is considered abandoned by its process.
+// abandonedTempAge is the age after which a temporary file is deleted, because the process that
+// created it has probably crashed.
 const abandonedTempAge = time.Hour
 
-// evictEntries removes the least recently used entries, except keep, until the limit is met.
+// evictEntries removes the least recently used entries until the total size is at most
+// Options.MaxBytes. It does not remove the entry at keepPath.
 func (c *Cache) evictEntries(keepPath string) {
 	files, err := os.ReadDir(c.dir)
 	if err != nil {

@@ -17,21 +17,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// magic starts every entry. Its number is the version of the format.
+// magic is the first line of every entry. Its number is the version of the format.
 const magic = "tpustrategy program 4\n"
 
-// headerSize is the size of the header of an entry: magic, key, signature, and length of the
-// contents.
 const headerSize = len(magic) + 2*sha256.Size + 8
 
-// errCorrupt is matched by the errors of damaged entries.
+// errCorrupt is matched by errors for damaged entries.
 var errCorrupt = errkind.New(errkind.DataLossError, "corrupt entry")
 
-// entryKey identifies an entry.
+// entryKey is the hash that identifies a cached program.
 type entryKey [sha256.Size]byte
 
-// newEntryKey hashes everything that a compiled program depends on. All processes of a slice have
-// the same devices and compute the same key.
+// newEntryKey hashes everything that a compiled program depends on. All processes of a TPU slice
+// compute the same key, because they have the same devices.
 func newEntryKey(identity string, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) entryKey {
 	opts = opts.WithPlatformDefaults(client.PlatformName())
 	hash := sha256.New()
@@ -59,7 +57,8 @@ func newEntryKey(identity string, client *pjrt.Client, program pjrt.Program, opt
 	return entryKey(hash.Sum(nil))
 }
 
-// hmacSHA256 returns the HMAC of the parts. All parts except the last must have fixed sizes.
+// hmacSHA256 returns the HMAC of the concatenated parts. All parts except the last must have fixed
+// sizes, because their lengths are not hashed.
 func hmacSHA256(signingKey []byte, parts ...[]byte) []byte {
 	mac := hmac.New(sha256.New, signingKey)
 	for _, part := range parts {
@@ -68,13 +67,12 @@ func hmacSHA256(signingKey []byte, parts ...[]byte) []byte {
 	return mac.Sum(nil)
 }
 
-// signEntry returns the signature of an entry.
 func signEntry(signingKey []byte, key entryKey, payload []byte) []byte {
 	return hmacSHA256(signingKey, []byte(magic), key[:], binary.LittleEndian.AppendUint64(nil, uint64(len(payload))),
 		payload)
 }
 
-// encodeEntry returns the contents of an entry.
+// encodeEntry returns the contents of the file of an entry: the header and the serialized program.
 func encodeEntry(signingKey []byte, key entryKey, payload []byte) []byte {
 	out := make([]byte, 0, headerSize+len(payload))
 	out = append(out, magic...)
@@ -84,7 +82,7 @@ func encodeEntry(signingKey []byte, key entryKey, payload []byte) []byte {
 	return append(out, payload...)
 }
 
-// decodeEntry checks the contents of an entry and returns the program.
+// decodeEntry verifies the contents of an entry's file and returns the serialized program.
 func decodeEntry(signingKey []byte, key entryKey, data []byte) ([]byte, error) {
 	if len(data) < headerSize {
 		return nil, fmt.Errorf("%w: it has only %d bytes", errCorrupt, len(data))
@@ -118,7 +116,7 @@ func replaceFile(path string, data []byte) error {
 	return nil
 }
 
-// createTemp writes a temporary file with access for its owner only, and returns its path.
+// createTemp writes a new temporary file that only its owner can access, and returns its path.
 func createTemp(dir string, data []byte) (path string, err error) {
 	f, err := os.CreateTemp(dir, tempPattern)
 	if err != nil {
@@ -137,5 +135,4 @@ func createTemp(dir string, data []byte) (path string, err error) {
 	return f.Name(), nil
 }
 
-// tempPattern is the pattern of the names of temporary files.
 const tempPattern = ".writing-*"

@@ -13,7 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// keyBytes is the size of a new key. maxKeyFileSize is the limit of the size of a key file.
+// signingKeySize is the size of a new key, and maxKeyFileSize the maximum size of a key file, in
+// bytes.
 const (
 	signingKeySize = 32
 	maxKeyFileSize = 4 << 10
@@ -26,8 +27,9 @@ const (
 	localKeyFile = ".key"
 )
 
-// loadSigningKey returns the key for the entries in dir: given, or else the contents of file, or
-// else the user's default key.
+// loadSigningKey returns signingKey if it is not empty, otherwise the key in file if file is set,
+// and otherwise the user's default key. If the user's configuration directory is not writable, the
+// default key is stored in dir, the directory of the cache.
 func loadSigningKey(signingKey []byte, file, dir string, logger *slog.Logger) ([]byte, error) {
 	switch {
 	case len(signingKey) > 0 && file != "":
@@ -58,7 +60,8 @@ func loadSigningKey(signingKey []byte, file, dir string, logger *slog.Logger) ([
 	return readOrCreateKey(filepath.Join(dir, localKeyFile))
 }
 
-// readOrCreateKey returns the key in a file, which is created if it does not exist.
+// readOrCreateKey returns the key in a file. If the file does not exist, it is created with a new
+// key.
 func readOrCreateKey(path string) ([]byte, error) {
 	if err := files.CheckLocal(path); err != nil {
 		return nil, opError("read the key", err)
@@ -95,7 +98,8 @@ func readKey(path string) ([]byte, error) {
 	return k, nil
 }
 
-// createKey creates a file with a new key atomically. It returns fs.ErrExist if the file exists.
+// createKey atomically creates a file with a new random key. It returns fs.ErrExist if the file
+// exists.
 func createKey(path string) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -109,7 +113,6 @@ func createKey(path string) error {
 	return os.Link(tempPath, path) // a rename would replace an existing file
 }
 
-// newKey returns a random key.
 func newKey() []byte {
 	k := make([]byte, signingKeySize)
 	_, _ = rand.Read(k) // it never fails

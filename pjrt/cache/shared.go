@@ -9,10 +9,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// StoreSigningKey returns the key that is stored in a store. The first call creates it. Everyone
-// who can read the store can sign programs for all hosts that use this key, and everyone who can
-// write to the store can replace the key. Use it only for a store that is accessible to the
-// accounts of the job alone.
+// StoreSigningKey returns the signing key that is stored in a store. The first call creates the
+// key. Everyone who can read the store can sign programs for all hosts that use this key, and
+// everyone who can write to the store can replace the key. Use StoreSigningKey only if the store is
+// accessible to the accounts of the job alone.
 func StoreSigningKey(ctx context.Context, store storage.Store) ([]byte, error) {
 	key, err := storage.ReadOrPut(ctx, store, storeKeyName, newKey(), maxKeyFileSize)
 	if err != nil {
@@ -26,10 +26,9 @@ func StoreSigningKey(ctx context.Context, store storage.Store) ([]byte, error) {
 	return key, nil
 }
 
-// storeKeyName is the name of the key in a store.
 const storeKeyName = "compile-cache.key"
 
-// uploadEntry writes an entry to the store unless it exists.
+// uploadEntry writes an entry to the shared store, unless the store already contains the entry.
 func (c *Cache) uploadEntry(ctx context.Context, key entryKey, entry []byte) {
 	if c.sharedStore == nil {
 		return

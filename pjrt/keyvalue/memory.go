@@ -10,14 +10,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// MaxKeyBytes and MaxValueBytes are the limits of the sizes of keys and values, in bytes.
+// MaxKeyBytes and MaxValueBytes are the maximum sizes of keys and values, in bytes.
 const (
 	MaxKeyBytes   = 64 << 10
 	MaxValueBytes = 64 << 20
 )
 
-// Memory is a store in the memory of this process. The zero value is an empty store. It is safe for
-// concurrent use.
+// Memory is a key-value store in the memory of this process. The zero value is an empty store. It
+// is safe for concurrent use.
 type Memory struct {
 	mu      sync.Mutex
 	values  map[string][]byte
@@ -79,7 +79,6 @@ func (m *Memory) Put(_ context.Context, key string, value []byte) error {
 	return nil
 }
 
-// sizeError returns the error for a key or value that is too large.
 func sizeError(key string, value []byte) error {
 	return &errkind.Fault{Op: "keyvalue: put", Err: pjrt.InvalidArgument,
 		Reason: fmt.Sprintf("the key has %d bytes and the value %d, but the limits are %d and %d", len(key), len(value),

@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Client is a store that a [Server] serves. It is safe for concurrent use. It has no open
-// connections between calls.
+// Client is a key-value store that a [Server] in another process provides. It is safe for
+// concurrent use. It has no open connections between calls.
 type Client struct {
 	network, address, secret string
 	timeout                  time.Duration
@@ -22,11 +22,11 @@ type Client struct {
 
 var _ pjrt.KeyValueStore = (*Client)(nil)
 
-// Dial returns the store at the address of a server. Each call opens a connection. Get waits for a
-// server that has not started yet until its context ends, and then waits for the key while the
-// server responds. TryGet and Put have a timeout of 30 seconds if their context has no deadline.
-// Errors match a [pjrt.Code]: Unavailable if the server does not respond, and PermissionDenied if
-// the secret is wrong.
+// Dial returns a client for the server at an address. It does not connect; each call of a method
+// opens a connection. Get waits until the server has started or its context ends, and then waits
+// for the key as long as the server responds. TryGet and Put have a timeout of 30 seconds if their
+// context has no deadline. Errors match a [pjrt.Code]: Unavailable if the server does not respond,
+// and PermissionDenied if the secret is wrong.
 func Dial(network, address, secret string) *Client {
 	return &Client{network, address, secret, requestTimeout}
 }
@@ -50,10 +50,10 @@ func (r *Client) Put(ctx context.Context, key string, value []byte) error {
 	return err
 }
 
-// errTimeout is the cause if a call without a deadline times out.
+// errTimeout is the cause of a timeout of a call whose context has no deadline.
 var errTimeout = errkind.New(errkind.DeadlineExceededError, "keyvalue: the server did not respond in time")
 
-// call sends a request and returns the value in the response.
+// call sends a request and returns the value in the response. op is the operation in errors.
 func (r *Client) call(ctx context.Context, op string, request message) ([]byte, error) {
 	subject := fmt.Sprintf("%q at %s", request.key, r.address)
 	caller := ctx
@@ -79,7 +79,7 @@ func (r *Client) call(ctx context.Context, op string, request message) ([]byte, 
 	return response.value, nil
 }
 
-// exchange sends a request, as soon as the server is available, and waits for the response.
+// exchange connects to the server, sends a request and waits for the response.
 func (r *Client) exchange(ctx context.Context, request message) (response message, err error) {
 	conn, err := r.connect(ctx)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// requestTimeout is the limit of the time to receive a request and of the time to send a response.
+// requestTimeout is the maximum time to receive a request, and the maximum time to send a response.
 const requestTimeout = 30 * time.Second
 
-// keepAliveInterval is the interval of the messages during a Get.
+// keepAliveInterval is the interval between the keep-alive messages of a waiting Get.
 const keepAliveInterval = 5 * time.Second
 
-// Server serves a store at an address.
+// Server makes a key-value store available to other processes. See [Listen].
 type Server struct {
 	store      pjrt.KeyValueStore
 	listener   *handshake.Listener
@@ -63,7 +63,7 @@ func (s *Server) Close() error {
 	return err
 }
 
-// handleConn handles the request of a connection.
+// handleConn serves the single request of a connection.
 func (s *Server) handleConn(conn net.Conn) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
@@ -101,7 +101,7 @@ func (s *Server) handleConn(conn net.Conn) {
 	_ = response.write(conn) // an error means that the client has disconnected
 }
 
-// awaitKey waits for a key and sends keep-alive messages to the client.
+// awaitKey waits until a key has a value. Meanwhile it sends keep-alive messages to the client.
 func (s *Server) awaitKey(ctx context.Context, conn net.Conn, key string) (value []byte, err error) {
 	done := make(chan struct{})
 	s.goroutines.Go(func() {
@@ -125,7 +125,7 @@ func (s *Server) awaitKey(ctx context.Context, conn net.Conn, key string) (value
 	}
 }
 
-// errorCode returns the code for an error of a store.
+// errorCode returns the code that is sent to the client for an error of the store.
 func errorCode(err error) pjrt.Code {
 	code := pjrt.Unknown
 	if errors.Is(err, context.Canceled) {

@@ -9,22 +9,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// wireMagic starts each message. A connection is used for one request and its response, so that a
-// wait for a key does not block other requests and ends with its connection. It starts with a
-// handshake. A message consists of wireMagic, an operation or a code, and two strings with their
-// lengths.
+// wireMagic starts each message. After a handshake, a connection is used for one request and its
+// response, so that a wait for a key does not block other requests and ends with its connection. A
+// message consists of wireMagic, an operation or a code, and two strings with their lengths.
 const wireMagic = "TPK2"
 
 const (
 	opGet = iota
 	opTryGet
 	opPut
-	// codeKeepAlive is the code of a keep-alive message.
 	codeKeepAlive = 1 << 31
 )
 
-// message is a request or a response. A request has an operation, a key and a value. A response has
-// a code and, as its value, the value or the text of an error.
+// message is a request or a response. A request contains an operation, a key and a value. A
+// response contains a code, and the value or an error message.
 type message struct {
 	code  uint32
 	key   string

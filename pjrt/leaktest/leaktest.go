@@ -9,16 +9,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// TB is the part of testing.TB that Check uses.
+// TB contains the methods of testing.TB that [Check] uses.
 type TB interface {
 	Helper()
 	Cleanup(func())
 	Errorf(format string, args ...any)
 }
 
-// Check makes the test fail if, after its later cleanups, more plugin objects are open than now, or
-// if the garbage collector released objects in the meantime. The error contains the stack where the
-// object was created. The test must not run in parallel with other tests that use plugins.
+// Check makes the test fail if it does not close all objects of package pjrt that it creates, or if
+// the garbage collector releases such an object. The check runs after the cleanups that the test
+// registers later. The error contains the stack where the object was created. The test must not run
+// in parallel with other tests that use plugins.
 func Check(t TB) {
 	t.Helper()
 	before, collected := live.Counts()
@@ -47,7 +48,7 @@ func Check(t TB) {
 	})
 }
 
-// waitLimit is the time for which Check waits for open objects.
+// waitLimit is the time for which Check waits until objects are closed.
 const waitLimit = 10 * time.Second
 
 func hasMore(after, before map[string]int) bool {

@@ -30,7 +30,7 @@ func (r Reason) String() string {
 		"the compiler took too long")
 }
 
-// Error reports that a worker returned no result. With TimedOut, it matches
+// Error reports that a worker returned no result. If Reason is TimedOut, it matches
 // context.DeadlineExceeded.
 type Error struct {
 	// Reason is the class of the problem.
@@ -88,8 +88,8 @@ func (e *Error) Is(target error) bool {
 
 var errTimeout = errors.New("the timeout has elapsed")
 
-// newError converts an error of child.Run. ctx is the context of the caller, and timeout is
-// Options.Timeout.
+// newError converts an error of child.Run to an Error. It returns the error of ctx if the caller's
+// context has ended. timeout is Options.Timeout.
 func newError(ctx context.Context, timeout time.Duration, err error) error {
 	var died *child.Error
 	switch {
@@ -109,5 +109,4 @@ func newError(ctx context.Context, timeout time.Duration, err error) error {
 	return opError("compile", err)
 }
 
-// opError adds the operation to cause.
 func opError(op string, cause error) error { return &errkind.Fault{Op: "worker: " + op, Err: cause} }

@@ -8,7 +8,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// rlimitData is RLIMIT_DATA, the limit of writable memory.
+// rlimitData is RLIMIT_DATA, the limit for the writable memory of a process.
 const rlimitData = 2
 
 // limitMemory limits the writable memory of this process. 0 means no limit.
@@ -24,5 +24,6 @@ func limitMemory(bytes int64) error {
 	return nil
 }
 
-// preferOOMKill makes the kernel kill this process first when memory runs out. Errors are ignored.
+// preferOOMKill makes the kernel kill this process before others when memory runs out. Errors are
+// ignored.
 func preferOOMKill() { _ = os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0) }

@@ -8,7 +8,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// limitMemory returns an error unless bytes is 0.
+// limitMemory returns an error unless bytes is 0, because this operating system is not supported.
 func limitMemory(bytes int64) error {
 	if bytes <= 0 {
 		return nil

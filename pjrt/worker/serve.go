@@ -14,13 +14,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// workerArgument is the argument of a program that is started as a worker.
+// workerArgument is the command-line argument with which a program is started as a worker.
 const workerArgument = "tpustrategy-compile-worker"
 
-// Main makes it possible to start the current program as a worker. It must be called at the start
-// of main. In a worker, Main compiles and exits the process. Otherwise, it returns the command for
-// [Options]. transforms are available to workers and are applied if [Options].Transforms contains
-// their names.
+// Main allows the current program to be started as a worker. It must be called at the start of
+// main. In a worker process, Main performs the compilation and exits. Otherwise, it returns the
+// command for [Options]. transforms are available to workers and are applied if
+// [Options].Transforms contains their names.
 func Main(transforms ...pjrt.Transform) []string {
 	if len(os.Args) == 2 && os.Args[1] == workerArgument {
 		if err := Serve(transforms...); err != nil {
@@ -40,7 +40,7 @@ func Main(transforms ...pjrt.Transform) []string {
 	return []string{self, workerArgument}
 }
 
-// Serve is the main function of a worker: it reads the request of its parent process, writes the
+// Serve is the main function of a worker: it reads a request from its parent process, writes the
 // response and returns. See [Main] for transforms.
 func Serve(transforms ...pjrt.Transform) error {
 	preferOOMKill()
@@ -65,8 +65,8 @@ func Serve(transforms ...pjrt.Transform) error {
 	})
 }
 
-// handleRequest handles a request. It accepts untrusted programs, because only this process can
-// crash.
+// handleRequest compiles the program of a request and stores the result in resp. It accepts
+// untrusted programs, because a compiler crash affects only this worker process.
 func (resp *response) handleRequest(ctx context.Context, req request, transforms []pjrt.Transform) error {
 	req.Program.Trusted = true
 	plugin, err := pjrt.Open(req.Plugin, req.OpenOptions)
@@ -111,8 +111,8 @@ func (resp *response) handleRequest(ctx context.Context, req request, transforms
 	return err
 }
 
-// compileRequest compiles the program of a request. The LoadedExecutable, if not nil, owns the
-// Executable.
+// compileRequest compiles the program of a request. If the LoadedExecutable is not nil, it owns the
+// returned Executable.
 func compileRequest(ctx context.Context, plugin *pjrt.Plugin, req request) (*pjrt.Executable, *pjrt.LoadedExecutable,
 	error) {
 	if req.UseClient {
@@ -141,7 +141,8 @@ func openTopology(ctx context.Context, plugin *pjrt.Plugin, req request) (*pjrt.
 	return plugin.NewTopology(ctx, req.TopologyName, req.TopologyOptions)
 }
 
-// newRecord returns the record of x, or an error if it does not contain the serialized program.
+// newRecord returns the record of x. It returns an error if the plugin cannot serialize the
+// program.
 func newRecord(x *pjrt.Executable) (pjrt.ExecutableRecord, error) {
 	r, err := x.Record()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // protocolVersion is the version of the messages between a program and its workers.
 const protocolVersion = 4
 
-// request is a compilation for a worker. It is encoded with encoding/gob.
+// request is the message that asks a worker for a compilation. It is encoded with encoding/gob.
 type request struct {
 	Protocol    int
 	Plugin      string
@@ -36,7 +36,8 @@ type request struct {
 	MemoryBytes int64
 }
 
-// response is the record of the compiled program, the module of a probe, or an error.
+// response is the message that a worker returns: the record of the compiled program, the module of
+// a compilation that was stopped at a stage, or an error.
 type response struct {
 	Protocol int
 	Record   pjrt.ExecutableRecord

@@ -16,7 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Options configure a Compiler. The zero value requires the command tpustrategy in $PATH.
+// Options configures a [Compiler]. The zero value requires the command tpustrategy in $PATH.
 type Options struct {
 	// Command is the program of the workers with its arguments: the result of [Main], or another
 	// program that calls [Serve]. nil means `tpustrategy compile-worker`.
@@ -32,8 +32,9 @@ type Options struct {
 	MaxWorkers int
 	// Env are additional environment variables "NAME=value" of the workers.
 	Env []string
-	// Transforms are the names of transforms that were passed to [Main] or [Serve] and that the
-	// worker applies. A cache does not include them in its keys, so it needs a separate directory.
+	// Transforms are the names of the transforms that the worker applies. They must have been
+	// passed to [Main] or [Serve]. A cache does not include them in its keys, so it needs a
+	// separate directory.
 	Transforms []string
 	// OpenOptions specifies which plugin files the worker trusts; see [pjrt.Open].
 	OpenOptions pjrt.OpenOptions
@@ -44,8 +45,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Compiler compiles in worker processes. It is safe for concurrent use. It does not need to be
-// closed.
+// Compiler compiles programs in worker processes. It is safe for concurrent use. It does not need
+// to be closed.
 type Compiler struct {
 	opts  Options
 	slots chan struct{}
@@ -78,8 +79,8 @@ func New(o Options) (*Compiler, error) {
 }
 
 // Compile compiles a program for the devices of the client in a worker, and loads it in this
-// process. The caller must close the executable, which keeps its serialized form. If ctx ends, the
-// worker is stopped. Errors are an [*Error] or an error of [pjrt.Client.Compile].
+// process. The caller must close the executable, which keeps its serialized bytes in memory. If ctx
+// ends, the worker is stopped. Errors are an [*Error] or an error of [pjrt.Client.Compile].
 func (c *Compiler) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program,
 	opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	req := request{Plugin: client.Plugin().Path(), Program: program, Options: opts}
@@ -106,8 +107,8 @@ func (c *Compiler) Compile(ctx context.Context, client *pjrt.Client, program pjr
 }
 
 // CompileTopology compiles a program ahead of time in a worker, with the plugin of the topology.
-// The result has the properties of a [pjrt.ExecutableRecord]. If ctx ends, the worker is stopped.
-// Errors are an [*Error] or an error of [pjrt.Topology.Compile].
+// The result provides the properties of a [pjrt.ExecutableRecord]. If ctx ends, the worker is
+// stopped. Errors are an [*Error] or an error of [pjrt.Topology.Compile].
 func (c *Compiler) CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program,
 	opts pjrt.CompileOptions) (*pjrt.Executable, error) {
 	req, err := newRequest(topology, program, opts)
@@ -121,11 +122,10 @@ func (c *Compiler) CompileTopology(ctx context.Context, topology *pjrt.Topology,
 	return resp.Record.Executable(), nil
 }
 
-// CompileUntil compiles a program ahead of time up to a stage and returns the program at this stage
-// as an encoded xla.HloModuleProto. The program is partitioned and fused. CompileUntil takes a few
-// percent of the time of a complete compilation, and its result is not cached. If the plugin does
-// not support transforms, the error matches errors.ErrUnsupported. Other errors are as for
-// CompileTopology.
+// CompileUntil compiles a program ahead of time up to a stage, and returns the program at this
+// stage, partitioned and fused, as an encoded xla.HloModuleProto. This takes a few percent of the
+// time of a complete compilation. The result is not cached. If the plugin does not support
+// transforms, the error matches errors.ErrUnsupported. Other errors are as for CompileTopology.
 func (c *Compiler) CompileUntil(ctx context.Context, topology *pjrt.Topology, program pjrt.Program,
 	opts pjrt.CompileOptions,
 	stage pjrt.Stage) ([]byte, error) {
@@ -148,7 +148,9 @@ func newRequest(topology *pjrt.Topology, program pjrt.Program, opts pjrt.Compile
 	return req, err
 }
 
-// runWorker sends a request to a new worker and returns the response.
+// runWorker starts a worker process, sends a request and returns the response. It waits while
+// Options.MaxWorkers other workers are running. platform is the name of the platform, such as
+// "tpu".
 func (c *Compiler) runWorker(ctx context.Context, platform string, req request) (resp response, err error) {
 	if c.slots == nil {
 		return response{}, &Error{Reason: NotStarted, State: "the compiler is a zero value", Hint: "create it with New"}
@@ -191,13 +193,14 @@ func (c *Compiler) runWorker(ctx context.Context, platform string, req request) 
 	return resp, nil
 }
 
-// tpuDefaultEnv are the default variables of a worker for TPUs. They permit that the parent has
-// also loaded libtpu, and prevent libtpu from searching for devices.
+// tpuDefaultEnv contains the default environment of workers for TPUs. The variables permit a worker
+// to load libtpu although its parent has loaded libtpu, and prevent libtpu from searching for
+// devices.
 var tpuDefaultEnv = []string{"ALLOW_MULTIPLE_LIBTPU_LOAD=1", "TPU_SKIP_MDS_QUERY=1", "TPU_ACCELERATOR_TYPE=v5litepod-8",
 	"TPU_WORKER_HOSTNAMES=localhost", "TPU_WORKER_ID=0"}
 
-// environ returns the environment of a worker. If a variable occurs several times, its last value
-// applies.
+// environ returns the environment of a worker: the variables of this process, tpuDefaultEnv for
+// TPUs, and Options.Env. If a variable occurs several times, its last value applies.
 func (c *Compiler) environ(platform string) []string {
 	env := os.Environ()
 	if platform == "tpu" {

@@ -14,7 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Options configure a cluster.
+// Options configures a [Cluster].
 type Options struct {
 	// Processes is the number of processes. It must divide the number of devices.
 	Processes int
@@ -31,7 +31,8 @@ type Options struct {
 	Compiler pjrt.Compiler
 }
 
-// Cluster is a group of simulated processes. It is safe for concurrent use.
+// Cluster is a group of simulated processes that share the devices of one system. It is safe for
+// concurrent use.
 type Cluster struct {
 	base     *system.System
 	opts     Options
@@ -42,15 +43,15 @@ type Cluster struct {
 
 	mu        sync.Mutex
 	processes []*process
-	opened    int
-	start     chan struct{} // closed when all processes are open
-	waiting   map[int]*arrival
+	numOpen   int
+	allOpen   chan struct{} // closed when all processes are open
+	waiting   map[int]*pendingLaunch
 	broken    error
 	failed    chan struct{} // closed when broken is set
 }
 
-// New returns a cluster on the devices of a system with one process. The caller must close the
-// system after all processes.
+// New returns a cluster on the devices of base, a system with one process. The caller must close
+// base after all processes are closed.
 func New(base *system.System, opts Options) (*Cluster, error) {
 	devices := base.Topology().NumDevices()
 	if opts.Processes < 1 || devices%opts.Processes != 0 {
@@ -81,7 +82,7 @@ func New(base *system.System, opts Options) (*Cluster, error) {
 	}
 	return &Cluster{
 		base: base, opts: opts, topology: topology, programs: map[string]*program{},
-		processes: make([]*process, opts.Processes), start: make(chan struct{}), waiting: map[int]*arrival{},
+		processes: make([]*process, opts.Processes), allOpen: make(chan struct{}), waiting: map[int]*pendingLaunch{},
 		failed: make(chan struct{}),
 	}, nil
 }
@@ -90,7 +91,7 @@ func New(base *system.System, opts Options) (*Cluster, error) {
 func (c *Cluster) Topology() tpu.Topology { return c.topology }
 
 // Open starts a process and returns its system. It waits until all processes are open, like the
-// runtime of a slice. The error is a [*MissingError] if other processes do not start.
+// runtime of a slice. If other processes do not start in time, the error is a [*MissingError].
 func (c *Cluster) Open(ctx context.Context, process int) (*system.System, error) {
 	rt, err := c.Connect(process)(ctx)
 	if err != nil {
@@ -103,23 +104,23 @@ func (c *Cluster) Open(ctx context.Context, process int) (*system.System, error)
 	return sys, nil
 }
 
-// Connect returns a function that opens the devices of a process, for [system.Options]. A process
-// can open them only once.
+// Connect returns a function that opens the devices of a process, for the option Connect of
+// [system.Options]. The devices of a process can be opened only once.
 func (c *Cluster) Connect(process int) func(context.Context) (system.Runtime, error) {
 	return func(ctx context.Context) (system.Runtime, error) {
-		p, err := c.join(process)
+		p, err := c.startProcess(process)
 		if err != nil {
 			return nil, err
 		}
-		if err := c.await(ctx, process); err != nil {
+		if err := c.awaitStart(ctx, process); err != nil {
 			return nil, err
 		}
 		return p, nil
 	}
 }
 
-// join adds a process that starts.
-func (c *Cluster) join(i int) (*process, error) {
+// startProcess adds process i to the cluster.
+func (c *Cluster) startProcess(i int) (*process, error) {
 	if i < 0 || i >= c.opts.Processes {
 		return nil, &errkind.Fault{Op: "simhost: open", Reason: fmt.Sprintf("process %d of %d", i, c.opts.Processes),
 			Hint: "processes are numbered from 0", Class: errkind.ValueError}
@@ -135,25 +136,25 @@ func (c *Cluster) join(i int) (*process, error) {
 	}
 	p := newProcess(c, i)
 	c.processes[i] = p
-	if c.opened++; c.opened == c.opts.Processes {
-		close(c.start)
+	if c.numOpen++; c.numOpen == c.opts.Processes {
+		close(c.allOpen)
 	}
 	return p, nil
 }
 
-// await waits until all processes have started.
-func (c *Cluster) await(ctx context.Context, here int) error {
+// awaitStart waits until all processes have started. process is the process that waits.
+func (c *Cluster) awaitStart(ctx context.Context, process int) error {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Patience)
 	defer cancel()
 	select {
-	case <-c.start:
+	case <-c.allOpen:
 		return nil
 	case <-c.failed:
 	case <-ctx.Done():
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.broken != nil && c.opened < c.opts.Processes {
+	if c.broken != nil && c.numOpen < c.opts.Processes {
 		return c.broken
 	}
 	var missing []int
@@ -165,46 +166,47 @@ func (c *Cluster) await(ctx context.Context, here int) error {
 	if missing == nil {
 		return nil // the last process started at the same time
 	}
-	err := c.missing("start-up", here, missing, context.Cause(ctx))
-	c.fail(err)
+	err := c.missingError("start-up", process, missing, context.Cause(ctx))
+	c.breakWith(err)
 	return err
 }
 
-func (c *Cluster) missing(op string, here int, missing []int, cause error) *MissingError {
-	e := &MissingError{Op: op, Here: here, Missing: missing, Err: cause}
+func (c *Cluster) missingError(op string, process int, missing []int, cause error) *MissingError {
+	e := &MissingError{Op: op, Here: process, Missing: missing, Err: cause}
 	for _, i := range missing {
 		e.Names = append(e.Names, c.opts.Names[i])
 	}
 	return e
 }
 
-// Kill simulates a crash of a process. Other processes that wait for it get a [*LostError], in a
-// launch or during start-up.
+// Kill simulates the crash of a process. If other processes wait for it during a launch or during
+// start-up, their wait fails with a [*LostError].
 func (c *Cluster) Kill(process int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.processes[process]
 	if p != nil {
-		p.gone = true
+		p.ended = true
 	}
-	if c.opened < c.opts.Processes {
-		c.fail(&LostError{Op: "start-up", Process: process, Name: c.opts.Names[process]})
+	if c.numOpen < c.opts.Processes {
+		c.breakWith(&LostError{Op: "start-up", Process: process, Name: c.opts.Names[process]})
 		return
 	}
 	for _, i := range sortedKeys(c.waiting) {
 		if a := c.waiting[i]; slices.Contains(a.program.processes, process) {
-			c.fail(c.lost(a.program, p))
+			c.breakWith(c.lostError(a.program, p))
 			return
 		}
 	}
 }
 
-func (c *Cluster) lost(x *program, p *process) *LostError {
+func (c *Cluster) lostError(x *program, p *process) *LostError {
 	return &LostError{Op: x.op(), Process: p.index, Name: c.opts.Names[p.index], Launches: p.launches}
 }
 
-// fail marks the cluster as broken and ends all waits. The caller holds mu.
-func (c *Cluster) fail(err error) {
+// breakWith marks the cluster as broken and ends all waits. If the cluster is already broken, the
+// first error remains its error. The caller must hold mu.
+func (c *Cluster) breakWith(err error) {
 	if c.broken == nil {
 		c.broken = err
 		close(c.failed)

@@ -50,7 +50,7 @@ type LostError struct {
 	Launches int
 }
 
-// Error returns a message with the name of the process and the number of times that it was launched.
+// Error returns a text with the name of the process and the number of its launches.
 func (e *LostError) Error() string {
 	return errkind.Format("simhost: "+e.Op, fmt.Sprintf("%s ended after %d launches", e.Name, e.Launches), nil, "")
 }
@@ -58,7 +58,7 @@ func (e *LostError) Error() string {
 // Kind returns UnavailableError.
 func (*LostError) Kind() errkind.Kind { return errkind.UnavailableError }
 
-// Launch is a program that a process is about to launch.
+// Launch describes a program that a process is about to launch.
 type Launch struct {
 	// Process is the process, and Name its name.
 	Process int
@@ -73,10 +73,10 @@ func (l Launch) String() string {
 	return fmt.Sprintf("%s launches %q (%s)", l.Name, l.Program, l.Fingerprint)
 }
 
-// ProgramError reports that processes launch different programs, although they must launch the
-// same. A slice would hang.
+// ProgramError reports that processes launch different programs although they must launch the same
+// program. On a real slice, the processes would hang.
 type ProgramError struct {
-	// Launching has an entry for each process that had arrived, by process.
+	// Launching lists the waiting processes and their programs, ordered by process.
 	Launching []Launch
 }
 

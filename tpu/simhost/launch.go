@@ -9,10 +9,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// arrival is a process that waits for the other processes of its launch.
-type arrival struct {
+// pendingLaunch is a launch of one process that waits for the launches of the other processes.
+type pendingLaunch struct {
 	program       *program
-	rows          []int
+	deviceIndices []int
 	args, results [][]*pjrt.Buffer
 	opts          pjrt.ExecuteOptions
 	done          chan error // has a buffer for one error
@@ -23,39 +23,41 @@ func sortedKeys[V any](m map[int]V) []int { return slices.Sorted(maps.Keys(m)) }
 // Execute launches the program with the arguments of this process. It blocks until all processes of
 // the program have launched it or ctx ends.
 func (e *executable) Execute(ctx context.Context, args, results [][]*pjrt.Buffer, opts pjrt.ExecuteOptions) error {
-	if len(args) != len(e.rows) || len(results) != len(e.rows) {
+	if len(args) != len(e.deviceIndices) || len(results) != len(e.deviceIndices) {
 		return fault(e.program.op(), "%d and %d lists for the %d devices of this process", len(args), len(results),
-			len(e.rows))
+			len(e.devices))
 	}
 	p, c := e.process, e.process.cluster
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Patience)
 	defer cancel()
 	select {
-	case p.turn <- struct{}{}:
-		defer func() { <-p.turn }()
+	case p.launchSlot <- struct{}{}:
+		defer func() { <-p.launchSlot }()
 	case <-ctx.Done():
 		return &errkind.Fault{Op: "simhost: " + e.program.op(), Reason: "timed out waiting for an earlier launch",
 			Err: context.Cause(ctx)}
 	}
-	a := &arrival{program: e.program, rows: e.rows, args: args, results: results, opts: opts, done: make(chan error, 1)}
-	c.arrive(p, a)
+	a := &pendingLaunch{program: e.program, deviceIndices: e.deviceIndices, args: args, results: results, opts: opts,
+		done: make(chan error, 1)}
+	c.addLaunch(p, a)
 	select {
 	case err := <-a.done:
 		return err
 	case <-ctx.Done():
 	}
-	c.abandon(p, a, context.Cause(ctx))
+	c.stopWaiting(p, a, context.Cause(ctx))
 	return <-a.done
 }
 
-// arrive adds a process to its launch, and runs the program when all processes have arrived.
-func (c *Cluster) arrive(p *process, a *arrival) {
+// addLaunch adds the launch of a process. If all processes of the program have launched it,
+// addLaunch runs the program.
+func (c *Cluster) addLaunch(p *process, a *pendingLaunch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := a.program.processes
 	switch {
-	case p.gone:
-		a.done <- p.ended()
+	case p.ended:
+		a.done <- p.endedError()
 		return
 	case c.broken != nil && len(all) > 1:
 		a.done <- c.broken
@@ -63,8 +65,8 @@ func (c *Cluster) arrive(p *process, a *arrival) {
 	}
 	c.waiting[p.index] = a
 	for _, i := range all {
-		if c.processes[i].gone {
-			c.fail(c.lost(a.program, c.processes[i]))
+		if c.processes[i].ended {
+			c.breakWith(c.lostError(a.program, c.processes[i]))
 			return
 		}
 	}
@@ -76,14 +78,14 @@ func (c *Cluster) arrive(p *process, a *arrival) {
 			together = false
 		case other.program == a.program && slices.Equal(other.opts.Donate, a.opts.Donate):
 		case slices.Contains(other.program.processes, p.index):
-			c.fail(c.programError()) // the two processes wait for each other
+			c.breakWith(c.programError()) // the two processes wait for each other
 			return
 		default:
 			together = false // it first runs another program with other processes
 		}
 	}
 	if together {
-		c.launch(a.program, a.opts)
+		c.executeLaunch(a.program, a.opts)
 	}
 }
 
@@ -98,15 +100,15 @@ func (c *Cluster) programError() *ProgramError {
 	return e
 }
 
-// launch runs a program whose processes have all arrived.
-func (c *Cluster) launch(x *program, opts pjrt.ExecuteOptions) {
+// executeLaunch runs a program that all of its processes have launched. The caller must hold mu.
+func (c *Cluster) executeLaunch(x *program, opts pjrt.ExecuteOptions) {
 	devices := len(x.loaded.AddressableDevices())
 	args, results := make([][]*pjrt.Buffer, devices), make([][]*pjrt.Buffer, devices)
 	for _, i := range x.processes {
 		a := c.waiting[i]
-		for j, row := range a.rows {
+		for j, d := range a.deviceIndices {
 			// The lists belong to the processes, which receive the results in them.
-			args[row], results[row] = a.args[j], a.results[j]
+			args[d], results[d] = a.args[j], a.results[j]
 		}
 	}
 	// The timeout of the wait does not apply to the execution.
@@ -120,8 +122,8 @@ func (c *Cluster) launch(x *program, opts pjrt.ExecuteOptions) {
 	}
 }
 
-// abandon ends the wait of a process unless it has already ended.
-func (c *Cluster) abandon(p *process, a *arrival, cause error) {
+// stopWaiting ends the wait of a process with a MissingError, unless the wait has already ended.
+func (c *Cluster) stopWaiting(p *process, a *pendingLaunch, cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.waiting[p.index] != a {
@@ -133,5 +135,5 @@ func (c *Cluster) abandon(p *process, a *arrival, cause error) {
 			missing = append(missing, i)
 		}
 	}
-	c.fail(c.missing(a.program.op(), p.index, missing, cause))
+	c.breakWith(c.missingError(a.program.op(), p.index, missing, cause))
 }

@@ -16,28 +16,27 @@ import (
 // errEnded is matched by the errors of a process after Close or Kill.
 var errEnded = errkind.New(errkind.FailedPreconditionError, "the process has ended")
 
-// process is a process of a cluster. It implements [system.Runtime].
+// process is a simulated process of a cluster. It implements [system.Runtime].
 type process struct {
-	cluster *Cluster
-	index   int
-	ids     []int // of its devices
-	open    atomic.Int64
-	turn    chan struct{} // held by the running launch
+	cluster    *Cluster
+	index      int
+	ids        []int // of its devices
+	open       atomic.Int64
+	launchSlot chan struct{} // held by the running launch
 
-	gone     bool // guarded by cluster.mu
+	ended    bool // guarded by cluster.mu
 	launches int  // likewise
 }
 
 var _ system.Runtime = (*process)(nil)
 
 func newProcess(c *Cluster, index int) *process {
-	return &process{cluster: c, index: index, ids: c.topology.DeviceIDs()[index], turn: make(chan struct{}, 1)}
+	return &process{cluster: c, index: index, ids: c.topology.DeviceIDs()[index], launchSlot: make(chan struct{}, 1)}
 }
 
 func (p *process) name() string { return p.cluster.opts.Names[p.index] }
 
-// ended returns the error of a process after its end.
-func (p *process) ended() error {
+func (p *process) endedError() error {
 	return &errkind.Fault{Op: "simhost", Reason: p.name(), Err: errEnded}
 }
 
@@ -50,42 +49,43 @@ func (p *process) Topology() tpu.Topology { return p.cluster.topology }
 
 func (p *process) Addressable(id int) bool { return slices.Contains(p.ids, id) }
 
-// check rejects a device of another process, like a client.
-func (p *process) check(d *pjrt.Device) error {
+// checkDevice returns an error if the device belongs to another process or this process has ended.
+func (p *process) checkDevice(d *pjrt.Device) error {
 	if d != nil && !p.Addressable(d.ID()) {
 		return fault("transfer", "device %d does not belong to %s, which has devices %v", d.ID(), p.name(), p.ids)
 	}
-	return p.alive()
+	return p.checkNotEnded()
 }
 
-func (p *process) alive() error {
+func (p *process) checkNotEnded() error {
 	p.cluster.mu.Lock()
 	defer p.cluster.mu.Unlock()
-	if p.gone {
-		return p.ended()
+	if p.ended {
+		return p.endedError()
 	}
 	return nil
 }
 
 func (p *process) BufferFromHost(ctx context.Context, data []byte, dtype pjrt.DType, dims []int,
 	d *pjrt.Device) (*pjrt.Buffer, error) {
-	if err := p.check(d); err != nil {
+	if err := p.checkDevice(d); err != nil {
 		return nil, err
 	}
 	return p.cluster.base.Runtime().BufferFromHost(ctx, data, dtype, dims, d)
 }
 
-func (p *process) RefillFromHost(ctx context.Context, into *pjrt.Buffer, data []byte, dtype pjrt.DType, dims []int,
+func (p *process) RefillFromHost(ctx context.Context, dst *pjrt.Buffer, data []byte, dtype pjrt.DType, dims []int,
 	d *pjrt.Device) error {
-	if err := p.check(d); err != nil {
+	if err := p.checkDevice(d); err != nil {
 		return err
 	}
-	return p.cluster.base.Runtime().RefillFromHost(ctx, into, data, dtype, dims, d)
+	return p.cluster.base.Runtime().RefillFromHost(ctx, dst, data, dtype, dims, d)
 }
 
-// Compile compiles for any devices, which must include a device of the process.
+// Compile compiles a program for devices of one or several processes. At least one device must
+// belong to this process.
 func (p *process) Compile(ctx context.Context, code pjrt.Program, opts pjrt.CompileOptions) (system.Executable, error) {
-	if err := p.alive(); err != nil {
+	if err := p.checkNotEnded(); err != nil {
 		return nil, err
 	}
 	x, err := p.cluster.compile(ctx, p, code, opts)
@@ -95,14 +95,14 @@ func (p *process) Compile(ctx context.Context, code pjrt.Program, opts pjrt.Comp
 	e := &executable{process: p, program: x}
 	for row, device := range x.loaded.AddressableDevices() {
 		if p.Addressable(device.ID()) {
-			e.devices, e.rows = append(e.devices, device), append(e.rows, row)
+			e.devices, e.deviceIndices = append(e.devices, device), append(e.deviceIndices, row)
 		}
 	}
 	p.open.Add(1)
 	return e, nil
 }
 
-// Close ends the process. It returns an error while programs of the process are open.
+// Close ends the process. While programs of the process are open, it returns an error.
 func (p *process) Close() error {
 	if n := p.open.Load(); n > 0 {
 		return &errkind.Fault{Op: "simhost: close", Reason: fmt.Sprintf("%s: %d executables are open", p.name(), n),
@@ -112,12 +112,12 @@ func (p *process) Close() error {
 	return nil
 }
 
-// executable is a program of a process.
+// executable is a program that one process has compiled.
 type executable struct {
-	process *process
-	program *program
-	devices []*pjrt.Device
-	rows    []int // positions of devices in the whole launch
+	process       *process
+	program       *program
+	devices       []*pjrt.Device
+	deviceIndices []int // positions of devices in the whole launch
 
 	closing sync.Once
 	result  error

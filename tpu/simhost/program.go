@@ -13,20 +13,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// program is a compiled program of the cluster.
+// program is a compiled program that the processes of a cluster share.
 type program struct {
 	name, fingerprint string
 	processes         []int // the processes that have devices of the program, ascending
 	compiled          system.Executable
 	loaded            *pjrt.LoadedExecutable
-	users             int // guarded by Cluster.compiling
+	refs              int // guarded by Cluster.compiling
 }
 
 func (x *program) op() string { return fmt.Sprintf("launch of %q", x.name) }
 
 var moduleName = regexp.MustCompile(`(?m)^\s*module @([\w.\-]+)`)
 
-// compile returns the program for a text and options. It compiles each program once.
+// compile returns the compiled program for the given code and options. Each program is compiled
+// only once for all processes.
 func (c *Cluster) compile(ctx context.Context, p *process, code pjrt.Program, opts pjrt.CompileOptions) (*program,
 	error) {
 	hash := sha256.New()
@@ -43,7 +44,7 @@ func (c *Cluster) compile(ctx context.Context, p *process, code pjrt.Program, op
 			x.name = string(m[1])
 		}
 		var err error
-		if x.processes, err = c.participants(p, x.name, opts.DeviceAssignment); err != nil {
+		if x.processes, err = c.assignedProcesses(p, x.name, opts.DeviceAssignment); err != nil {
 			return nil, err
 		}
 		if c.opts.Compiler != nil {
@@ -60,12 +61,13 @@ func (c *Cluster) compile(ctx context.Context, p *process, code pjrt.Program, op
 	if !slices.Contains(x.processes, p.index) {
 		return nil, fault("compile", "%q uses no device of %s", x.name, p.name())
 	}
-	x.users++
+	x.refs++
 	return x, nil
 }
 
-// participants returns the processes that have devices of an assignment.
-func (c *Cluster) participants(p *process, name string, assignment [][]int) ([]int, error) {
+// assignedProcesses returns the processes that have devices in the assignment, in ascending order.
+// It returns an error if p is not one of them.
+func (c *Cluster) assignedProcesses(p *process, name string, assignment [][]int) ([]int, error) {
 	if assignment == nil {
 		return nil, &errkind.Fault{Op: "simhost: compile", Reason: fmt.Sprintf("%q has no device assignment", name),
 			Hint: "set DeviceAssignment, which is required for several processes", Class: errkind.ValueError}
@@ -87,11 +89,11 @@ func (c *Cluster) participants(p *process, name string, assignment [][]int) ([]i
 	return processes, nil
 }
 
-// release closes a program after its last use.
+// release unregisters a user of a program. The last user closes the program.
 func (c *Cluster) release(x *program) error {
 	c.compiling.Lock()
 	defer c.compiling.Unlock()
-	if x.users--; x.users > 0 {
+	if x.refs--; x.refs > 0 {
 		return nil
 	}
 	for key, other := range c.programs {

@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// resolveCluster returns the cluster from the options.
+// resolveCluster returns Options.Cluster, or the result of Options.Resolver.
 func (s *starter) resolveCluster(ctx context.Context) (*clusterresolver.Cluster, error) {
 	switch {
 	case s.opts.Cluster != nil && s.opts.Resolver != nil:
@@ -28,8 +28,9 @@ func (s *starter) resolveCluster(ctx context.Context) (*clusterresolver.Cluster,
 	return &c, nil
 }
 
-// checkEnvironment compares the environment with the metadata server. A resolver does this for its
-// own sources; this check also covers clusters from other sources.
+// checkEnvironment compares the environment with the metadata server and logs the findings.
+// Resolvers check only the sources that they use; this check also covers a cluster from another
+// source.
 func (s *starter) checkEnvironment(ctx context.Context) ([]clusterresolver.Finding, error) {
 	env, err := clusterresolver.ReadEnvironment(getenvOrDefault(s.opts))
 	if err != nil {
@@ -65,8 +66,8 @@ func (s *starter) checkEnvironment(ctx context.Context) ([]clusterresolver.Findi
 	return findings, nil
 }
 
-// workers returns the cluster's tasks with devices, in order. These are the tasks of the job
-// "worker" or, without such a job, of this process's job.
+// workers returns the tasks of the cluster that have devices, in order. These are the tasks of the
+// job "worker" or, if the job does not exist, the tasks of this process's job.
 func (s *starter) workers() []Process {
 	if s.cluster == nil {
 		return nil
@@ -84,7 +85,8 @@ func (s *starter) workers() []Process {
 	return nil
 }
 
-// numProcesses returns the expected number of processes of all slices, or 0 if it is unknown.
+// numProcesses returns the number of processes that the cluster specifies for all slices, or 0 if
+// the number is unknown.
 func (s *starter) numProcesses() int {
 	n := len(s.workers())
 	if n > 0 {
@@ -107,14 +109,15 @@ func (s *starter) processAt(process int) Process {
 // cluster. The message contains both numbers.
 var ErrCount = errkind.New(errkind.RuntimeError, "the number differs from the cluster")
 
-// countError returns an error for a number of units that differs from the number that source
-// specifies.
+// countError returns an error for a number of units, such as "devices", that differs from the
+// number in source.
 func countError(got int, unit, source string, want int, hint string) error {
 	return &errkind.Fault{Op: fmt.Sprintf("found %d %s, but %s specifies %d", got, unit, source, want), Match: ErrCount,
 		Hint: hint}
 }
 
-// checkCounts compares the number of processes, chips and devices with the cluster.
+// checkCounts compares the number of processes, chips and devices with the cluster. Without a
+// cluster, it returns nil.
 func (s *starter) checkCounts(sys *System) error {
 	if s.cluster == nil {
 		return nil

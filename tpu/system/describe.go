@@ -18,8 +18,9 @@ import (
 )
 
 // Slice describes one or several TPU slices, or GPUs, without the hardware. It contains the
-// topology, and the plugin that compiles for these devices. A Slice owns plugin memory until Close;
-// values returned by its methods remain valid after Close. It is safe for concurrent use.
+// topology of the devices and the plugin that compiles for them. A Slice owns plugin memory until
+// it is closed. Values returned by its methods remain valid afterwards. A Slice is safe for
+// concurrent use.
 type Slice struct {
 	plugin   *pjrt.Plugin
 	handle   *pjrt.Topology
@@ -62,9 +63,9 @@ type SliceInfo struct {
 // slicesPrefix matches a name with a number of slices, such as "2x v5e-256".
 var slicesPrefix = regexp.MustCompile(`^([0-9]{1,4})\s*x\s+(.*)$`)
 
-// ParseSlices parses the name of one or several equal slices: a name for [tpu.ParseAccelerator],
-// optionally preceded by the number of slices, as in "2x v5e-256". An invalid name is a
-// [*tpu.AcceleratorError].
+// ParseSlices parses the name of one or several equal slices. The name is a name for
+// [tpu.ParseAccelerator], optionally preceded by the number of slices, as in "2x v5e-256". An
+// invalid name is a [*tpu.AcceleratorError].
 func ParseSlices(name string) (slices int, a tpu.Accelerator, err error) {
 	slices = 1
 	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
@@ -83,7 +84,7 @@ func ParseSlices(name string) (slices int, a tpu.Accelerator, err error) {
 	return slices, a, err
 }
 
-// CloudWraparound reports, for x, y and z, whether the interconnect of a slice on Cloud TPU is a
+// CloudWraparound reports, for x, y and z, whether the interconnect of a slice on Cloud TPU forms a
 // ring. A three-dimensional slice is a torus if all its sizes are multiples of 4. For v5e and v6e,
 // an axis is a ring if it has 16 chips, the size of the pod. For v2 and v3, only a complete pod is
 // a torus. The sources are the Cloud TPU documentation ("TPU configurations") and the table of
@@ -191,7 +192,8 @@ func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, e
 	return s, nil
 }
 
-// describe returns a Slice from the plugin at path. o.Options override options.
+// describe asks the plugin at path for the named topology and returns it as a Slice. o.Options
+// override options.
 func (o DescribeOptions) describe(ctx context.Context, path, name string, options map[string]any) (*Slice, error) {
 	plugin, err := pjrt.Open(path, o.PluginCheck)
 	if err != nil {
@@ -215,7 +217,7 @@ func encodeWraparound(wrap [3]bool) []int64 {
 	return out
 }
 
-// readInfo sets the topology and the facts from the plugin's description.
+// readInfo sets the topology and the info of the Slice from the plugin's description.
 func (s *Slice) readInfo(slices int, a tpu.Accelerator) error {
 	name := a.String()
 	if slices > 1 {

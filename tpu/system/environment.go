@@ -32,7 +32,7 @@ func envWithoutTPU(a tpu.Accelerator) []envVar {
 const skipMetadata = "TPU_SKIP_MDS_QUERY"
 
 // libtpuArgs is the variable with the flags that libtpu reads when it is loaded. launchBarrier is a
-// flag that JAX sets on every TPU. With it, the programs of a slice start together at a barrier
+// flag that JAX sets on every TPU. It makes the programs of a slice start together at a barrier
 // that reports delayed hosts.
 const (
 	libtpuArgs    = "LIBTPU_INIT_ARGS"
@@ -42,9 +42,9 @@ const (
 // environmentMu prevents changes to the environment while another goroutine loads libtpu.
 var environmentMu sync.Mutex
 
-// prepareTPUHost sets the variables for libtpu on a host with a TPU before libtpu is loaded, and
-// logs unsuitable settings of the host. Only this method and prepareHostWithoutTPU write to the
-// environment; see docs/rationale.md.
+// prepareTPUHost prepares a host with a TPU before libtpu is loaded: it sets environment variables
+// for libtpu and logs unsuitable settings of the host. Only this method and prepareHostWithoutTPU
+// write to the environment; see docs/rationale.md.
 func (s *starter) prepareTPUHost(host hostPaths) error {
 	if s.opts.CPUDevices > 0 || !host.hasTPU() {
 		return nil

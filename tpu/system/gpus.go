@@ -14,10 +14,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// gpu is a GPU model with the properties that the compiler needs. capability is the major compute
-// capability, coresPerMultiprocessor the number of 32-bit units of a multiprocessor, sharedBytes
-// its shared memory, cacheBytes the size of the second-level cache, and bandwidth the memory
-// bandwidth in bytes per second.
+// gpu describes a GPU model with the properties that the compiler needs. capability is the major
+// compute capability, coresPerMultiprocessor the number of 32-bit units of a multiprocessor,
+// sharedBytes its shared memory, cacheBytes the size of the second-level cache, and bandwidth the
+// memory bandwidth in bytes per second.
 type gpu struct {
 	name, model                             string
 	capability                              int
@@ -88,8 +88,8 @@ func parseGPUs(name string) (g gpu, count int, err error) {
 	return gpus[i], count, nil
 }
 
-// targetConfig returns the target configuration for compiling without a device, in protobuf text
-// format.
+// targetConfig returns the XLA target configuration of the GPU, in protobuf text format. It allows
+// compilation without a device.
 func (g gpu) targetConfig() string {
 	return fmt.Sprintf(`gpu_device_info {
   threads_per_block_limit: 1024 threads_per_warp: 32 threads_per_core_limit: 2048
@@ -109,7 +109,7 @@ device_description_str: %q
 `, g.sharedBytes, g.sharedBytesPerBlock, g.multiprocessors, g.coresPerMultiprocessor, g.clockGHz, g.bandwidth, g.cacheBytes, g.memoryBytes, g.capability, g.feature, g.model, g.model)
 }
 
-// describeGPUs is Describe for GPUs.
+// describeGPUs implements Describe for GPUs.
 func describeGPUs(ctx context.Context, name string, opts DescribeOptions) (*Slice, error) {
 	g, count, err := parseGPUs(name)
 	if err != nil {

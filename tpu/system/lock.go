@@ -103,8 +103,8 @@ func newLockedError(err error, host hostPaths) error {
 	return e
 }
 
-// retryWhileBusy calls create, and repeats the call every second if the TPU is in use although no
-// running process uses it. It stops after Options.BusyTimeout.
+// retryWhileBusy calls create. If the TPU is in use although no running process uses it, it repeats
+// the call every second, for at most Options.BusyTimeout.
 func retryWhileBusy[T any](ctx context.Context, s *starter, create func() (T, error)) (T, error) {
 	limit := s.opts.BusyTimeout
 	if limit == 0 {
@@ -131,7 +131,7 @@ func retryWhileBusy[T any](ctx context.Context, s *starter, create func() (T, er
 	}
 }
 
-// findHolders returns the other processes that have TPU files open, in order of their ids.
+// findHolders returns the other processes that have TPU files open, ordered by process id.
 func (h hostPaths) findHolders() []Holder {
 	entries, err := os.ReadDir(h.proc)
 	if err != nil {
@@ -152,8 +152,8 @@ func (h hostPaths) findHolders() []Holder {
 	return out
 }
 
-// openTPUFiles returns the TPU files that the process with the given /proc directory has open. It
-// returns none for processes of other users that this user cannot inspect.
+// openTPUFiles returns the TPU files that the process with the given /proc directory has open. The
+// result is empty for processes of other users that this user cannot inspect.
 func (h hostPaths) openTPUFiles(dir string) []string {
 	fds, err := os.ReadDir(filepath.Join(dir, "fd"))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Options selects the devices to open. The zero value opens the TPU of this host.
+// Options specifies the devices to open. The zero value opens the TPU of this host.
 type Options struct {
 	// CPUDevices opens the XLA CPU plugin with this number of devices, if positive.
 	CPUDevices int

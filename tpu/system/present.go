@@ -20,15 +20,14 @@ var ErrMetadataQuery = errkind.New(errkind.FailedPreconditionError,
 	"libtpu would query the metadata server for minutes because this host has no TPU; "+
 		"do not set KeepEnvironment, or set TPU_SKIP_MDS_QUERY=1, TPU_WORKER_HOSTNAMES=localhost, TPU_WORKER_ID=0")
 
-// HasTPU reports whether this host seems to have a TPU: /dev/accel*, /dev/vfio/*, or a Google PCI
-// device that is neither a disk nor a network card. It reads a few files.
+// HasTPU reports whether this host seems to have a TPU. It searches for /dev/accel*, /dev/vfio/*,
+// and Google PCI devices that are neither a disk nor a network card. It reads a few files.
 func HasTPU() bool { return localHost().hasTPU() }
 
 // googlePCI is Google's PCI vendor id. Google's virtual network cards and disks have the same
 // vendor id but another class.
 const googlePCI = "0x1ae0"
 
-// hasTPU implements HasTPU.
 func (h hostPaths) hasTPU() bool {
 	for _, pattern := range []string{"accel*", "vfio/[^v]*"} { // excludes /dev/vfio/vfio, which belongs to the driver
 		if found, _ := filepath.Glob(filepath.Join(h.dev, pattern)); len(found) > 0 {
@@ -51,7 +50,8 @@ func isDiskOrNetwork(class string) bool {
 	return strings.HasPrefix(class, "0x01") || strings.HasPrefix(class, "0x02")
 }
 
-// checkTPUPresent returns ErrNoTPU if the host has no TPU, unless Options.Plugin is set.
+// checkTPUPresent returns ErrNoTPU if the host has no TPU. If Options.Plugin is set, it returns
+// nil.
 func (s *starter) checkTPUPresent(host hostPaths) error {
 	if s.opts.CPUDevices > 0 || s.opts.Plugin != "" || host.hasTPU() {
 		return nil

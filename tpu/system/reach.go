@@ -16,19 +16,20 @@ import (
 // probeTimeout is the maximum time to determine the missing processes after a failed start.
 const probeTimeout = 2 * time.Second
 
-// probeResult is the result of connecting to the other processes.
+// probeResult reports which other processes accept connections.
 type probeResult struct {
-	// missing lists the processes whose host name is unknown, and the processes that accept no
-	// connection although others do.
+	// missing lists the processes whose host name is unknown. If at least one process accepts
+	// connections, it also lists the processes that do not.
 	missing []Process
-	// numProbed is the number of other processes. If inconclusive, none of them accepted a connection,
-	// so a firewall may block connections; exampleWorker is one of them with its error.
+	// numProbed is the number of other processes. inconclusive is true if no process accepts
+	// connections, because a firewall may block them; exampleWorker is one of these processes with
+	// its error.
 	numProbed     int
 	inconclusive  bool
 	exampleWorker Process
 }
 
-// hint describes the result if missing is empty.
+// hint describes a result without missing processes, for an error message.
 func (r probeResult) hint() string {
 	switch {
 	case r.inconclusive:
@@ -40,8 +41,8 @@ func (r probeResult) hint() string {
 	return ""
 }
 
-// probeWorkers connects to the other workers. The TPU runtime of a worker accepts connections while
-// it waits for the slice.
+// probeWorkers tries to connect to the TPU runtimes of the other workers. A runtime accepts
+// connections while it waits for the processes of its slice.
 func (s *starter) probeWorkers(ctx context.Context) (r probeResult) {
 	dial := s.opts.Dial
 	if dial == nil {
@@ -84,7 +85,8 @@ func (s *starter) probeWorkers(ctx context.Context) (r probeResult) {
 	return r
 }
 
-// dialAny tries the addresses in order. It returns the error of the first address if all fail.
+// dialAny connects to one of the addresses, in order, and closes the connection. If all connections
+// fail, it returns the error of the first address.
 func dialAny(ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error),
 	addresses []string) error {
 	var first error
@@ -99,10 +101,10 @@ func dialAny(ctx context.Context, dial func(ctx context.Context, network, addres
 	return first
 }
 
-// runtimeAddresses returns, for each worker, the addresses where its TPU runtime may listen. These
-// are the addresses in TPU_PROCESS_ADDRESSES or, if they are not set, the worker's host with the
-// port TPU_PROCESS_PORT, by default 8471. The worker's address in the cluster is included if its
-// port is not TensorFlow's default port, because resolvers can read it from the process addresses.
+// runtimeAddresses returns, for each worker, the addresses at which its TPU runtime may listen.
+// These are the addresses in TPU_PROCESS_ADDRESSES. If the variable is not set, they are the
+// worker's host with the port TPU_PROCESS_PORT, by default 8471, and the worker's address in the
+// cluster, unless its port is TensorFlow's default port.
 func (s *starter) runtimeAddresses() [][]string {
 	workers := s.workers()
 	out := make([][]string, len(workers))

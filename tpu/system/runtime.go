@@ -7,8 +7,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Runtime provides the devices of a System to one process. It is a PJRT client or a replacement for
-// it. Its methods are safe for concurrent use.
+// Runtime provides the devices of a [System] to one process. It is a PJRT client, or a replacement
+// for a client such as a simulated process. Its methods are safe for concurrent use.
 type Runtime interface {
 	// PlatformName returns the name of the plugin's platform, such as "cpu" or "tpu".
 	PlatformName() string
@@ -26,7 +26,7 @@ type Runtime interface {
 	Close() error
 }
 
-// Executable is a compiled program on the devices of one process. A [pjrt.LoadedExecutable]
+// Executable is a program that is compiled for devices of one process. [pjrt.LoadedExecutable]
 // implements it. Other implementations can have a method Loaded that returns the underlying
 // LoadedExecutable; see [UnwrapExecutable].
 type Executable interface {
@@ -39,7 +39,7 @@ type Executable interface {
 	Close() error
 }
 
-// UnwrapExecutable returns the plugin's executable of x, or nil if there is none.
+// UnwrapExecutable returns the [pjrt.LoadedExecutable] of x, or nil if x does not provide one.
 func UnwrapExecutable(x Executable) *pjrt.LoadedExecutable {
 	switch x := x.(type) {
 	case *pjrt.LoadedExecutable:
@@ -71,7 +71,8 @@ func (c clientRuntime) Compile(ctx context.Context, program pjrt.Program, opts p
 var errZero = &errkind.Fault{Op: "system", Reason: "the object is a zero value", Match: pjrt.ErrClosed,
 	Hint: "create it with Open or Describe"}
 
-// closedError returns an error for a closed System or Slice. function creates a new object.
+// closedError returns an error for a closed object, such as a System. function is the function that
+// creates a new object.
 func closedError(object, function string) error {
 	return &errkind.Fault{Op: "system", Reason: "the " + object + " is closed", Match: pjrt.ErrClosed,
 		Hint: "create a new one with " + function}

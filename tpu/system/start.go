@@ -95,7 +95,7 @@ func (e *StartError) Kind() errkind.Kind {
 // Unwrap returns the cause.
 func (e *StartError) Unwrap() error { return e.Err }
 
-// starter performs the steps of Open.
+// starter contains the options and intermediate results of [Open].
 type starter struct {
 	opts    Options
 	logger  *slog.Logger

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// runStep calls f, logs the result, and returns errors as a *StartError with the name of the step.
-// f may be blocked in C code. If ctx is done, runStep returns without waiting for f, and passes the
-// value that f returns later to release.
+// runStep executes step f of Open and logs the result. Errors are returned as a *StartError with
+// the name of the step. f may be blocked in C code. If ctx is done, runStep returns without waiting
+// for f, and passes the value that f returns later to release.
 func runStep[T any](ctx context.Context, s *starter, name string, release func(T), f func(context.Context) (T, []any,
 	error)) (T, error) {
 	start := time.Now()
@@ -56,10 +56,10 @@ func runStep[T any](ctx context.Context, s *starter, name string, release func(T
 	return o.value, nil
 }
 
-// gracePeriod is the time that a step has to return after its context is done.
+// gracePeriod is the time for which runStep waits for a step after ctx is done.
 const gracePeriod = 100 * time.Millisecond
 
-// addFindings adds the missing processes or the processes that use the TPU to e.
+// addFindings adds to e the missing processes, or the processes that use the TPU, and a hint.
 func (s *starter) addFindings(ctx context.Context, e *StartError) error {
 	var known interface{ MissingProcesses() []int }
 	switch {

@@ -13,7 +13,7 @@ import (
 )
 
 // System is a set of open devices with their plugin, client and topology. Its methods are safe for
-// concurrent use. Topology, NumProcesses and Process provide the information of TensorFlow's
+// concurrent use. Topology, NumProcesses and Process provide the data of TensorFlow's
 // TPUSystemMetadata.
 type System struct {
 	runtime  Runtime
@@ -62,8 +62,8 @@ func (s *System) Client() *pjrt.Client { return s.client }
 // Topology returns the topology of the devices.
 func (s *System) Topology() tpu.Topology { return s.topology }
 
-// Cluster returns a copy of the cluster, and whether Open had a cluster or resolver (TensorFlow's
-// Strategy.cluster_resolver).
+// Cluster returns a copy of the cluster (TensorFlow's Strategy.cluster_resolver). ok is false if
+// the options of [Open] contained neither a cluster nor a resolver.
 func (s *System) Cluster() (cluster clusterresolver.Cluster, ok bool) {
 	if s.cluster == nil {
 		return cluster, false
@@ -77,14 +77,15 @@ func (s *System) Platform() string { return s.Runtime().PlatformName() }
 // Plugin returns the path of the open plugin and how it was found.
 func (s *System) Plugin() pjrt.Location { return s.location }
 
-// Device returns the device with the given id, and whether it exists.
+// Device returns the device with the given id, and whether the device exists.
 func (s *System) Device(id int) (*pjrt.Device, bool) {
 	device, ok := s.byID[id]
 	return device, ok
 }
 
-// Close closes the runtime. If strategies or buffers are open on it, Close returns an error with
-// their number and closes nothing. After a successful call, further calls return the same result.
+// Close closes the runtime. If strategies or buffers of the system are open, Close returns an error
+// with their number and closes nothing. After a successful call, further calls return the same
+// result.
 func (s *System) Close() error {
 	if s == nil {
 		return nil
@@ -112,10 +113,10 @@ func (s *System) Check() error {
 }
 
 // Shutdown is like Close, but returns at the latest when ctx is done. Closing a client waits for
-// active calls, and a plugin call may never return; in this case closing continues in the
-// background. It corresponds to TensorFlow's tf.tpu.experimental.shutdown_tpu_system. On a slice
-// with several hosts every process must shut down; the Barrier method of a strategy synchronizes
-// the processes.
+// active calls, and a call into the plugin may never return; in this case closing continues in the
+// background. Shutdown corresponds to TensorFlow's tf.tpu.experimental.shutdown_tpu_system. On a
+// slice with several hosts, every process must shut down; the Barrier method of a strategy
+// synchronizes the processes.
 func (s *System) Shutdown(ctx context.Context) error {
 	done := make(chan error, 1)
 	go func() { done <- s.Close() }()

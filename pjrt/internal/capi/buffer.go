@@ -54,9 +54,9 @@ func (a *API) BufferToMemory(b Buffer, m Memory) (Buffer, error) {
 	return Buffer(out), err
 }
 
-// BufferPoll returns a nil event if the contents are available; the error is then the error of the
-// work that computed them. Otherwise it returns an event to wait for, which the caller must
-// destroy.
+// BufferPoll returns an event that becomes ready when the contents are computed. The caller must
+// destroy the event. If the contents are already computed, the event is nil, and the error is the
+// error of the computation.
 func (a *API) BufferPoll(b Buffer) (Event, error) {
 	var e unsafe.Pointer
 	err := a.goError(C.tps_buffer_poll(a.p, unsafe.Pointer(b), &e))
@@ -68,22 +68,22 @@ func (a *API) EventFinish(e Event) error {
 	return a.goError(C.tps_event_finish(a.p, unsafe.Pointer(e)))
 }
 
-// BufferToHost copies the contents to n bytes at dst in row-major order, and returns after the
-// copy.
+// BufferToHost copies the contents in row-major order to n bytes at dst. It blocks until the copy
+// is complete.
 func (a *API) BufferToHost(b Buffer, rank int, dst unsafe.Pointer, n int) error {
 	return a.goError(C.tps_buffer_to_host(a.p, unsafe.Pointer(b), C.size_t(rank), dst, C.size_t(n)))
 }
 
 func (a *API) EventDestroy(e Event) { C.tps_event_destroy(a.p, unsafe.Pointer(e)) }
 
-// EventNotify writes a 16-byte message {slot, error} in host byte order to fd as soon as the event
-// is ready, possibly before EventNotify returns. The caller can destroy the event at once.
-// ReadError decodes the error of the message.
+// EventNotify makes the plugin write a 16-byte message {slot, error} to fd when the event is ready,
+// possibly before EventNotify returns. Both values are in host byte order; ReadError decodes the
+// error. The caller can destroy the event immediately.
 func (a *API) EventNotify(e Event, fd uintptr, slot uint64) error {
 	return a.goError(C.tps_event_notify(a.p, unsafe.Pointer(e), C.int(fd), C.uint64_t(slot)))
 }
 
-// ReadError returns the error at an address from a message of EventNotify, and destroys the C
+// ReadError converts the error address of an EventNotify message to a Go error, and destroys the C
 // error.
 func (a *API) ReadError(address uint64) error {
 	return a.goError(*(*unsafe.Pointer)(unsafe.Pointer(&address)))

@@ -67,9 +67,9 @@ type API struct {
 // table.
 const MinMinor = 57
 
-// Error is an error of the plugin, or reports that the plugin does not implement a function. Code
-// is a PJRT error code and Msg the plugin's message. For a missing function, Function is its name,
-// and RequiredMinor is the API minor version that introduced it.
+// Error is an error that the plugin returned, or the error for a function that the plugin does not
+// implement. Code is a PJRT error code, and Msg the plugin's message. For a missing function,
+// Function is its name, and RequiredMinor is the API minor version that introduced the function.
 type Error struct {
 	Code          int
 	Msg           string
@@ -85,7 +85,7 @@ func (e *Error) Error() string {
 	return e.Msg
 }
 
-// Kind returns InternalError. Package pjrt derives the kind from the code.
+// Kind returns InternalError. Package pjrt determines the kind from the code.
 func (*Error) Kind() errkind.Kind { return errkind.InternalError }
 
 // These are the error codes that this package generates.
@@ -94,7 +94,7 @@ const (
 	CodeUnimplemented     = 12
 )
 
-// goError converts the result of a shim to an error and destroys the C error.
+// goError converts the C error that a shim returned to a Go error, and destroys the C error.
 func (a *API) goError(e unsafe.Pointer) error {
 	if e == nil {
 		return nil
@@ -114,7 +114,7 @@ func (a *API) newError(e unsafe.Pointer) error {
 	return err
 }
 
-// LoadError reports the failed step of Load.
+// LoadError reports that [Load] failed, and at which step.
 type LoadError struct {
 	// Step is "dlopen", "symbol" or "table".
 	Step string
@@ -125,11 +125,11 @@ type LoadError struct {
 // Error returns the step and the message.
 func (e *LoadError) Error() string { return e.Step + ": " + e.Msg }
 
-// Kind returns InternalError. Package pjrt derives the kind from the step.
+// Kind returns InternalError. Package pjrt determines the kind from the step.
 func (*LoadError) Kind() errkind.Kind { return errkind.InternalError }
 
-// Load loads a library and returns its function table. It calls no function of the table. The
-// library is never unloaded.
+// Load loads a plugin library and returns its function table. It does not call functions of the
+// table. The library is never unloaded.
 func Load(path string) (*API, error) {
 	// dlerror is kept per thread.
 	runtime.LockOSThread()
@@ -172,8 +172,8 @@ func (a *API) Extensions() []int {
 	return out
 }
 
-// Function is an entry of the function table. Minor is the API minor version that introduced it.
-// Reason explains why this package does not call the function, if Used is false.
+// Function is an entry of the function table. Minor is the API minor version that introduced the
+// entry. If Used is false, this package does not call the function, for the given Reason.
 type Function struct {
 	Name   string
 	Minor  int
@@ -181,7 +181,6 @@ type Function struct {
 	Reason string
 }
 
-// Functions returns the entries of the function table in table order.
 func Functions() []Function {
 	out := make([]Function, C.TPS_SLOT_COUNT)
 	for i := range out {
@@ -197,14 +196,15 @@ func Functions() []Function {
 
 func goString(s C.tps_str) string { return C.GoStringN(s.p, C.int(s.n)) }
 
-// goHandles copies a list of addresses, which the plugin owns.
+// goHandles copies a list of addresses from memory that the plugin owns.
 func goHandles[T ~unsafe.Pointer](l C.tps_list) []T {
 	out := make([]T, l.n)
 	copy(out, unsafe.Slice((*T)(l.p), l.n))
 	return out
 }
 
-// takeBytes copies the bytes of b and frees b.
+// takeBytes copies the byte result of a C shim to Go memory and frees the C memory. The error of
+// the shim, e, is converted to a Go error.
 func (a *API) takeBytes(e unsafe.Pointer, b *C.tps_blob) ([]byte, error) {
 	if e != nil {
 		return nil, a.goError(e)
@@ -213,7 +213,7 @@ func (a *API) takeBytes(e unsafe.Pointer, b *C.tps_blob) ([]byte, error) {
 	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(b.p)), b.n)...), nil
 }
 
-// stringPointer returns the address of the bytes of s, which is valid during one C call.
+// stringPointer returns the address of the bytes of s. It is valid only during a single C call.
 func stringPointer(s string) *C.char { return (*C.char)(unsafe.Pointer(unsafe.StringData(s))) }
 
 func bytesPointer(b []byte) *C.char { return (*C.char)(unsafe.Pointer(unsafe.SliceData(b))) }

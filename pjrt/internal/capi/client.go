@@ -13,7 +13,7 @@ func (a *API) Attributes() (map[string]any, error) {
 	return a.takeValues(C.tps_plugin_attributes(a.p, &l), &l)
 }
 
-// ClientCreate creates a client. The zero RequestPipe means that there is no key-value store.
+// ClientCreate creates a client. If the client has no key-value store, requests is the zero value.
 func (a *API) ClientCreate(options []NamedValue, requests RequestPipe) (Client, error) {
 	opts, free := newCValues(options)
 	defer free()
@@ -26,7 +26,7 @@ func (a *API) ClientDestroy(c Client) error {
 	return a.goError(C.tps_client_destroy(a.p, unsafe.Pointer(c)))
 }
 
-// takeString returns the string result of a shim.
+// takeString converts the string result of a C shim to Go, or its error e to a Go error.
 func (a *API) takeString(e unsafe.Pointer, s *C.tps_str) (string, error) {
 	if e != nil {
 		return "", a.goError(e)
@@ -97,7 +97,7 @@ const (
 	MutableZeroCopy         = 3
 )
 
-// BufferFromHost creates a buffer. The plugin has read data when it returns.
+// BufferFromHost creates a buffer with a copy of data. The plugin does not use data after the call.
 func (a *API) BufferFromHost(c Client, data unsafe.Pointer, dtype int, dims []int64, d Device) (Buffer, error) {
 	var b unsafe.Pointer
 	err := a.goError(C.tps_client_buffer(a.p, unsafe.Pointer(c), data, C.int(dtype), (*C.int64_t)(unsafe.SliceData(dims)),
@@ -106,7 +106,7 @@ func (a *API) BufferFromHost(c Client, data unsafe.Pointer, dtype int, dims []in
 }
 
 // BufferFromHostZeroCopy creates a buffer that may use data as its memory. The plugin may read data
-// until done is ready and, with MutableZeroCopy, also write it.
+// until the event done is ready. With MutableZeroCopy, it may also write to data.
 func (a *API) BufferFromHostZeroCopy(c Client, data unsafe.Pointer, dtype int, dims []int64, d Device,
 	semantics int) (b Buffer, done Event, err error) {
 	var buffer, event unsafe.Pointer

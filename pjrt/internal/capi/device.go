@@ -7,7 +7,7 @@ import "C"
 
 import "unsafe"
 
-// DescriptionInfo has the properties of a device description.
+// DescriptionInfo contains the properties of a device description.
 type DescriptionInfo struct {
 	ID, Process         int
 	Kind, Debug, String string
@@ -61,8 +61,8 @@ func (a *API) DeviceDefaultMemory(d Device) (Memory, error) {
 	return Memory(m), err
 }
 
-// DeviceMemoryStats returns 11 values in the order of the C struct, and a bit mask of the values
-// that the plugin has set.
+// DeviceMemoryStats returns the 11 values of the C struct in order, and a bit mask of the values
+// that the plugin reports.
 func (a *API) DeviceMemoryStats(d Device) (stats [11]int64, set uint32, err error) {
 	var out [11]C.int64_t
 	var bits C.uint32_t
@@ -73,7 +73,7 @@ func (a *API) DeviceMemoryStats(d Device) (stats [11]int64, set uint32, err erro
 	return stats, uint32(bits), err
 }
 
-// MemoryInfo has the properties of a memory.
+// MemoryInfo contains the properties of a memory space.
 type MemoryInfo struct {
 	ID, KindID          int
 	Kind, Debug, String string

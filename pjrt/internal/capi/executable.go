@@ -41,8 +41,8 @@ func (a *API) ExecutableCost(x Executable) (map[string]any, error) {
 	return a.takeValues(C.tps_executable_cost(a.p, unsafe.Pointer(x), &l), &l)
 }
 
-// ExecutableMemoryStats returns 15 values in the order of the C struct. Values that the plugin does
-// not know are 0.
+// ExecutableMemoryStats returns the 15 values of the C struct in order. Values that the plugin does
+// not report are 0.
 func (a *API) ExecutableMemoryStats(x Executable) (stats [15]int64, err error) {
 	var out [15]C.int64_t
 	err = a.goError(C.tps_executable_memory_stats(a.p, unsafe.Pointer(x), &out[0]))
@@ -134,7 +134,7 @@ func (a *API) LoadedDestroy(x Loaded) error {
 	return a.goError(C.tps_loaded_destroy(a.p, unsafe.Pointer(x)))
 }
 
-// LoadedExecutable returns a new handle, which the caller must destroy.
+// LoadedExecutable returns the executable of a loaded program. The caller must destroy it.
 func (a *API) LoadedExecutable(x Loaded) (Executable, error) {
 	var out unsafe.Pointer
 	err := a.goError(C.tps_loaded_executable(a.p, unsafe.Pointer(x), &out))
@@ -154,10 +154,10 @@ func (a *API) LoadedAssignment(x Loaded) ([]byte, error) {
 	return a.takeBytes(C.tps_loaded_assignment(a.p, unsafe.Pointer(x), &b), &b)
 }
 
-// Launch has the arrays of one Execute call, which the plugin reads and writes. They are in C
-// memory. Args and Outs are the handles of arguments and results, device-major. Donated are the
-// handles that a launch donates. NonDonated are the numbers of the parameters that are not donated.
-// A Launch must not be used concurrently.
+// Launch contains the argument and result arrays of a call of Execute, in C memory that the plugin
+// reads and writes. Args and Outs are the handles of arguments and results, ordered by device
+// first. Donated lists the handles that the launch donates, and NonDonated the numbers of the
+// parameters that are not donated. A Launch must not be used concurrently.
 type Launch struct {
 	p          *C.tps_launch
 	Args       []Buffer
@@ -166,13 +166,13 @@ type Launch struct {
 	NonDonated []int64
 }
 
-// Address returns the address of the C memory, which package live uses as key.
+// Address returns the address of the C memory, which identifies the Launch in package live.
 func (l *Launch) Address() unsafe.Pointer { return unsafe.Pointer(l.p) }
 
-// NumRunning returns the number of launches whose donated handles are not destroyed yet.
+// NumRunning returns the number of earlier launches whose donated handles are not destroyed yet.
 func (l *Launch) NumRunning() int { return int(l.p.next - l.p.reaped) }
 
-// LaunchDepth is the limit of launches that run at the same time.
+// LaunchDepth is the maximum number of launches that run at the same time.
 const LaunchDepth = C.TPS_LAUNCH_DEPTH
 
 // NewLaunch allocates a Launch for x. FreeLaunch must be called before x is destroyed.
@@ -193,37 +193,37 @@ func (a *API) NewLaunch(x Loaded, devices, args, outs int) (Launch, error) {
 }
 
 // FreeLaunch waits for the running launches, destroys the handles that they donated, and frees the
-// memory.
+// C memory.
 func (a *API) FreeLaunch(l *Launch) { C.tps_launch_free(l.p) }
 
-// Execute enqueues a launch with the first numNonDonated entries of NonDonated. On success, the
-// launch owns the first numDonated entries of Donated, which are destroyed at the latest
-// LaunchDepth launches later. That launch waits for the end of this one.
+// Execute enqueues a launch. It uses the first numNonDonated entries of NonDonated and the first
+// numDonated entries of Donated. After success, the donated handles belong to the Launch. They are
+// destroyed at the latest LaunchDepth launches later, and that launch waits for this one.
 func (a *API) Execute(l *Launch, numNonDonated, numDonated, launchID int) error {
 	C.tps_execute(C.uintptr_t(uintptr(unsafe.Pointer(l.p))), C.size_t(numNonDonated), C.size_t(numDonated),
 		C.int(launchID))
 	return a.LaunchError(l)
 }
 
-// ExecuteInPlace enqueues a launch that donates all arguments. The numbers of arguments and results
-// must be equal. On success, Args are the results. After a failure, the caller must call
-// LaunchError.
+// ExecuteInPlace enqueues a launch that donates all arguments. The number of arguments must equal
+// the number of results. After success, Args contains the results. After a failure, the caller must
+// call LaunchError.
 func (l *Launch) ExecuteInPlace() (failed bool) {
 	C.tps_execute_in_place(C.uintptr_t(uintptr(unsafe.Pointer(l.p))))
 	return l.p.error != nil
 }
 
-// LaunchError returns the error of the last launch and removes it.
+// LaunchError returns the error of the last failed launch and clears the error.
 func (a *API) LaunchError(l *Launch) error {
 	e := l.p.error
 	l.p.error = nil
 	return a.goError(e)
 }
 
-// RunLoop runs n launches in a C loop in which each result replaces the argument with the same
-// number, and waits for the last one. It returns the durations of the first launch and of the loop
-// in nanoseconds. Args are the last results afterwards. The numbers of arguments and results must
-// be equal.
+// RunLoop enqueues n launches in a loop in C and waits for the last one. Each result replaces the
+// argument with the same number, so the number of arguments must equal the number of results.
+// Afterwards, Args contains the last results. firstLaunch and total are the durations of the first
+// launch and of the complete loop in nanoseconds.
 func (a *API) RunLoop(l *Launch, n int) (firstLaunch, total int64, err error) {
 	var calls, ns C.int64_t
 	err = a.goError(C.tps_floor(l.p, C.size_t(n), &calls, &ns))

@@ -17,13 +17,14 @@ const (
 	kindBool
 )
 
-// NamedValue is an option or attribute. Value must be a string, int64, []int64, float32 or bool.
+// NamedValue is a named option or attribute. Value must be a string, int64, []int64, float32 or
+// bool.
 type NamedValue struct {
 	Name  string
 	Value any
 }
 
-// newCValues copies options to C memory. The caller must call free.
+// newCValues copies options to C memory. The caller must call free after the options were used.
 func newCValues(values []NamedValue) (p *C.tps_NamedValue, free func()) {
 	if len(values) == 0 {
 		return nil, func() {}
@@ -72,8 +73,8 @@ func newCValues(values []NamedValue) (p *C.tps_NamedValue, free func()) {
 	}
 }
 
-// takeValues returns the attributes in l, which the plugin owns, or the error e. It skips values of
-// unknown kinds.
+// takeValues converts the attributes that a C shim returned to a map, or its error e to a Go error.
+// It skips values of unknown types. The plugin owns the memory of the list.
 func (a *API) takeValues(e unsafe.Pointer, l *C.tps_list) (map[string]any, error) {
 	if e != nil {
 		return nil, a.goError(e)

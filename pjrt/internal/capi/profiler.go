@@ -11,16 +11,16 @@ import "unsafe"
 // Profiler is a running profiler of a plugin.
 type Profiler struct{ p unsafe.Pointer }
 
-// StartProfiler creates and starts a profiler with an encoded tensorflow.ProfileOptions. If the
-// plugin has no profiler, the error is an Error with CodeUnimplemented.
+// StartProfiler creates and starts a profiler. options is an encoded tensorflow.ProfileOptions. If
+// the plugin has no profiler, the error is an Error with CodeUnimplemented.
 func (a *API) StartProfiler(options []byte) (Profiler, error) {
 	var p Profiler
 	f := C.tps_profiler_start(a.p, bytesPointer(options), C.size_t(len(options)), &p.p)
 	return p, profilerError(f)
 }
 
-// StopProfiler stops and destroys the profiler, also if it fails. It returns an encoded
-// tensorflow.profiler.XSpace.
+// StopProfiler stops the profiler and returns an encoded tensorflow.profiler.XSpace. The profiler
+// is destroyed even if StopProfiler fails.
 func (a *API) StopProfiler(p Profiler) ([]byte, error) {
 	defer C.tps_profiler_destroy(a.p, p.p)
 	var data C.tps_list
@@ -30,7 +30,6 @@ func (a *API) StopProfiler(p Profiler) ([]byte, error) {
 	return append([]byte(nil), unsafe.Slice((*byte)(data.p), data.n)...), nil
 }
 
-// profilerError converts a fault to an error.
 func profilerError(f C.tps_fault) error {
 	if f.code == 0 {
 		return nil

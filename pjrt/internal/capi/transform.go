@@ -7,19 +7,19 @@ import "C"
 
 import "unsafe"
 
-// ApplyTransform is the kind of the request of a transform. The value of the request is a program.
-// The reply is the new program, or empty to keep the program.
+// ApplyTransform is the kind of the request to apply a compiler pass that is written in Go. The
+// value of the request is a program. The reply is the new program, or empty to keep the program.
 const ApplyTransform = int(C.TPS_TRANSFORM)
 
-// Transform is a registered transform.
+// Transform is a compiler pass that is registered with the plugin.
 type Transform struct {
 	number C.int
 	name   string
 	stage  int
 }
 
-// RegisterTransform makes the plugin send the program of each compilation to requests. If the
-// plugin has no transforms, the error is an Error with CodeUnimplemented.
+// RegisterTransform makes the plugin send the program of each later compilation to requests. If the
+// plugin does not support transforms, the error is an Error with CodeUnimplemented.
 func (a *API) RegisterTransform(name string, stage int, requests RequestPipe) (Transform, error) {
 	var e unsafe.Pointer
 	number := C.tps_transform_register(a.p, (*C.char)(unsafe.Pointer(unsafe.StringData(name))), C.size_t(len(name)),

@@ -29,7 +29,6 @@ const (
 
 var kindNames = [numKinds]string{"client", "buffer", "executable", "topology", "launch", "wait"}
 
-// String returns the kind's name.
 func (k Kind) String() string { return kindNames[k] }
 
 // The counters are global because all clients of the process share the C library.
@@ -47,19 +46,20 @@ type creationRecord struct {
 	stack string
 }
 
-// Add counts and tracks a new object.
+// Add increments the number of open objects of a kind and calls Track for the new object.
 func Add(k Kind, p unsafe.Pointer) {
 	AddCount(k, 1)
 	Track(k, p)
 }
 
-// Remove stops counting and tracking an object.
+// Remove decrements the number of open objects of a kind and calls Untrack for the object.
 func Remove(k Kind, p unsafe.Pointer) {
 	AddCount(k, -1)
 	Untrack(p)
 }
 
-// AddCount changes the number of objects by delta. Add and Remove also call Track or Untrack.
+// AddCount adds delta to the number of open objects of a kind. Unlike Add and Remove, it does not
+// call Track or Untrack.
 func AddCount(k Kind, delta int) {
 	if delta != 0 {
 		counts[k].Add(int64(delta))
@@ -69,7 +69,7 @@ func AddCount(k Kind, delta int) {
 // IsRecording reports whether Track and Untrack have an effect.
 func IsRecording() bool { return recording.Load() }
 
-// Track stores the creation stack of an object if recording is enabled.
+// Track stores the current stack as the creation stack of an object, if recording is enabled.
 func Track(k Kind, p unsafe.Pointer) {
 	if recording.Load() {
 		mu.Lock()
@@ -78,7 +78,7 @@ func Track(k Kind, p unsafe.Pointer) {
 	}
 }
 
-// Untrack removes the creation stack of an object.
+// Untrack deletes the creation stack of an object.
 func Untrack(p unsafe.Pointer) {
 	if recording.Load() {
 		mu.Lock()
@@ -97,8 +97,8 @@ func MarkReclaimed(k Kind, p unsafe.Pointer) {
 	}
 }
 
-// Counts returns, for each kind, the number of open objects and the number of objects that the
-// garbage collector released.
+// Counts returns, by kind, the number of open objects and the number of objects that the garbage
+// collector released.
 func Counts() (alive, collected map[string]int) {
 	alive, collected = map[string]int{}, map[string]int{}
 	for k := range numKinds {
@@ -108,7 +108,8 @@ func Counts() (alive, collected map[string]int) {
 	return alive, collected
 }
 
-// SetRecording enables or disables the recording of creation stacks. Disabling deletes all stacks.
+// SetRecording enables or disables the recording of creation stacks. Disabling it deletes all
+// stacks.
 func SetRecording(on bool) {
 	recording.Store(on)
 	mu.Lock()
@@ -119,8 +120,8 @@ func SetRecording(on bool) {
 	}
 }
 
-// CreationStacks returns the creation stacks of the recorded objects of a kind that are open or
-// were released by the garbage collector.
+// CreationStacks returns the recorded creation stacks of one kind of object: of the open objects
+// and of the objects that the garbage collector released.
 func CreationStacks(kind string) string {
 	mu.Lock()
 	defer mu.Unlock()
