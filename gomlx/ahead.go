@@ -40,7 +40,6 @@ type aheadTarget struct {
 	hostPrograms hostPrograms
 }
 
-// unsupportedError returns an error for an operation that needs the devices.
 func (a *aheadTarget) unsupportedError(what string) error {
 	return &errkind.Fault{Op: "gomlx: " + what, Reason: "the backend compiles ahead of time for " + a.target.Name + ", which is not here",
 		Hint: "leave the distribution to the backend, or run on the devices", Class: errkind.NotImplementedError, Err: errors.ErrUnsupported}
@@ -74,7 +73,7 @@ func NewAheadOfTime(slice *system.Slice, reportFile string, opts Options) (*Back
 		func(of engine.Options) (*engine.Runtime, error) { return engine.NewDescribedRuntime(slice, of), nil })
 }
 
-// newProgressLine returns a progress line that writes to notes, which may be nil.
+// newProgressLine returns a progress line that writes to w. If w is nil, the progress is discarded.
 func newProgressLine(w io.Writer) *progress.Line {
 	if w == nil {
 		w = io.Discard
@@ -98,8 +97,8 @@ func (o Options) aheadCompiler(line *progress.Line) (pjrt.Compiler, error) {
 	return w, nil
 }
 
-// newAheadOnCPU is NewAheadOfTime for the devices of a CPU system. It does not run the compiled
-// programs either.
+// newAheadOnCPU is like NewAheadOfTime, but compiles for the devices of a CPU system. It does not
+// run the compiled programs on these devices.
 func newAheadOnCPU(sys *system.System, reportFile string, opts Options) (*Backend, error) {
 	topology := sys.Topology()
 	a := &aheadTarget{reportFile: reportFile, line: newProgressLine(opts.Log)}
@@ -185,7 +184,8 @@ func (c *config) openAhead(ctx context.Context, opts Options) (*Backend, error) 
 	}, slice.Close)
 }
 
-// executeAhead implements Execute for a backend that compiles ahead of time.
+// executeAhead is Execute on a backend that compiles ahead of time. It does not run a program with
+// variables and data, but compiles the program and returns its report as an error.
 func (e *Executable) executeAhead(inputs []compute.Buffer, donate []bool) ([]compute.Buffer, error) {
 	b, p := e.backend, e.state.program
 	data, variables := false, false
@@ -202,7 +202,7 @@ func (e *Executable) executeAhead(inputs []compute.Buffer, donate []bool) ([]com
 	var values []lazyBytes
 	for i, input := range inputs {
 		h := input.(*Buffer).state
-		v, err := h.lazy()
+		v, err := h.lazyReader()
 		if err != nil {
 			return nil, err
 		}
@@ -222,8 +222,8 @@ func (e *Executable) executeAhead(inputs []compute.Buffer, donate []bool) ([]com
 	return out, nil
 }
 
-// reportAhead compiles the program ahead of time, once per set of donated parameters. It returns an
-// error that contains the report, because the program cannot run without devices.
+// reportAhead compiles the program ahead of time, once per set of donated parameters. The error
+// that it returns contains the report, because the program cannot run without devices.
 func (c *executableState) reportAhead(donated []bool) error {
 	mask, key := c.reusableDonations(donated)
 	c.mu.Lock()
@@ -240,7 +240,8 @@ func (c *executableState) reportAhead(donated []bool) error {
 	return c.reports[key]
 }
 
-// planOrCompile searches for a plan, or compiles.
+// planOrCompile searches for a sharding plan if the option plan= is set. Otherwise it compiles the
+// program. It returns the result as an [*AheadOfTimeError].
 func (c *executableState) planOrCompile(donated []bool) error {
 	a := c.backend.ahead
 	if a.planSearch == nil {
@@ -254,8 +255,8 @@ func (c *executableState) planOrCompile(donated []bool) error {
 func (c *executableState) compileAhead(donated []bool) error {
 	b, a := c.backend, c.backend.ahead
 	start := time.Now()
-	frame, _ := c.frame(donated)
-	m, err := spmd.AssembleGlobal(c.program, frame)
+	sig, _ := c.signature(donated)
+	m, err := spmd.AssembleGlobal(c.program, sig)
 	if err != nil {
 		return err
 	}
@@ -285,7 +286,7 @@ func (c *executableState) compileAhead(donated []bool) error {
 	switch {
 	case err == nil:
 		in.Program = x.(engine.OfflineProgram).Executable
-		setResultSpecs(m, frame, in.Program)
+		setResultSpecs(m, sig, in.Program)
 		result.Explanation = newExplanation(c.program.Name, m, c.placements, b.opts.Rules)
 	case in.Refused == nil:
 		return result
@@ -311,16 +312,16 @@ func (c *executableState) compileAhead(donated []bool) error {
 	return result
 }
 
-// setResultSpecs sets the layouts that the partitioner chose for the open results, as far as the
-// compiled program contains them. Other open results remain replicated in the report.
-func setResultSpecs(m *spmd.Module, frame spmd.GlobalSignature, exe *pjrt.Executable) {
+// setResultSpecs sets the shardings of the results for which the partitioner chose the sharding. If
+// the compiled program does not contain these shardings, the report shows replicated results.
+func setResultSpecs(m *spmd.Module, sig spmd.GlobalSignature, exe *pjrt.Executable) {
 	ops, err := outputShardings(exe, len(m.Results))
 	if err != nil {
 		return
 	}
 	for i := range m.Results {
 		result := &m.Results[i]
-		if !frame.Results[i].AutoSharded {
+		if !sig.Results[i].AutoSharded {
 			continue
 		}
 		spec, err := sharding.SpecOf(m.Mesh, ops[i], len(result.GlobalDims))

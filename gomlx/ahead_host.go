@@ -57,8 +57,8 @@ func (h *hostPrograms) Close() error {
 // programs that compute the tensor, if necessary.
 type lazyBytes func() ([]byte, error)
 
-// lazyResults returns the results of a program without data or without variables. The program, and
-// the programs that compute its inputs, are executed when a result is read.
+// lazyResults returns functions that compute the results of p. The program, and the programs that
+// compute its inputs, are executed when the first result is read.
 func (h *hostPrograms) lazyResults(p *lowering.Program, inputs []lazyBytes) []lazyBytes {
 	execute := sync.OnceValues(func() ([][]byte, error) {
 		defer func() { inputs = nil }() // inputs may be large

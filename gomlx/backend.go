@@ -37,7 +37,7 @@ type Backend struct {
 	reshardCount atomic.Int64 // number of times a value was resharded
 
 	gatherMu       sync.Mutex
-	gatherPrograms map[string]*variant // programs that gather tensors, by dtype, shape and layout; guarded by gathering
+	gatherPrograms map[string]*variant // programs that gather tensors, by dtype, shape and layout; guarded by gatherMu
 
 	resources *resources // buffers and programs
 }
@@ -160,7 +160,8 @@ func (b *Backend) checkDevice(num compute.DeviceNum) error {
 	return nil
 }
 
-// checkNamedDevices returns an error if the backend does not support devices that GoMLX names.
+// checkNamedDevices returns an error if the backend cannot run programs on devices that GoMLX
+// selects by number.
 func (b *Backend) checkNamedDevices() error {
 	if b.ahead != nil {
 		return b.ahead.unsupportedError("a program for devices that GoMLX names")
@@ -205,7 +206,7 @@ func (b *Backend) NumLive() int { return b.resources.Len() }
 type dataInterface struct{ *Backend }
 
 // BufferFromFlatData copies flat, a Go slice in row-major order, which the caller may modify after
-// the call. The tensor is transferred to the devices when it is first the input of a program. With
+// the call. The tensor is transferred to the devices when a program first uses it as an input. With
 // a single device, it is transferred immediately.
 func (d dataInterface) BufferFromFlatData(num compute.DeviceNum, flat any, shape shapes.Shape) (compute.Buffer, error) {
 	wrap := func(err error) error {

@@ -16,15 +16,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Buffer is a global tensor. It is in host memory until it is the input of a program, and then on
+// Buffer is a global tensor. It is in host memory until a program uses it as an input, and then on
 // the devices in the layout of that program. Its memory is freed by Finalize, by a donation to an
 // execution, by the backend's Finalize, or by the garbage collector. It is safe for concurrent use.
 type Buffer struct{ state *bufferState }
 
 var _ compute.Buffer = (*Buffer)(nil)
 
-// bufferState is the content of a Buffer. It is a separate object because the cleanup of the Buffer
-// refers to it.
+// bufferState is the content of a Buffer. It is a separate object, because the Buffer's cleanup
+// function must not refer to the Buffer.
 type bufferState struct {
 	backend   *Backend
 	shape     shapes.Shape
@@ -51,7 +51,6 @@ type placement struct {
 	engine.Buffers
 }
 
-// hasPartition reports whether the part of a partition is present.
 func (p *placement) hasPartition(partition int) bool { return p.Buffers[partition] != nil }
 
 // maxPlacements is the maximum number of layouts in which a tensor is kept.
@@ -71,7 +70,7 @@ func (b *Backend) newBuffer(state *bufferState) (*Buffer, error) {
 // Close frees the memory.
 func (s *bufferState) Close() error { return s.freeWith(errBufferFinalized) }
 
-// freeWith frees the memory. Further uses return cause.
+// freeWith frees the memory. Later uses of the buffer return the error cause.
 func (s *bufferState) freeWith(cause error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +106,7 @@ func (b *Buffer) Data() (any, error) {
 }
 
 // ToFlatData waits for the buffer's value and copies it into flat, a Go slice of the dtype's Go
-// type with the length of the shape's size. Each part is transferred once, even if several devices
+// type with the length of the shape's size. Each shard is transferred once, even if several devices
 // have a copy.
 func (b *Buffer) ToFlatData(flat any) error {
 	err := b.state.copyFlat(flat)
@@ -186,9 +185,9 @@ func (s *bufferState) bytes() ([]byte, error) {
 	return out, s.readLocked(out)
 }
 
-// lazy returns the value on a backend that compiles ahead of time, where values are in host memory
-// or not computed yet.
-func (s *bufferState) lazy() (lazyBytes, error) {
+// lazyReader returns a function that returns the value. It is used on backends that compile ahead
+// of time, where values are in host memory or not computed yet.
+func (s *bufferState) lazyReader() (lazyBytes, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lazyValue != nil {
@@ -198,7 +197,8 @@ func (s *bufferState) lazy() (lazyBytes, error) {
 	return func() ([]byte, error) { return host, nil }, s.freedErr
 }
 
-// reshardLocked returns the value in a layout, and reshards it if necessary.
+// reshardLocked returns the value in a layout. If no copy on the devices has this layout, it
+// transfers the value again.
 func (s *bufferState) reshardLocked(layout *engine.Layout) (*placement, error) {
 	for i, p := range s.placements {
 		if p.layout.HasSameShards(layout) && s.backend.runtime.HasAllBuffers(p.Buffers) {
@@ -223,8 +223,8 @@ func (s *bufferState) reshardLocked(layout *engine.Layout) (*placement, error) {
 	return p, nil
 }
 
-// addPlacementLocked adds a placement to the value, and frees the least recently used placement if
-// there are too many.
+// addPlacementLocked adds a placement to the value. If there are more than maxPlacements, it frees
+// the least recently used placement.
 func (s *bufferState) addPlacementLocked(p *placement) {
 	s.placements = append([]*placement{p}, s.placements...)
 	s.host = nil
@@ -253,8 +253,7 @@ func (b *Backend) transfer(tensor []byte, layout *engine.Layout) (*placement, er
 	return p, nil
 }
 
-// findOnDeviceLocked returns a replicated placement of the value that includes the device num, or
-// nil.
+// findOnDeviceLocked returns a replicated placement that has a copy on device num, or nil.
 func (s *bufferState) findOnDeviceLocked(num compute.DeviceNum, replicated *engine.Layout) *placement {
 	for _, p := range s.placements {
 		if p.hasPartition(int(num)) && p.layout.HasSameShards(replicated) {

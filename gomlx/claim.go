@@ -18,8 +18,8 @@ import (
 // An execution first claims its donated inputs and then the others, and does not wait for buffers
 // that another execution owns. This avoids deadlocks.
 
-// claim claims the donated inputs as owner and the others as reader, until release. After an error
-// nothing is claimed. donate has one value per input.
+// claim claims donated inputs as their owner and other inputs as a reader, until release is called.
+// If it returns an error, no input is claimed. donate has one value per input.
 func (e *Executable) claim(inputs []compute.Buffer, donate []bool) error {
 	for _, donated := range [...]bool{true, false} {
 		for i, input := range inputs {
@@ -47,8 +47,8 @@ func release(inputs []compute.Buffer, donate []bool, donated bool) {
 	}
 }
 
-// claimError returns the error of input i, whose claim failed with err. If another input is the
-// same buffer and donated, the error names that input.
+// claimError returns the error for input i, whose claim failed with err. If another input is the
+// same buffer and is donated, the error names that input.
 func claimError(inputs []compute.Buffer, donate []bool, i int, err error) error {
 	s := inputs[i].(*Buffer).state
 	s.mu.Lock()
@@ -121,7 +121,7 @@ func (s *bufferState) release(donated bool) {
 	}
 }
 
-// reshard returns a claimed value in a layout, and reshards it if necessary.
+// reshard is reshardLocked for a value that this execution has claimed.
 func (s *bufferState) reshard(layout *engine.Layout) (*placement, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,8 +131,9 @@ func (s *bufferState) reshard(layout *engine.Layout) (*placement, error) {
 	return s.reshardLocked(layout)
 }
 
-// onDevice returns the complete claimed value on a device, and copies it there if necessary.
-func (s *bufferState) onDevice(num compute.DeviceNum) (*pjrt.Buffer, error) {
+// valueOnDevice returns the complete value on a device, and copies it there if necessary. The
+// execution must have claimed the value.
+func (s *bufferState) valueOnDevice(num compute.DeviceNum) (*pjrt.Buffer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.freedErr != nil {

@@ -25,11 +25,11 @@ func (b *Backend) newConstant(shape shapes.Shape, elements []byte) (constant low
 	return constant, err
 }
 
-// numInputs returns the number of parameters without the constants, which are the last ones.
+// numInputs returns the number of parameters, without the constants at the end of the list.
 func numInputs(p *lowering.Program) int { return len(p.ParameterNames) - len(p.Constants) }
 
-// withConstants adds the constants to the inputs of each device. Inputs with another number than
-// without constants are returned unchanged.
+// withConstants adds the program's constants, which are not donated, to the inputs of each device.
+// If the number of inputs is wrong, it returns the arguments unchanged.
 func (e *Executable) withConstants(inputs []compute.Buffer, donate []bool) ([]compute.Buffer, []bool) {
 	p := e.state.program
 	given, devices := numInputs(p), p.Replicas*p.Partitions

@@ -36,10 +36,11 @@ func PlaceData(mesh sharding.Mesh, dims []int) logical.Placement {
 	return p
 }
 
-// gatheredSpec returns the sharding with which a program reads a variable that is sharded over the
-// replicas: gathered over the replicas. Without it, the partitioner would gather the much larger
-// activations, because the batch is sharded over the replicas too. It returns nil for other
-// tensors, and for the optimizer's state, which is updated in sharded form.
+// gatheredSpec returns the spec of a variable after it was gathered over the replicas, or nil if
+// the tensor is not gathered. A program gathers a variable that is sharded over the replicas before
+// it reads the variable. Otherwise the partitioner would gather the activations, which are much
+// larger and sharded over the replicas too. Optimizer state is not gathered, because it is updated
+// in sharded form.
 func gatheredSpec(name string, spec sharding.Spec) *sharding.Spec {
 	if logical.OwnerOfState(name, nil) != "" || !isVariable(name) ||
 		!slices.Contains(spec.UsedAxes(), logical.ReplicaAxis) {
@@ -56,8 +57,9 @@ func gatheredSpec(name string, spec sharding.Spec) *sharding.Spec {
 // A GoMLX dataset in memory is an argument of the program that gathers a batch from it. If it were
 // sharded over the replicas, the complete dataset would be transferred for each batch.
 
-// isGatherTable reports which arguments of a program are only used as tables of which rows are
-// gathered.
+// isGatherTable reports, for each argument of a program, whether the program only gathers rows from
+// the argument, as from a GoMLX dataset in memory. If such a table were sharded over the replicas,
+// each batch would transfer the complete dataset.
 func isGatherTable(p *lowering.Program) []bool {
 	main := p.Main()
 	indices := parameterIndices(main)

@@ -11,16 +11,16 @@ var (
 	// Finalize.
 	ErrFinalized = errkind.New(errkind.RuntimeError, "gomlx: the object is finalized")
 
-	errBackendFinalized    = finalized("backend")
-	errBufferFinalized     = finalized("buffer")
-	errExecutableFinalized = finalized("executable")
+	errBackendFinalized    = finalizedError("backend")
+	errBufferFinalized     = finalizedError("buffer")
+	errExecutableFinalized = finalizedError("executable")
 
 	// ErrDonated is returned by operations on a buffer that was donated to an execution.
 	ErrDonated = errkind.New(errkind.RuntimeError, "gomlx: the buffer was donated to an execution")
 )
 
-// finalized returns an error that matches ErrFinalized and names the object.
-func finalized(object string) error {
+// finalizedError returns an error that matches ErrFinalized and names the object.
+func finalizedError(object string) error {
 	return &errkind.Fault{Op: "gomlx", Reason: "the " + object + " is finalized", Match: ErrFinalized, Hint: "call Finalize after its last use"}
 }
 

@@ -29,8 +29,8 @@ type Executable struct {
 
 var _ compute.Executable = (*Executable)(nil)
 
-// executableState is the state of an Executable. It is a separate object because the cleanup of the
-// Executable refers to it.
+// executableState is the state of an Executable. It is a separate object, because the Executable's
+// cleanup function must not refer to the Executable.
 type executableState struct {
 	backend    *Backend
 	program    *lowering.Program
@@ -45,7 +45,7 @@ type executableState struct {
 	isExplained bool
 }
 
-// compile is lowering's Options.Compile.
+// compile implements [lowering.Options.Compile].
 func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
 	for i, s := range slices.Concat(p.Parameters, p.Outputs) {
 		if _, err := hostdata.PJRTType(s.DType); err != nil {
@@ -77,8 +77,8 @@ func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
 	return exe, nil
 }
 
-// placeParameters returns the placements of the parameters of a program. Rule errors are ignored if
-// distributed, because GoMLX's own distribution does not use the rules.
+// placeParameters returns the placements of the parameters of a program. For a distributed program
+// it ignores errors of the rules, because GoMLX's own distribution does not use the rules.
 func (b *Backend) placeParameters(p *lowering.Program, distributed bool) (placements []logical.Placement, err error) {
 	isTable := isGatherTable(p)
 	for i, name := range p.ParameterNames {
@@ -104,7 +104,7 @@ func (b *Backend) placeParameters(p *lowering.Program, distributed bool) (placem
 	return placements, nil
 }
 
-// isDistributed reports whether GoMLX names the devices of the program.
+// isDistributed reports whether GoMLX itself distributes the program over devices.
 func (c *executableState) isDistributed() bool {
 	return c.program.Replicas*c.program.Partitions > 1 || c.program.Devices != nil
 }
@@ -269,8 +269,8 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 	return out, nil
 }
 
-// invalidate invalidates a donated tensor. With aliased, the placement p is kept, because a result
-// of the execution reuses its memory.
+// invalidate makes a donated buffer unusable and frees its memory. If aliased is true, it does not
+// free the memory of placement p, because a result of the execution reuses it.
 func (s *bufferState) invalidate(p *placement, aliased bool) {
 	if aliased {
 		s.mu.Lock()

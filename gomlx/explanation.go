@@ -53,7 +53,7 @@ type TensorInfo struct {
 	Donated bool
 }
 
-// newExplanation returns the explanation of a program. placements are those of its arguments.
+// newExplanation returns the explanation of a program. placements has one element per argument.
 func newExplanation(name string, m *spmd.Module, placements []logical.Placement, rules logical.Rules) *Explanation {
 	e := &Explanation{Program: name, Mesh: m.Mesh.String(), Rules: map[int]string{}}
 	for _, p := range placements {
@@ -151,8 +151,8 @@ func (p TensorInfo) shardingText() string {
 	return p.Spec
 }
 
-// writeResults writes the number of results, how many of them reuse the memory of a parameter, and
-// the shardings of those that are not variables.
+// writeResults writes the number of results, the number of results that reuse the memory of a
+// parameter, and the shardings of the results that are not variables.
 func (e *Explanation) writeResults(b *strings.Builder) {
 	updated := 0
 	var others []string
@@ -253,8 +253,8 @@ func newReport(name string, m *spmd.Module, in report.Input) (*report.Report, er
 	return report.New(in)
 }
 
-// perReplicaTensors returns tensors as a report shows them: data with the shape of one replica, and
-// shardings as annotations.
+// perReplicaTensors converts tensors for a report. The report shows data with the shape of one
+// replica, and shardings as annotations.
 func perReplicaTensors(tensors []spmd.ShardedTensor, replicas int) []spmd.ShardedTensor {
 	out := slices.Clone(tensors)
 	for i, p := range out {

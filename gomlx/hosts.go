@@ -90,9 +90,9 @@ func (b *Backend) checkSame(what, hint string, data []byte) error {
 	return err
 }
 
-// compareVariables compares the variables that this execution transfers from the host between
-// processes. It compares one hash of all of them first, and if that differs, each variable, to name
-// it in the error.
+// compareVariables returns an error if the variables that this execution transfers from the host
+// differ between processes. It first compares one hash of all variables. If the hashes differ, it
+// compares each variable, to name it in the error.
 func (e *Executable) compareVariables(inputs []compute.Buffer) error {
 	b, p := e.backend, e.state.program
 	if !b.runtime.IsMultiProcess() {

@@ -11,14 +11,15 @@ import (
 // maxVisited is the maximum number of values that the search for one result visits.
 const maxVisited = 4096
 
-// pair is a result and a candidate parameter, with their distance in statements.
-type pair struct{ steps, result, parameter int }
+// matchCandidate is a result and a parameter that the result may update. steps is the number of
+// statements between them.
+type matchCandidate struct{ steps, result, parameter int }
 
-// matchDonated returns for each result the index of the donated parameter of which it is the next
-// value, or -1. GoMLX does not specify this; it returns updated variables as results with the
-// shapes of donated parameters. An update is computed from the previous value in few statements, so
-// match selects the nearest parameter with the same type, searching backward from the result
-// through its operands.
+// matchDonated returns for each result the index of the donated parameter that the result updates,
+// or -1. GoMLX does not specify this, but it returns updated variables as results with the shapes
+// of donated parameters. An update is computed from the previous value in few statements.
+// Therefore, matchDonated searches backward from each result through its operands and selects the
+// nearest parameter with the same type.
 func matchDonated(p *lowering.Program, donated []bool) []int {
 	main := p.Main()
 	donors := make([]int, len(main.Results))
@@ -36,21 +37,21 @@ func matchDonated(p *lowering.Program, donated []bool) []int {
 		}
 	}
 	returned := main.Body[len(main.Body)-1].Operands
-	var pairs []pair
+	var candidates []matchCandidate
 	for r := range donors {
 		if !slices.ContainsFunc(main.Parameters, func(v ir.Parameter) bool { return candidate(r, parameters[v.Value]) }) {
 			continue
 		}
-		pairs = append(pairs, nearestParameters(r, returned[r], producers, func(v *ir.Value) (int, bool) {
+		candidates = append(candidates, nearestParameters(r, returned[r], producers, func(v *ir.Value) (int, bool) {
 			i, ok := parameters[v]
 			return i, ok && candidate(r, i)
 		})...)
 	}
-	slices.SortFunc(pairs, func(a, b pair) int {
+	slices.SortFunc(candidates, func(a, b matchCandidate) int {
 		return cmp.Or(cmp.Compare(a.steps, b.steps), cmp.Compare(a.result, b.result), cmp.Compare(a.parameter, b.parameter))
 	})
 	taken := make([]bool, len(main.Parameters))
-	for _, x := range pairs {
+	for _, x := range candidates {
 		if donors[x.result] < 0 && !taken[x.parameter] {
 			donors[x.result], taken[x.parameter] = x.parameter, true
 		}
@@ -58,16 +59,17 @@ func matchDonated(p *lowering.Program, donated []bool) []int {
 	return donors
 }
 
-// nearestParameters returns the candidates among the direct and indirect operands of a value, with
-// their distances.
+// nearestParameters returns the candidates for a result whose value is start, nearest first. It
+// searches the direct and indirect operands of start. parameterOf returns the parameter index of a
+// candidate, or false for other values.
 func nearestParameters(result int, start *ir.Value, producers map[*ir.Value]*ir.Statement,
-	parameterOf func(*ir.Value) (int, bool)) (found []pair) {
+	parameterOf func(*ir.Value) (int, bool)) (found []matchCandidate) {
 	seen := map[*ir.Value]bool{start: true}
 	for level, steps := []*ir.Value{start}, 0; len(level) > 0 && len(seen) < maxVisited; steps++ {
 		var next []*ir.Value
 		for _, v := range level {
 			if i, ok := parameterOf(v); ok {
-				found = append(found, pair{steps, result, i})
+				found = append(found, matchCandidate{steps, result, i})
 				continue
 			}
 			s := producers[v]
@@ -86,8 +88,8 @@ func nearestParameters(result int, start *ir.Value, producers map[*ir.Value]*ir.
 	return found
 }
 
-// producerOperands returns the operands of the statement s that computes v. For a loop or a
-// barrier, it returns only the operand with the index of v.
+// producerOperands returns the operands from which statement s computes v. For a loop or a barrier,
+// this is only the operand with the index of v.
 func producerOperands(s *ir.Statement, v *ir.Value) []*ir.Value {
 	switch s.Op {
 	case "stablehlo.while", "stablehlo.optimization_barrier":

@@ -12,8 +12,9 @@ import (
 // A program that GoMLX distributes, or that it runs on a default device other than 0, runs on
 // devices that GoMLX names by their numbers. Each value on such a device is unsharded.
 
-// partitions returns the partitions that GoMLX names for the program, in GoMLX's order.
-func (c *executableState) partitions(defaultDevice compute.DeviceNum) []int {
+// namedPartitions returns the numbers of the devices that GoMLX selects for the program, in GoMLX's
+// order.
+func (c *executableState) namedPartitions(defaultDevice compute.DeviceNum) []int {
 	if !c.isDistributed() {
 		return []int{int(defaultDevice)}
 	}
@@ -26,14 +27,14 @@ func (c *executableState) partitions(defaultDevice compute.DeviceNum) []int {
 	return all
 }
 
-// namedVariant returns the variant for devices that GoMLX names. It compiles the variant on first
-// use.
+// namedVariant returns the program compiled for devices that GoMLX selects by number. It compiles
+// the program on first use.
 func (c *executableState) namedVariant(defaultDevice compute.DeviceNum) (*variant, error) {
 	b := c.backend
 	if err := b.checkNamedDevices(); err != nil {
 		return nil, err
 	}
-	devices := c.partitions(defaultDevice)
+	devices := c.namedPartitions(defaultDevice)
 	for _, num := range devices {
 		if err := b.checkDevice(compute.DeviceNum(num)); err != nil {
 			return nil, err
@@ -59,7 +60,7 @@ func (c *executableState) namedVariant(defaultDevice compute.DeviceNum) (*varian
 	})
 }
 
-// executeNamed runs the program on devices that GoMLX names.
+// executeNamed runs the program on devices that GoMLX selects by number.
 func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool,
 	defaultDevice compute.DeviceNum) ([]compute.Buffer, error) {
 	b, p := e.backend, e.state.program
@@ -73,10 +74,10 @@ func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool,
 	defer release(inputs, donate, true)
 	defer release(inputs, donate, false)
 	args, results := engine.NewBufferTable(len(v.partitions), len(p.Parameters)), engine.NewBufferTable(len(v.partitions), len(p.Outputs))
-	devices := e.state.partitions(defaultDevice)
+	devices := e.state.namedPartitions(defaultDevice)
 	for i, input := range inputs {
 		num := devices[i/len(p.Parameters)]
-		if args[slices.Index(v.partitions, num)][i%len(p.Parameters)], err = input.(*Buffer).state.onDevice(compute.DeviceNum(num)); err != nil {
+		if args[slices.Index(v.partitions, num)][i%len(p.Parameters)], err = input.(*Buffer).state.valueOnDevice(compute.DeviceNum(num)); err != nil {
 			return nil, e.inputError(i, err)
 		}
 	}

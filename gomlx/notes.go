@@ -20,25 +20,25 @@ func (b *Backend) warn(text string) {
 	}
 }
 
-// prefixWriter writes lines with a prefix. It passes the lines of one Write on in one Write, so
-// that lines of several goroutines do not mix. It is safe for concurrent use.
+// prefixWriter adds a prefix to lines. It writes the lines of one Write in one Write, so that lines
+// of several goroutines do not mix. It is safe for concurrent use.
 type prefixWriter struct {
 	prefix string
 	mu     sync.Mutex
 	to     io.Writer
-	// hasProgressBar is true if GoMLX's progress bar may be on the same terminal, and drawn after
-	// it may have been drawn, because a program has run. The progress bar repaints its table by
-	// moving the cursor up by the height of the table.
+	// hasProgressBar is true if GoMLX's progress bar may be on the same terminal. drawn is true
+	// after a program has run, because the bar may then have been drawn. The bar repaints its table
+	// by moving the cursor up by the height of the table.
 	hasProgressBar bool
 	drawn          atomic.Bool
 }
 
-// barLines keeps lines from being overwritten by the table: as many empty lines as the largest
-// table has.
+// barLines has as many empty lines as the largest table of the progress bar, so that the table does
+// not overwrite other lines.
 const barLines = "\n\n\n\n\n\n\n\n\n\n\n\n"
 
-// usesProgressBar reports whether the program contains GoMLX's progress bar, and w and standard
-// output are terminals.
+// usesProgressBar reports whether this program contains GoMLX's progress bar, and both w and
+// standard output are terminals.
 func usesProgressBar(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	info, known := debug.ReadBuildInfo()

@@ -217,23 +217,23 @@ func TestOpsGiveTheNumbersOfOneDevice(t *testing.T) {
 		}
 		require.NoError(t, g.Compile(out...))
 		c := g.Executable().(*Executable).state
-		frame, _ := c.frame(nil)
+		sig, _ := c.signature(nil)
 		for i, s := range operandShapes {
-			frame.Arguments[i].Spec = sharding.Replicated(s.Rank())
+			sig.Arguments[i].Spec = sharding.Replicated(s.Rank())
 		}
-		want, err := run(b, c, frame, data)
+		want, err := run(b, c, sig, data)
 		require.NoError(t, err)
 		for name, split := range splits {
 			split0 := 0
 			for i, s := range operandShapes[:5] {
-				frame.Arguments[i].Spec = sharding.Replicated(s.Rank())
+				sig.Arguments[i].Spec = sharding.Replicated(s.Rank())
 				if spec := sharding.NewSpec(split(s.Rank())...); spec.Validate(b.mesh, s.Dimensions) == nil {
-					frame.Arguments[i].Spec = spec
+					sig.Arguments[i].Spec = spec
 					split0++
 				}
 			}
 			require.Greater(t, split0, 2, "operands that are split")
-			got, err := run(b, c, frame, data)
+			got, err := run(b, c, sig, data)
 			require.NoError(t, err, name)
 			for i := range got {
 				assert.LessOrEqual(t, worst(got[i], want[i]), 1e-4, "%s, %s, result %d", of[i], name, i)
@@ -266,9 +266,9 @@ func operandData() (data [][]byte) {
 	return data
 }
 
-// run compiles a program with a frame, runs it, and reads its results.
+// run compiles a program with a sig, runs it, and reads its results.
 func run(b *Backend, c *executableState, fr spmd.GlobalSignature, data [][]byte) (out [][]float32, err error) {
-	v, err := c.buildWith(fr, nil)
+	v, err := c.buildForSignature(fr, nil)
 	if err != nil {
 		return nil, err
 	}

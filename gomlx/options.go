@@ -47,10 +47,11 @@ type Options struct {
 	// explanations. Nil discards them, except that NewFromConfig uses standard error. On a
 	// terminal, NewFromConfig adds empty lines for the table of GoMLX's progress bar.
 	Log io.Writer
-	// Stopped, if not nil, is called once by a backend that compiles ahead of time, before it
-	// returns the error. The backend registered as [BackendName] uses [Exit], which exits the process.
+	// OnAheadOfTime, if not nil, is called once by a backend that compiles ahead of time, before it
+	// returns the error. The backend registered as [BackendName] uses [Exit], which exits the
+	// process.
 	OnAheadOfTime func(*AheadOfTimeError)
-	// Compiled, if not nil, is called with each program that was compiled for the mesh. Calls may
+	// OnCompiled, if not nil, is called with each program that was compiled for the mesh. Calls may
 	// be concurrent.
 	OnCompiled func(*CompiledProgram)
 }

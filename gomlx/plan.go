@@ -21,14 +21,14 @@ import (
 type planSearch struct {
 	slice    *system.Slice
 	planFile string       // file for the best plan
-	options  plan.Options // Told is set before the search
+	options  plan.Options // Progress is set before the search
 	space    plan.Space   // without slices
 	worker   []string     // the command of a process that compiles
-	folder   string       // stores compiler results; empty for none
+	cacheDir string       // stores compiler results; empty for none
 }
 
-// planSpace returns the search space for a program without annotations: the sizes of a replica, and
-// the given rules, or the known rules if none are given.
+// planSpace returns the search space for a program without annotations: the configured size of a
+// replica, and the configured rules. Without rules, it contains all known rules.
 func (o Options) planSpace() (s plan.Space, err error) {
 	if o.devicesPerReplica() > 1 {
 		s.Logical = []int{o.devicesPerReplica()}
@@ -56,7 +56,7 @@ func (c *executableState) searchPlan(donated []bool) (*plan.Result, error) {
 	facts := p.slice.Info()
 	p.space.Slices = []plan.Slice{{Name: facts.Name, Devices: facts.Devices}}
 	result, err := plan.Search(b.runtime.Context, p.space.Plans(),
-		&probe.Step{Compiler: &probe.Compiler{Worker: compiler, CacheDir: p.folder},
+		&probe.Step{Compiler: &probe.Compiler{Worker: compiler, CacheDir: p.cacheDir},
 			Build: func(_ context.Context, p plan.Plan) (probe.BuiltStep, error) {
 				return c.lowerPlan(p, donated)
 			}}, options)
@@ -86,8 +86,8 @@ func (c *executableState) lowerPlan(p plan.Plan, donated []bool) (lowered probe.
 	if split.placements, err = b.placeParameters(c.program, false); err != nil {
 		return lowered, err
 	}
-	frame, _ := split.frame(donated)
-	m, err := spmd.AssembleGlobal(c.program, frame)
+	sig, _ := split.signature(donated)
+	m, err := spmd.AssembleGlobal(c.program, sig)
 	if err != nil {
 		return lowered, err
 	}
@@ -106,7 +106,7 @@ func (c *executableState) lowerPlan(p plan.Plan, donated []bool) (lowered probe.
 	return lowered, err
 }
 
-// readPlan reads the plan file of plan=, unless topology= is set.
+// readPlan reads the file of the option plan=, unless topology= is set.
 func (c *config) readPlan() error {
 	if c.planFile == "" || c.topology != "" {
 		return nil
@@ -119,8 +119,8 @@ func (c *config) readPlan() error {
 	return nil
 }
 
-// withPlan returns the options with the axes and rules of the plan, which must be for that number
-// of devices.
+// withPlan returns opts with the axes and rules of the plan in the option plan=. It returns an
+// error if the plan is for another number of devices.
 func (c *config) withPlan(devices int, opts Options) (Options, error) {
 	if c.followedPlan == nil {
 		return opts, nil
@@ -133,7 +133,7 @@ func (c *config) withPlan(devices int, opts Options) (Options, error) {
 	return opts, nil
 }
 
-// newPlanSearch returns the state of a plan search, or nil if plan= is not set.
+// newPlanSearch returns the state of a plan search, or nil without the option plan=.
 func (c *config) newPlanSearch(slice *system.Slice, opts Options) (*planSearch, error) {
 	if c.planFile == "" {
 		return nil, nil
@@ -142,7 +142,7 @@ func (c *config) newPlanSearch(slice *system.Slice, opts Options) (*planSearch, 
 		options: plan.Options{TimeLimit: 10 * time.Minute, Concurrency: 2, Splits: true}}
 	cache, err := os.UserCacheDir()
 	if err == nil { // otherwise results are not stored
-		p.folder = probe.DefaultCacheDir(cache)
+		p.cacheDir = probe.DefaultCacheDir(cache)
 	}
 	if p.space, err = opts.planSpace(); err != nil {
 		return nil, configError(c.text, "plan", "it cannot be searched for", "", err)

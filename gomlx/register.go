@@ -27,8 +27,8 @@ import (
 // name and other Options.
 const BackendName = "tpustrategy"
 
-// init registers the backend. The process that compiles ahead of time (topology=) is this program,
-// started again; worker.Main does not return in it.
+// init registers the backend. For topology=, a second process of this program compiles ahead of
+// time. In that process, worker.Main does not return.
 func init() { Register(BackendName, Options{Worker: worker.Main(), OnAheadOfTime: Exit}) }
 
 // Register registers backends with GoMLX under name. compute.NewWithConfig("name:config"), or the
@@ -163,9 +163,9 @@ func (c *config) open(ctx context.Context, opts Options) (*Backend, error) {
 	return c.openOn(n, opts, func(opts Options) (*Backend, error) { return New(sys, opts) }, sys.Close)
 }
 
-// openOn opens a backend over that number of devices, with the plan and the rules of the
-// configuration string. The backend calls end when it is closed; over calls end itself after an
-// error.
+// openOn opens a backend over the given number of devices, with the plan and the rules of the
+// configuration string. The backend calls closeDevices when it is closed. If openOn fails, it calls
+// closeDevices itself.
 func (c *config) openOn(devices int, opts Options, open func(Options) (*Backend, error),
 	closeDevices func() error) (b *Backend, err error) {
 	defer func() {

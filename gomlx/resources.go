@@ -59,8 +59,8 @@ func (s *resources) Len() int {
 	return len(s.live)
 }
 
-// Close closes all resources and then calls finish with their errors, sorted. It returns the result of
-// finish. Every later Close only returns the same result.
+// Close closes all resources and then calls finish with their errors, sorted. It returns the result
+// of finish. Later calls return the same result.
 func (s *resources) Close(finish func(errs []error) error) error {
 	s.mu.Lock()
 	live := s.live

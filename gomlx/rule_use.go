@@ -23,15 +23,13 @@ import (
 // layers of some models, but at least one must match. Built-in sets shard matrices, so their check
 // waits for the first program with a float matrix among its variables.
 
-// ruleUsage records which rules have matched a variable and which warnings were written. mu guards
-// all of it.
+// ruleUsage records which rules have matched a variable, and which warnings were written. mu guards
+// all fields.
 type ruleUsage struct {
 	logical.RuleUsage
 	mu      sync.Mutex
 	checked bool
-	// warnedBatch, warnedUnsharded and warnedUnmatched are true after the warnings that no data is
-	// sharded, that variables are not sharded as the rules specify, and that no rule matches their
-	// names.
+	// Each of these fields is true after one of the warnings of warnUnsharded.
 	warnedBatch, warnedUnsharded, warnedUnmatched bool
 }
 
@@ -59,8 +57,8 @@ func (o Options) validate(mesh sharding.Mesh) error {
 	return err
 }
 
-// checkRules reports the rules that have matched no variable so far, at the first program with
-// variables and data.
+// checkRules checks the rules at the first program with variables and data. If rules have matched
+// no variable so far, it returns an error or writes warnings.
 func (b *Backend) checkRules(p *lowering.Program) error {
 	rules, usage := b.opts.Rules, &b.ruleUsage
 	if len(rules) == 0 {
@@ -122,10 +120,9 @@ func (b *Backend) checkRules(p *lowering.Program) error {
 	return nil
 }
 
-// warnUnsharded writes these warnings, each once: that no data of a program with variables is
-// sharded over the replicas, which then do the same work; that variables are not sharded as the
-// rules specify; and which matrices are replicated because no rule of a built-in set matches their
-// names.
+// warnUnsharded writes each of three warnings at most once. In a program with variables, no data is
+// sharded over the replicas, which therefore do the same work. A variable is not sharded as the
+// rules specify. A matrix is replicated, because no rule of a built-in set matches its name.
 func (b *Backend) warnUnsharded(p *lowering.Program, places []logical.Placement) {
 	usage := &b.ruleUsage
 	usage.mu.Lock()
@@ -181,7 +178,7 @@ func (b *Backend) isUsedByRules(axis sharding.Axis) bool {
 // built-in sets.
 func isLargeMatrix(s shapes.Shape) bool { return s.Rank() > 1 && s.Size() >= 1024 }
 
-// joinFirst joins at most most texts, and adds the number of those that it omits.
+// joinFirst joins the first limit texts, and adds the number of texts that it omits.
 func joinFirst(texts []string, limit int) string {
 	if n := len(texts); n > limit {
 		texts = append(slices.Clone(texts[:limit]), fmt.Sprintf("and %d more", n-limit))

@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// resultShardings returns the layouts that the partitioner chose for the results of a compiled
+// resultShardings reads the layouts that the partitioner chose for the results of a compiled
 // program.
 type resultShardings struct {
 	executable *pjrt.LoadedExecutable
@@ -21,7 +21,7 @@ type resultShardings struct {
 	ops        []sharding.OpSharding
 }
 
-// layout returns the layout of a result, and sets its Spec and Shard.
+// layout returns the layout of a result, and sets Spec and ShardDims of x to this layout.
 func (c *resultShardings) layout(over sharding.Mesh, x *spmd.ShardedTensor, result int) (*engine.Layout, error) {
 	if c.executable == nil {
 		return nil, layoutError("the runtime gives no compiled program", nil)

@@ -68,14 +68,14 @@ func runForm(t *testing.T, b *Backend, form splitforms.Form) (results [][]float3
 	require.NoError(t, g.Compile(nodes...), description)
 	defer g.Finalize()
 	state := g.Executable().(*Executable).state
-	frame, _ := state.frame(nil)
+	sig, _ := state.signature(nil)
 	for i, x := range parameters {
-		frame.Arguments[i].Spec = sharding.Replicated(x.Rank())
+		sig.Arguments[i].Spec = sharding.Replicated(x.Rank())
 		if spec, ok := specs[x]; ok && b.mesh.Size() > 1 {
-			frame.Arguments[i].Spec = spec
+			sig.Arguments[i].Spec = spec
 		}
 	}
-	results, err := run(b, state, frame, data)
+	results, err := run(b, state, sig, data)
 	require.NoError(t, err, description)
 	return results, description
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// variant is a program compiled for a set of donated parameters, or for devices that GoMLX names.
+// variant is a program compiled for a set of donated parameters, or for devices that GoMLX selects
+// by number.
 type variant struct {
 	module     *spmd.Module // module and the layouts are only set for a program on all devices
 	exe        system.Executable
@@ -25,8 +26,8 @@ type variant struct {
 	donors     []int // index of the parameter whose memory each result reuses, or -1
 }
 
-// reusableDonations reduces the donated parameters to those with the type of a result, whose memory
-// a result can reuse.
+// reusableDonations returns which donated parameters have the type of a result. Only the memory of
+// these parameters can be reused. key identifies the set.
 func (c *executableState) reusableDonations(donated []bool) (mask []bool, key string) {
 	main := c.program.Main()
 	mask, text := make([]bool, len(main.Parameters)), make([]byte, len(main.Parameters))
@@ -70,7 +71,8 @@ func (c *executableState) variantFor(donated []bool) (*variant, error) {
 	return v, err
 }
 
-// cachedVariant returns the variant of a key. It calls build on first use. c.mu must be held.
+// cachedVariant returns the variant for a key, and calls build to create it on first use. c.mu must
+// be held.
 func (c *executableState) cachedVariant(key string, build func() (*variant, error)) (v *variant, err error) {
 	if v, ok := c.variants[key]; ok {
 		return v, nil
@@ -81,11 +83,11 @@ func (c *executableState) cachedVariant(key string, build func() (*variant, erro
 	return v, err
 }
 
-// frame returns the shardings of the program's arguments and results for a set of donated
-// parameters, and the parameter whose memory each result reuses. The partitioner chooses the
-// sharding of the other results; with several processes these are replicated, so that each process
-// can read them.
-func (c *executableState) frame(donated []bool) (spmd.GlobalSignature, []int) {
+// signature returns the shardings of the program's arguments and results for a set of donated
+// parameters, and the parameter whose memory each result reuses, or -1. The partitioner chooses the
+// sharding of the other results. With several processes, these results are replicated instead, so
+// that each process can read them.
+func (c *executableState) signature(donated []bool) (spmd.GlobalSignature, []int) {
 	p, donors := c.program, matchDonated(c.program, donated)
 	f := spmd.GlobalSignature{Mesh: c.backend.mesh, Logical: c.backend.logical}
 	for i, name := range p.ParameterNames {
@@ -103,22 +105,22 @@ func (c *executableState) frame(donated []bool) (spmd.GlobalSignature, []int) {
 	return f, donors
 }
 
-// build compiles the program. If the layout of an open result is unknown or unsupported, it
-// compiles the program again with replicated results.
+// build compiles the program. If the layout that the partitioner chose for a result is unknown or
+// unsupported, build compiles the program again with replicated results.
 func (c *executableState) build(donated []bool) (*variant, error) {
-	frame, donors := c.frame(donated)
-	v, err := c.buildWith(frame, donors)
+	sig, donors := c.signature(donated)
+	v, err := c.buildForSignature(sig, donors)
 	if !errors.Is(err, errLayout) {
 		return v, err
 	}
-	for i := range frame.Results {
-		frame.Results[i].AutoSharded = false
+	for i := range sig.Results {
+		sig.Results[i].AutoSharded = false
 	}
-	return c.buildWith(frame, donors)
+	return c.buildForSignature(sig, donors)
 }
 
-func (c *executableState) buildWith(frame spmd.GlobalSignature, donors []int) (*variant, error) {
-	m, err := spmd.AssembleGlobal(c.program, frame)
+func (c *executableState) buildForSignature(sig spmd.GlobalSignature, donors []int) (*variant, error) {
+	m, err := spmd.AssembleGlobal(c.program, sig)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +133,7 @@ func (c *executableState) buildWith(frame spmd.GlobalSignature, donors []int) (*
 	if err := v.compile(c.backend, c.program.Name, m.Text, c.backend.runtime.Options(1)); err != nil {
 		return nil, err
 	}
-	if err := v.setLayouts(c.backend, frame); err != nil {
+	if err := v.setLayouts(c.backend, sig); err != nil {
 		return nil, errors.Join(err, v.exe.Close())
 	}
 	if err := c.callExplain(v); err != nil {
@@ -164,7 +166,6 @@ func (c *executableState) callExplain(v *variant) error {
 	return nil
 }
 
-// compile compiles the variant.
 func (v *variant) compile(b *Backend, name string, text []byte, opts pjrt.CompileOptions) (err error) {
 	if v.exe, _, err = b.runtime.Build(b.runtime.Context, name, pjrt.Program{Code: text, Trusted: true}, opts,
 		nil); err != nil {
@@ -183,9 +184,9 @@ func (b *Backend) launch(v *variant, args, results [][]*pjrt.Buffer, donate []bo
 	return v.exe.Execute(b.runtime.Context, args, results, pjrt.ExecuteOptions{Donate: donate})
 }
 
-// setLayouts sets the layouts of the arguments and results. The layouts of open results are read
-// from the compiled program.
-func (v *variant) setLayouts(b *Backend, frame spmd.GlobalSignature) error {
+// setLayouts sets the layouts of the arguments and results. Layouts that the partitioner chose are
+// read from the compiled program.
+func (v *variant) setLayouts(b *Backend, sig spmd.GlobalSignature) error {
 	for _, x := range v.module.Arguments {
 		layout, err := b.layout(x)
 		if err != nil {
@@ -198,7 +199,7 @@ func (v *variant) setLayouts(b *Backend, frame spmd.GlobalSignature) error {
 		x := &v.module.Results[i]
 		var layout *engine.Layout
 		var err error
-		if frame.Results[i].AutoSharded && b.mesh.Size() > 1 {
+		if sig.Results[i].AutoSharded && b.mesh.Size() > 1 {
 			layout, err = shardings.layout(b.mesh, x, i)
 		} else {
 			layout, err = b.layout(*x)

@@ -23,9 +23,9 @@ const (
 	KindSplit
 )
 
-// Annotation describes which logical devices of a replica hold a tensor or its shards. It is the
-// value form of the functions [Assign], [Replicate], [Split] and [SplitOver], which annotate a
-// node. An Annotation is immutable. The zero value is no annotation.
+// Annotation describes how a tensor is placed on the logical devices of a replica. It is the value
+// form of the functions [Assign], [Replicate], [Split] and [SplitOver], which annotate a node. An
+// Annotation is immutable. The zero value is no annotation.
 type Annotation struct {
 	kind   Kind
 	device int
@@ -64,8 +64,8 @@ func (a Annotation) Equal(b Annotation) bool {
 		(a.axes == nil) == (b.axes == nil) && slices.EqualFunc(a.axes, b.axes, slices.Equal)
 }
 
-// Error reports an annotation that does not fit a tensor, a region that cannot run on a logical
-// device, or invalid logical axes.
+// Error reports an annotation that does not fit a tensor, an invalid call of [OnDevice], or invalid
+// logical axes.
 type Error struct {
 	// Op is "assign", "split", "replicate", "on" or, for invalid logical axes, "axes".
 	Op string
@@ -102,11 +102,11 @@ func (*Error) Kind() errkind.Kind { return errkind.ValueError }
 
 // ValidateOn returns an [*Error] if the annotation does not fit a tensor of the given shape on a
 // replica with the given logical axes (see [NewMesh]). For a split it checks the rank, then each
-// dimension, then the product of the shards, as TensorFlow does. The name of the tensor is used in
-// the error and may be "".
+// dimension, then the total number of shards, as TensorFlow does. tensor is the name of the tensor
+// in the error and may be "".
 //
-// A split may name the axis [ReplicaAxis] if the mesh has it. The shape is then the shape of a
-// variable over all replicas.
+// A split may name the axis [ReplicaAxis] if the mesh has it. In this case, shape is the complete
+// shape of a variable that is sharded over the replicas.
 func (a Annotation) ValidateOn(mesh sharding.Mesh, tensor string, shape []int) error {
 	devices := mesh.Size()
 	fail := func(op string, dim int, hint, format string, args ...any) error {

@@ -7,25 +7,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// AxisFactors are the mesh axes of a compiled step. They are the logical axes of a replica,
-// factored so that every split of the step uses complete axes. A logical axis that no split divides
-// is one mesh axis of the same name. A divided axis becomes the axes name.0, name.1 and so on,
-// slowest first. For example, an axis "logical" of 8 devices can be factored into "logical.0" of
-// size 2 and "logical.1" of size 4.
-//
-// AxisFactors are an immutable value.
+// AxisFactors contains the mesh axes of a compiled step. They are the logical axes of a replica,
+// factored so that every split of the step uses complete axes. A logical axis that is not divided
+// keeps its name. A divided axis becomes the axes name.0, name.1 and so on, slowest first. For
+// example, an axis "logical" of 8 devices can be factored into "logical.0" of size 2 and
+// "logical.1" of size 4. An AxisFactors value is immutable.
 type AxisFactors struct {
 	axes         []sharding.Axis
 	logicalNames []string // the name of each factor's logical axis
 }
 
-// FactorAxes returns the smallest number of factors of a replica's logical axes (see [NewMesh])
-// that can express all splits of the annotations. A split over named axes does not divide an axis.
-// A split by number with parts p0, p1, ... divides the row-major list of devices at the products
-// p0, p0*p1, and so on.
+// FactorAxes factors a replica's logical axes (see [NewMesh]) into the smallest number of axes that
+// can express all splits of the annotations. A split over named axes does not divide an axis. A
+// split by number with parts p0, p1, ... divides the row-major list of devices at the products p0,
+// p0*p1, and so on.
 //
-// Common factors exist only if, for any two of these products and the cumulative products of the
-// axis sizes, one divides the other. Otherwise, as for splits into 3 x 2 and 2 x 3 over 6 devices,
+// The factors exist only if, for any two of these products and the cumulative products of the axis
+// sizes, one divides the other. Otherwise, as for splits into 3 x 2 and 2 x 3 over 6 devices,
 // FactorAxes returns an [*Error]. Annotations that do not fit the mesh are ignored;
 // [Annotation.ValidateOn] reports them.
 func FactorAxes(mesh sharding.Mesh, annotations ...Annotation) (AxisFactors, error) {
@@ -95,8 +93,8 @@ func (f AxisFactors) Names() []string {
 	return names
 }
 
-// FactorsOf returns the factors of the named logical axes: first all factors of the first name,
-// slowest first, then all factors of the next name. A name that is not a logical axis, such as
+// FactorsOf returns the factors of the named logical axes: all factors of the first name, slowest
+// first, then all factors of the next name, and so on. A name that is not a logical axis, such as
 // [ReplicaAxis], is returned unchanged.
 func (f AxisFactors) FactorsOf(names ...string) []string {
 	var axes []string
@@ -114,8 +112,7 @@ func (f AxisFactors) FactorsOf(names ...string) []string {
 	return axes
 }
 
-// NumSplit returns the number of factors with more than one device. It is at least 2 if tensors are
-// split in a grid.
+// NumSplit returns the number of factors with more than one device.
 func (f AxisFactors) NumSplit() int {
 	n := 0
 	for _, axis := range f.axes {
@@ -126,9 +123,9 @@ func (f AxisFactors) NumSplit() int {
 	return n
 }
 
-// Spec returns the sharding of an annotated tensor of the given rank, over a mesh with the axes of
-// the factors. If the annotation is not a split, the result is replicated. The annotation must be
-// valid for the tensor, and must be one of the annotations passed to [FactorAxes].
+// Spec returns the sharding of a tensor of the given rank with this annotation, over the axes of f.
+// If the annotation is not a split, the tensor is replicated. The annotation must be valid for the
+// tensor, and must be one of the annotations passed to [FactorAxes].
 func (a Annotation) Spec(rank int, f AxisFactors) sharding.Spec {
 	if a.kind != KindSplit {
 		return sharding.Replicated(rank)

@@ -8,8 +8,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/region"
 )
 
-// Target is implemented by graph backends that support logical devices. It is an error to annotate
-// a node of a graph with another backend. Package lowering/spmd implements Target.
+// Target is implemented by graph backends that support logical devices, such as the backend of
+// package lowering/spmd. Annotating a node of a graph with another backend is an error.
 type Target interface {
 	region.Target
 	// LogicalDevices returns the number of logical devices of a replica.

@@ -95,8 +95,7 @@ func OnDeviceMany(device int, inputs []*graph.Node, f func(inputs []*graph.Node)
 	return results
 }
 
-// traceNested traces a region inside another region, such as a loop body, which is traced as a
-// separate function.
+// traceNested traces an OnDevice region inside a loop body or a rematerialization block.
 func traceNested(target region.Target, device int, inputs []*graph.Node,
 	f func(inputs []*graph.Node) []*graph.Node) []*graph.Node {
 	arguments := make([]region.Argument, len(inputs))
@@ -123,8 +122,8 @@ type deviceRegion struct {
 	backward bool
 }
 
-// trace traces body inside the region and returns its results. It also ends the region if body
-// panics, because the step may recover from the panic.
+// trace calls body, whose ops run only on the device of the region, and returns its results. It
+// ends the region even if body panics, because the step may recover.
 func (r *deviceRegion) trace(body func() []*graph.Node) []*graph.Node {
 	if err := r.target.BeginRegion(r.device); err != nil {
 		panic(err)
@@ -133,9 +132,8 @@ func (r *deviceRegion) trace(body func() []*graph.Node) []*graph.Node {
 	return body()
 }
 
-// enterNode returns a node inside the region with the value of x, which is outside. The gradient of
-// the region is computed separately (see exportResult), so no gradient of the step may reach this
-// node.
+// enterNode returns a node inside the region with the value of x, which is outside. exportResult
+// computes the gradient of the region separately, so no other gradient may reach this node.
 func (r *deviceRegion) enterNode(x *graph.Node) *graph.Node {
 	return graph.IdentityWithCustomGradient(x, func(_, _ *graph.Node) *graph.Node {
 		if !r.backward {
@@ -149,8 +147,8 @@ func (r *deviceRegion) enterNode(x *graph.Node) *graph.Node {
 }
 
 // collectSources records the region's arguments, and the variables that its ops read or return, as
-// sources. It panics if the region uses another outside node, because that node would not receive
-// its gradient. Outside nodes without inputs, such as constants, are allowed.
+// sources of gradients. It panics if the region uses another outside node, because that node would
+// not receive its gradient. Outside nodes without inputs, such as constants, are allowed.
 func (r *deviceRegion) collectSources(nodes, inputs, enters, outputs []*graph.Node) {
 	add := func(source, leaf *graph.Node) {
 		if leaf.DType().IsFloat() && !slices.Contains(r.regionLeaves, leaf) {
@@ -187,10 +185,10 @@ func (r *deviceRegion) collectSources(nodes, inputs, enters, outputs []*graph.No
 	}
 }
 
-// exportResult returns a node outside of the region with the value of y. A GoMLX node can pass its
-// gradient to one input only, but the region has several sources. Therefore the node's input is a
-// sum with one term for each source. The terms are zeros and the sum is never read, but each term
-// passes the gradient to its source.
+// exportResult returns a node outside of the region with the value of y. A GoMLX node with a custom
+// gradient has only one input, but the region has several sources of gradients. Therefore this
+// input is a sum with one term for each source. The terms are zeros and the sum is never read, but
+// each term passes the gradient to its source.
 func (r *deviceRegion) exportResult(y *graph.Node) *graph.Node {
 	slot := &region.Slot{}
 	r.target.EmitOp(y, region.Save{Slot: slot}, nil)

@@ -116,8 +116,8 @@ func (a Annotation) ReplicaDim() int {
 	return slices.IndexFunc(a.axes, func(names []string) bool { return slices.Contains(names, ReplicaAxis) })
 }
 
-// WithinReplica returns the annotation without the axis [ReplicaAxis]: the split of the tensor
-// within a replica if every replica holds the complete tensor.
+// WithinReplica returns the annotation without the axis [ReplicaAxis]. This is the split of a
+// variable within each replica after it was gathered over the replicas.
 func (a Annotation) WithinReplica() Annotation {
 	if a.ReplicaDim() < 0 {
 		return a
@@ -181,8 +181,8 @@ func (a Annotation) numParts() int {
 	return product
 }
 
-// WithoutLeadingDim returns the annotation of the slices along dimension 0 of an annotated tensor,
-// such as the layers of a stack. It returns the zero value if dimension 0 is split.
+// WithoutLeadingDim returns the annotation of one slice of an annotated tensor along dimension 0,
+// such as one layer of a stack. It returns the zero value if dimension 0 is split.
 func (a Annotation) WithoutLeadingDim() Annotation {
 	switch {
 	case a.kind != KindSplit:

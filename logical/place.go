@@ -24,9 +24,9 @@ type Placement struct {
 }
 
 // PlaceVariable returns the placement of a variable with the given path and dimensions. A dimension
-// that its axes do not divide is not split. If the rule is Required, Place returns a [*RuleError]
-// for this dimension. The splits of the rules must be by axis names, and the rules must be valid
-// for the mesh (see [Rules.Validate]).
+// that its axes do not divide is not split. If the rule is Required, PlaceVariable returns a
+// [*RuleError] for this dimension. The rules must split over named axes, and must be valid for the
+// mesh (see [Rules.Validate]).
 func (rules Rules) PlaceVariable(mesh sharding.Mesh, path string, dims []int) (Placement, error) {
 	p := Placement{}
 	axes := make([][]string, len(dims))
@@ -99,9 +99,9 @@ func (rules Rules) PlaceVariable(mesh sharding.Mesh, path string, dims []int) (P
 	return p, required
 }
 
-// largestDim returns the dimension that the named axes split: the largest dimension that they
-// divide and that is not split yet, or the first of several such dimensions. It returns -1 if there
-// is none. In this case, reason explains why, unless the axes have one device or are already used.
+// largestDim returns the largest dimension that the named axes divide and that is not split yet, or
+// the first of several such dimensions. If there is none, it returns -1 and the reason. The reason
+// is empty if the axes have only one device or already split a dimension.
 func largestDim(mesh sharding.Mesh, names []string, dims []int, split [][]string) (dim int, reason string) {
 	axes, parts := region.NontrivialAxes(mesh, names)
 	if parts < 2 {

@@ -18,9 +18,8 @@ type RuleUsage struct {
 	used []bool
 }
 
-// Record records the rules that apply to a variable. A rule with a State is also recorded if the
-// path matches but the variable has fewer than MinElements elements, because a model can consist of
-// small variables only.
+// Record records the rules that apply to a variable. A rule with a State is also recorded if only
+// its MinElements excludes the variable, because all variables of a model can be small.
 func (u *RuleUsage) Record(rules Rules, path string, dims []int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

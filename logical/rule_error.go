@@ -7,7 +7,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/plain"
 )
 
-// RuleError reports a rule that is invalid or cannot be followed.
+// RuleError reports a rule that is invalid or cannot be applied.
 type RuleError struct {
 	// File is the file or built-in set that contains the rule, or "" if the rule was defined in Go.
 	File string

@@ -11,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Rule describes the placement of the variables whose path matches a pattern. A rule uses one of
-// Annotation, Largest and State.
+// Rule specifies the placement of the variables whose path matches a pattern. Only one of
+// Annotation, Largest and State can be set.
 type Rule struct {
 	// Pattern matches any part of the variable's path, such as "/hidden/dense/weights". It also
 	// matches the optimizer state and accumulated gradients of a variable if it matches the path of
@@ -80,8 +80,8 @@ func (r Rule) String() string {
 	return fmt.Sprintf("%q to %s", r.Pattern, r.Annotation)
 }
 
-// matches reports whether the pattern matches the path, or the path of the variable whose state is
-// stored at the path.
+// matches reports whether the pattern matches path. If path belongs to optimizer state or an
+// accumulated gradient, the pattern can match the path of its variable instead.
 func (r Rule) matches(path string) bool {
 	if r.Pattern.MatchString(path) {
 		return true
@@ -100,8 +100,8 @@ func (r Rule) AppliesTo(path string, dims []int) bool {
 	return r.matches(path)
 }
 
-// StateFor returns the training state of a variable that is sharded over the replicas, and the
-// index of the rule. Without such a rule it returns ShardNothing and -1.
+// StateFor returns which training state of a variable is sharded over the replicas, and the index
+// of the rule that selects it. Without such a rule it returns ShardNothing and -1.
 func (rules Rules) StateFor(path string, dims []int) (StateSharding, int) {
 	for i, r := range rules {
 		switch {
@@ -134,9 +134,8 @@ func (rules Rules) matchVariable(path string, dims []int) (first int, more []int
 }
 
 // AnnotationFor returns the annotation of the variable with this path and these dimensions, and the
-// index of the rule that matched, or -1 if no rule matched. A rule whose annotation has another number
-// of dimensions than the variable does not match. mesh must contain the replica axis and the logical
-// axes.
+// index of the rule that matched, or -1 if no rule matched. A rule matches only variables of the
+// rank of its annotation. mesh must contain the replica axis and the logical axes.
 func (rules Rules) AnnotationFor(mesh sharding.Mesh, path string, dims []int) (Annotation, int) {
 	rule, largest := rules.matchVariable(path, dims)
 	var a Annotation
@@ -163,8 +162,8 @@ func (rules Rules) AnnotationFor(mesh sharding.Mesh, path string, dims []int) (A
 }
 
 // Validate returns a [*RuleError] for the first rule that is invalid on the mesh: a rule without a
-// pattern, a rule with contradictory fields, or a rule that uses an unknown or repeated axis. The
-// mesh has the axis of the replicas and the logical axes.
+// pattern, a rule with contradictory fields, or a rule that uses an unknown or repeated axis. mesh
+// must contain the replica axis and the logical axes.
 func (rules Rules) Validate(mesh sharding.Mesh) error {
 	for i, r := range rules {
 		fail := func(err error, hint, format string, args ...any) error {

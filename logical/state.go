@@ -100,8 +100,8 @@ func OwnerOfState(path string, variable func(path string) bool) (owner string) {
 	return owner
 }
 
-// stateByName returns the variable whose training state is stored at path according to its name,
-// and the minimum StateSharding that shards this state.
+// stateByName infers from a path whether it belongs to training state. It returns the variable to
+// which the state belongs, or "", and the lowest StateSharding that shards this state.
 func stateByName(path string) (owner string, level StateSharding) {
 	scope, rest, found := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	if !found || !strings.HasPrefix(path, "/") || rest == "" {

@@ -8,9 +8,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// OpSharding converts the spec to the representation that lists the devices of mesh. The conversion
-// loses the information which dimensions are open. Devices that differ only in axes that split no
-// dimension hold copies. If no axis splits the tensor, the result is replicated. OpSharding returns
+// OpSharding converts the spec to a sharding that lists the devices of mesh. Devices that differ
+// only in axes that split no dimension hold the same shard. If no axis splits the tensor, the
+// result is replicated. The result does not contain which dimensions are open. OpSharding returns
 // an error if the spec is not valid on the mesh.
 func (s Spec) OpSharding(mesh Mesh) (OpSharding, error) {
 	if err := s.validateAxes(mesh); err != nil {
@@ -46,8 +46,9 @@ func (s Spec) OpSharding(mesh Mesh) (OpSharding, error) {
 	return OpIotaTile(tile, reshape, perm, subgroups...)
 }
 
-// simplifyIota removes dimensions of size 1 and merges dimensions that stay adjacent, as XLA does.
-// The result has the minimal number of dimensions.
+// simplifyIota simplifies a device list in iota form: 0, 1, 2 and so on, reshaped to sizes and
+// transposed by perm. Like XLA, it removes dimensions of size 1 and merges dimensions that stay
+// adjacent, so that the number of dimensions is minimal.
 func simplifyIota(sizes, perm []int) (reshape, order []int) {
 	type run struct{ first, size int } // merged adjacent dimensions
 	var runs []run
@@ -138,8 +139,10 @@ func (s OpSharding) tileCoordinates(count int) [][]int {
 	return coordinates
 }
 
-// inferSpec infers the axes of each dimension from the distance that the tile index moves in the
-// first step along each axis. The axis with the largest distance is the major axis.
+// inferSpec infers which mesh axes split each tensor dimension, from the tile coordinates of the
+// devices. An axis splits the dimension in which the tiles of the first two devices on the axis
+// differ. The axis with the largest difference is the major axis. It returns false if no spec has
+// these tiles.
 func inferSpec(mesh Mesh, tile []int, coordinates [][]int) (Spec, bool) {
 	type step struct {
 		axis string

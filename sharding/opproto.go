@@ -22,7 +22,7 @@ const (
 )
 
 // MarshalProto returns the sharding as a serialized xla.OpSharding message. A replicated sharding
-// is the empty message. Devices in the iota form are written in the iota form; call
+// is the empty message. A computed device list (see [OpIotaTile]) is not expanded; call
 // [OpSharding.WithDeviceList] first to list the devices individually.
 func (s OpSharding) MarshalProto() []byte {
 	if s.kind == KindReplicated {

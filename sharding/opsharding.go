@@ -48,8 +48,9 @@ type OpSharding struct {
 // OpReplicated returns the sharding of a tensor that every device holds completely.
 func OpReplicated() OpSharding { return OpSharding{} }
 
-// OpManual returns the sharding of a tensor inside a manual region, where the program computes with
-// the data of each device itself. It corresponds to TensorFlow's Sharding.manual.
+// OpManual returns the sharding of a tensor inside a manual region, where the program instead of
+// the partitioner determines the data of each device. It corresponds to TensorFlow's
+// Sharding.manual.
 func OpManual() OpSharding { return OpSharding{kind: KindManual} }
 
 // OpUnknown returns the sharding that lets the partitioner choose.
@@ -199,8 +200,8 @@ func (s OpSharding) TileShape() []int {
 }
 
 // Equal reports whether both shardings assign the same tiles and subgroups to the same devices. A
-// device list equals the iota form with the same devices. To compare shardings by meaning, compare
-// the results of [OpSharding.Canonical].
+// listed and a computed device list with the same devices are equal. To compare shardings by
+// meaning, compare the results of [OpSharding.Canonical].
 func (s OpSharding) Equal(other OpSharding) bool {
 	return s.kind == other.kind && s.device == other.device &&
 		slices.Equal(s.tiles.dims, other.tiles.dims) &&

@@ -52,7 +52,7 @@ func (s *scanner) skipSpace() {
 	}
 }
 
-// consume skips spaces and then consumes token. If the token does not follow, it reports false.
+// consume skips spaces, and advances past token if it follows. It reports whether token followed.
 func (s *scanner) consume(token string) bool {
 	if s.err != nil {
 		return false
@@ -147,8 +147,8 @@ func (s *scanner) scanQuoted() string {
 	}
 }
 
-// unescape decodes the escape sequence at the start of text, which follows a backslash. It returns
-// the length of the sequence, or 0 if the sequence is not valid.
+// unescape decodes an MLIR escape sequence. text starts after the backslash. size is the length of
+// the sequence, or 0 if the sequence is invalid.
 func unescape(text string) (c byte, size int) {
 	if text == "" {
 		return 0, 0

@@ -135,20 +135,20 @@ func (o VisualizeOptions) indices(shape []int, down, across int) ([]int, error) 
 		return make([]int, len(shape)), nil
 	}
 	if len(o.Indices) != len(shape) {
-		return nil, invalidError("visualize", fmt.Sprintf("At must have %d entries, one for each dimension", len(shape)),
-			"At is %v", o.Indices)
+		return nil, invalidError("visualize", fmt.Sprintf("Indices must have %d entries, one for each dimension", len(shape)),
+			"Indices is %v", o.Indices)
 	}
 	for d, index := range o.Indices {
 		if d != down && d != across && (index < 0 || index >= max(shape[d], 1)) {
 			return nil, invalidError("visualize", "the index must be less than the size",
-				"At is %d in dimension %d of size %d", index, d, shape[d])
+				"index %d in dimension %d of size %d", index, d, shape[d])
 		}
 	}
 	return o.Indices, nil
 }
 
-// contains reports whether the shard includes index at in all dimensions except down and across.
-// Empty dimensions are ignored.
+// contains reports whether the shard includes the given indices in all dimensions except down and
+// across. Empty dimensions are ignored.
 func (h deviceShard) contains(indices []int, down, across int) bool {
 	for d, r := range h.ranges {
 		if d != down && d != across && r.Len() > 0 && (indices[d] < r.Start || indices[d] >= r.Stop) {
@@ -175,7 +175,8 @@ func distinctRanges(shards []deviceShard, dim int) []Range {
 	return slices.Compact(ranges)
 }
 
-// formatDevices formats ascending device numbers. Runs of three or more are shortened, as in 0-3.
+// formatDevices formats ascending device numbers. Three or more consecutive numbers are shortened,
+// as in 0-3.
 func formatDevices(devices []int) string {
 	var parts []string
 	for i := 0; i < len(devices); {
@@ -195,8 +196,9 @@ func formatDevices(devices []int) string {
 	return strings.Join(parts, ",")
 }
 
-// tableAxis is a direction of the table: the distinct ranges of its dimension. If the direction has
-// no dimension, hasLabels is false.
+// tableAxis describes the rows or the columns of a table: the distinct index ranges of the shards
+// in one tensor dimension. If the tensor has no dimension to draw in this direction, hasLabels is
+// false.
 type tableAxis struct {
 	tiles     []Range
 	hasLabels bool

@@ -79,7 +79,7 @@ func TestVisualizeRejectsInvalidOptions(t *testing.T) {
 		assert.ErrorContains(t, sharding.Visualize(&strings.Builder{}, m, sharding.P(nil, nil), []int{2, 2}, options), "visualize", name)
 	}
 	err := sharding.Visualize(&strings.Builder{}, m, sharding.P(nil, nil, nil), []int{2, 2, 2}, sharding.VisualizeOptions{Indices: []int{0, 0, 2}})
-	assert.ErrorContains(t, err, "At is 2 in dimension 2")
+	assert.ErrorContains(t, err, "index 2 in dimension 2")
 	assert.Error(t, sharding.Visualize(&strings.Builder{}, m, sharding.P("logical"), []int{3}, sharding.VisualizeOptions{}))
 }
 

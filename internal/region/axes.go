@@ -2,7 +2,7 @@ package region
 
 import "github.com/tpustrategy/tpustrategy/sharding"
 
-// ManualAxes returns the axes over which the open regions of a target are manual.
+// ManualAxes returns the axes over which the regions that t is tracing are manual.
 func ManualAxes(t Target) (all []string) {
 	for _, p := range t.OpenPasses() {
 		if kind, ok := p.Kind.(Manual); ok {
@@ -12,8 +12,8 @@ func ManualAxes(t Target) (all []string) {
 	return all
 }
 
-// NontrivialAxes returns the named axes that have more than one device, and the number of devices
-// on them. Names that are not in the mesh are ignored.
+// NontrivialAxes returns the named axes of the mesh that have more than one device, and the product
+// of their sizes. Other names are ignored.
 func NontrivialAxes(mesh sharding.Mesh, names []string) (axes []string, devices int) {
 	devices = 1
 	for _, name := range names {

@@ -6,8 +6,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// captureState contains the nodes of a graph that regions may read without an argument. The
-// gradient of a region ends at these nodes and continues outside.
+// captureState contains the nodes of a graph that regions may read although they are not arguments.
+// A region returns a gradient for each of these nodes that it reads.
 type captureState struct {
 	allowed map[*graph.Node]bool
 	// differentiating is the region whose gradient is being computed, or nil.
@@ -25,7 +25,7 @@ func captureStateOf(g *graph.Graph) *captureState {
 	return l
 }
 
-// AllowCapture returns x as a node that later regions may read like a parameter, without an
+// AllowCapture returns a copy of x that later regions may read like a parameter, without an
 // argument. It is for values that represent a variable, such as a slice of the variable in another
 // dtype or the variable gathered from shards.
 func AllowCapture(target Target, x *graph.Node) *graph.Node {

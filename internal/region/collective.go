@@ -2,9 +2,10 @@ package region
 
 import "github.com/tpustrategy/tpustrategy/internal/enum"
 
-// Collective is an [Op] that exchanges data between the devices that differ only in their
-// coordinates on its axes. The axes are the replica axis, or logical axes over which an open region
-// is [Manual], slowest first. The index of a device is the row-major index of these coordinates.
+// Collective is an [Op] that exchanges data between devices that differ only in their coordinates
+// on the collective's axes. The axes are either the replica axis, or logical axes over which an
+// open region is [Manual], slowest first. The index of a device is the row-major index of its
+// coordinates on these axes.
 type Collective interface {
 	Op
 	// AxisNames returns the axes of the collective.
@@ -95,8 +96,8 @@ func (c AllToAll) ResultDims(dims []int, n int) []int {
 func (AllToAll) Reduces() (Reduction, bool) { return 0, false }
 func (AllToAll) IsReplicated() bool         { return false }
 
-// Permute returns the operand of the device that sends to this device, or zeros if no device does.
-// A pair contains the index of the sender and the index of the receiver.
+// Permute sends the operand from device pair[0] to device pair[1] for each of Pairs. The result is
+// the received value, or zeros on a device that receives nothing.
 type Permute struct {
 	Axes  []string
 	Pairs [][2]int
@@ -108,8 +109,7 @@ func (Permute) ResultDims(dims []int, _ int) []int { return dims }
 func (Permute) Reduces() (Reduction, bool)         { return 0, false }
 func (Permute) IsReplicated() bool                 { return false }
 
-// DeviceIndex ignores the operand and returns the index of the device on manual axes, an int32
-// scalar.
+// DeviceIndex ignores the operand and returns the device's index on manual axes as an int32 scalar.
 type DeviceIndex struct{ Axes []string }
 
 func (DeviceIndex) op() {}

@@ -4,8 +4,8 @@ import "github.com/gomlx/gomlx/core/graph"
 
 type frozenKey struct{}
 
-// SetFrozen sets the parameters of a graph without gradients, by name. Regions compute no gradients
-// for them, nor for values that depend only on them and on other values without gradients.
+// SetFrozen sets a function that reports whether a parameter of the graph has no gradient. Regions
+// compute no gradients for such parameters and for values that depend only on them.
 func SetFrozen(g *graph.Graph, frozen func(parameter string) bool) {
 	g.AttachState(frozenKey{}, frozen)
 }

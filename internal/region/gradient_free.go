@@ -2,10 +2,10 @@ package region
 
 import "github.com/gomlx/gomlx/core/graph"
 
-// statesWithoutGradient finds the loop states that receive no gradient: the code outside does not
-// read their last value, and no other result depends on them. An example is a sum over layers for
-// logging. Their adjoints are zero in all iterations, and the backward pass omits them. The map
-// contains the inner argument for the index of each such result.
+// statesWithoutGradient finds the states of a loop that receive no gradient, such as a sum over
+// layers for logging. The code outside does not read the last value of such a state, and no other
+// result depends on the state. Its adjoint is zero in all iterations, so the backward pass omits
+// it. The map contains, for the result index of each such state, the argument inside the loop.
 func (r *tracer) statesWithoutGradient() map[int]*graph.Node {
 	all := map[int]*graph.Node{}
 	for i, y := range r.results {
@@ -31,7 +31,7 @@ func (r *tracer) statesWithoutGradient() map[int]*graph.Node {
 	return all
 }
 
-// addDependencies adds to seen the nodes that a value depends on with a gradient.
+// addDependencies adds to seen the nodes of the region from which a gradient can flow to node.
 func (r *tracer) addDependencies(node *graph.Node, seen map[*graph.Node]bool) {
 	if seen[node] || node.StopGradient() || node.Id() < r.innerArguments[0].Id() {
 		return

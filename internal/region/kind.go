@@ -22,26 +22,22 @@ type Loop struct {
 // keeps.
 type Block struct{ Policy RematPolicy }
 
-// Manual is a region over a device's own shards, which is manual over Axes.
+// Manual is a region that each device computes on its shards, with explicit collectives over Axes.
 type Manual struct{ Axes []string }
 
 // On is a region that only one logical device runs. Its results are sent to the other devices.
 type On struct{ Device int }
 
-// String returns "loop".
 func (Loop) String() string { return "loop" }
 
-// String returns "remat".
 func (Block) String() string { return "remat" }
 
-// String returns "manual".
 func (Manual) String() string { return "manual" }
 
-// String returns "on".
 func (On) String() string { return "on" }
 
-// RematPolicy is a rematerialization policy: it selects the values of a forward pass that are kept
-// for its backward pass, which recomputes the others. The zero value keeps all values that the
+// RematPolicy is a rematerialization policy. It selects the values of a forward pass that are kept
+// for the backward pass, which recomputes all others. The zero value keeps all values that the
 // backward pass reads. The arguments of a region are always kept.
 type RematPolicy struct {
 	// Selective is set if only selected values are kept: products (dot products and convolutions)
@@ -56,8 +52,8 @@ type RematPolicy struct {
 // KeepsName reports whether the values with a name are kept.
 func (k RematPolicy) KeepsName(name string) bool { return slices.Contains(k.Names, name) }
 
-// Mapping is the relation between the value inside and outside a region: [Identity], [Carry], [Slice]
-// or [Shard].
+// Mapping describes how a value inside a region corresponds to an argument or result outside. It is
+// an [Identity], [Carry], [Slice] or [Shard].
 type Mapping interface {
 	// InnerShape returns the shape inside the region for a shape outside. OuterShape is the
 	// inverse. The error describes an invalid shape.
@@ -65,22 +61,22 @@ type Mapping interface {
 	OuterShape(inside shapes.Shape) shapes.Shape
 }
 
-// Identity is the mapping of a value that is the same inside and outside. A result of a loop with
-// this mapping is the sum over all iterations.
+// Identity is the mapping of a value that is equal inside and outside a region. A result of a loop
+// with this mapping is the sum over all iterations.
 type Identity struct{}
 
-// Carry is the mapping of a loop's state, which has the same shape inside. The carried results of
-// an iteration are the carried arguments of the next iteration, in order. The results of the loop
-// are the results of the last iteration.
+// Carry is the mapping of a loop's state, which has the same shape inside and outside. The carried
+// results of an iteration are the carried arguments of the next iteration, in order. The results of
+// the loop are the results of the last iteration.
 type Carry struct{ Identity }
 
-// Slice is the mapping of a stack: iteration i of a loop receives or returns slice i of dimension
-// 0.
+// Slice is the mapping of a stack of N tensors along dimension 0. Iteration i of a loop receives or
+// returns slice i.
 type Slice struct{ N int }
 
-// Shard is the mapping of a tensor of which each device has a shard inside: dimension i is split
-// over Axes[i], whose sizes must divide it, the first axis being the most significant. Devices that
-// differ only in other axes have the same shard.
+// Shard is the mapping of a tensor that is sharded inside the region. Dimension i is split over
+// Axes[i], slowest axis first, and must be divisible by the product of their sizes. Devices that
+// differ only in other axes have equal shards.
 type Shard struct{ Axes [][]sharding.Axis }
 
 // InnerShape implements [Mapping].
@@ -112,7 +108,8 @@ func (c Shard) OuterShape(s shapes.Shape) shapes.Shape {
 	return c.mapDims(s, func(dim, parts int) int { return dim * parts })
 }
 
-// mapDims calls size with each dimension and the number of its shards.
+// mapDims replaces each dimension of s by size(dim, parts), where parts is the number of its
+// shards.
 func (c Shard) mapDims(s shapes.Shape, size func(dim, parts int) int) shapes.Shape {
 	dims := slices.Clone(s.Dimensions)
 	for i, axes := range c.Axes {

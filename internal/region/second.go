@@ -25,8 +25,8 @@ type backwardPass struct {
 	pending               bool
 }
 
-// makeDifferentiable returns the gradients of a backward pass, by source, as nodes that can be
-// differentiated.
+// makeDifferentiable returns the gradients that a backward pass computes as nodes that GoMLX can
+// differentiate.
 func (r *tracer) makeDifferentiable(all, adjoints []*graph.Node) []*graph.Node {
 	b := &backwardPass{tracer: r, adjoints: adjoints, inputs: slices.Clone(r.outerSources),
 		cotangents: make([]*graph.Node, len(all))}
@@ -98,8 +98,8 @@ func (b *backwardPass) differentiate() []*graph.Node {
 
 const secondDerivativeHint = "use remat.Block and loop.Layers for it without a region within another, or stop the gradient (graph.StopGradient)"
 
-// rebuild builds the forward and the backward pass again with other nodes for the sources and the
-// adjoints, and returns the gradients of the sources.
+// rebuild traces the forward and the backward pass again, with other nodes for the sources (the
+// differentiated inputs) and the adjoints. It returns the gradients of the sources.
 func (b *backwardPass) rebuild(sources, adjoints []*graph.Node) []*graph.Node {
 	loop, isLoop := b.pass.Kind.(Loop)
 	n := 1
@@ -182,8 +182,9 @@ func (b *backwardPass) rebuild(sources, adjoints []*graph.Node) []*graph.Node {
 	return gradients
 }
 
-// sourceOrder returns the sources in the order of the results of the backward pass: the gradients of
-// carried sources are in the order of the carried adjoints.
+// sourceOrder returns the indices of the sources (the differentiated inputs) in the order in which
+// the backward pass returns their gradients. The sources that a loop carries are first, in the
+// order of their adjoints.
 func (b *backwardPass) sourceOrder(argumentOf []int) (sources []int) {
 	for i, y := range b.results {
 		if _, carried := y.Mapping.(Carry); carried && y.Node.DType().IsFloat() {
@@ -198,8 +199,8 @@ func (b *backwardPass) sourceOrder(argumentOf []int) (sources []int) {
 	return sources
 }
 
-// carriedStarts runs the loop and returns, for each carried argument, the stack of its values at
-// the start of the iterations.
+// carriedStarts runs the loop again. For each carried argument, it returns the stack of the values
+// at the start of each iteration.
 func (b *backwardPass) carriedStarts(arguments []Argument, leaves []*graph.Node) []*graph.Node {
 	carried := 0
 	all := Trace(b.target, b.pass.Kind, arguments, func(in []*graph.Node) (list []Result) {
@@ -220,8 +221,8 @@ func (b *backwardPass) carriedStarts(arguments []Argument, leaves []*graph.Node)
 	return all[carried:]
 }
 
-// cloneResults returns copies of the region's results, computed from the nodes replacements instead
-// of leaves.
+// cloneResults copies the region's ops with each node in leaves replaced by the corresponding node
+// in replacements, and returns the copies of the results.
 func (b *backwardPass) cloneResults(leaves, replacements []*graph.Node) []*graph.Node {
 	copies := map[*graph.Node]*graph.Node{}
 	for i, leaf := range leaves {

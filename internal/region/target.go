@@ -7,7 +7,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Pass is one pass through a region: the forward pass, or a backward pass.
+// Pass is the forward pass or a backward pass of a region.
 type Pass struct {
 	Kind Kind
 	// Forward is the forward pass of a backward pass, and nil for a forward pass.
@@ -16,7 +16,7 @@ type Pass struct {
 	In, Out []Mapping
 }
 
-// Target is the interface of a graph's backend that supports regions.
+// Target is implemented by graph backends that support regions.
 type Target interface {
 	// BeginPass and EndPass enclose the ops of a pass. Passes can be nested. BeginPass returns an
 	// error if a region is not allowed here.
@@ -43,16 +43,16 @@ type Target interface {
 // Op is an op at the boundary of a region, or a collective within a region.
 type Op interface{ op() }
 
-// Enter is an argument: its operand is the value outside, and its result is argument Index of Pass,
-// inside.
+// Enter is the op of an argument. Its operand is the value outside the region, and its result is
+// argument Index of Pass inside the region.
 type Enter struct {
 	Pass  *Pass
 	Index int
 	Shape shapes.Shape
 }
 
-// Leave is a result: its operand is result Index of Pass, inside, and its result is the value
-// outside. It is added after the pass.
+// Leave is the op of a result. Its operand is result Index of Pass inside the region, and its
+// result is the value outside the region. It is added after the pass.
 type Leave struct {
 	Pass  *Pass
 	Index int

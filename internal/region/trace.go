@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/recomputed"
 )
 
-// Argument is an argument of a region: a node outside, and its mapping.
+// Argument is an argument of a region: a node outside the region, and its mapping.
 type Argument struct {
 	Node    *graph.Node
 	Mapping Mapping
@@ -20,18 +20,18 @@ type Argument struct {
 	Name string
 }
 
-// Result is a result of a region: a node inside, and its mapping.
+// Result is a result of a region: a node inside the region, and its mapping.
 type Result struct {
 	Node    *graph.Node
 	Mapping Mapping
 	Name    string
 }
 
-// Trace traces body as a region of the given kind and returns its results outside, which have
-// gradients. The parameters of body are the arguments inside. body may also read values without
-// gradients (integers, and values that depend only on constants), and parameters of the graph,
-// arguments of enclosing regions and results of [AllowCapture], whose mapping is [Identity] and
-// which have gradients. It panics with an [*errkind.Fault].
+// Trace traces body as a region of the given kind and returns the results outside the region, which
+// have gradients. body receives the arguments inside the region. It may also read parameters of the
+// graph, arguments of enclosing regions and results of [AllowCapture]; their mapping is [Identity],
+// and they have gradients. Integers and values that depend only on constants can be read too, but
+// have no gradients. Trace panics with an [*errkind.Fault].
 func Trace(target Target, kind Kind, arguments []Argument, body func(in []*graph.Node) []Result) []*graph.Node {
 	all, _ := TryTrace(target, kind, arguments, func(in []*graph.Node) ([]Result, bool) { return body(in), true })
 	return all
@@ -130,8 +130,8 @@ func (r *tracer) fail(subject string, cause error, reason, hint string) {
 	panic(&errkind.Fault{Op: op, Subject: subject, Reason: reason, Hint: hint, Class: errkind.ValueError, Err: cause})
 }
 
-// tracePass traces the ops that build adds to a pass. A panic ends the pass too, because the step
-// may recover from it and continue.
+// tracePass calls build, whose ops belong to the pass. It ends the pass even if build panics,
+// because the step may recover and continue.
 func (r *tracer) tracePass(p *Pass, build func()) {
 	if err := r.target.BeginPass(p); err != nil {
 		panic(err)
@@ -140,8 +140,9 @@ func (r *tracer) tracePass(p *Pass, build func()) {
 	build()
 }
 
-// enter returns the node inside a pass for a node outside. The gradient of a region is computed
-// from its results to these nodes and ends there. Another gradient that flows here would be lost.
+// enter adds argument i to a pass and returns its node inside the region. Only the region's own
+// backward pass may compute a gradient of this node; any other gradient would be lost and is an
+// error.
 func (r *tracer) enter(p *Pass, i int, x *graph.Node, c Mapping, what string) *graph.Node {
 	shape, err := c.InnerShape(x.Shape())
 	if err != nil {
@@ -159,9 +160,9 @@ func (r *tracer) enter(p *Pass, i int, x *graph.Node, c Mapping, what string) *g
 	return node
 }
 
-// collectSources finds the region's sources: its arguments, and the parameters and captured nodes
-// that its ops read or that it returns. Any other node from outside would lose its gradient at the
-// region's boundary.
+// collectSources finds the sources of the region: the differentiable arguments, and the parameters
+// and captured nodes that its ops read or that it returns. It panics if the region reads another
+// node that has a gradient, because this gradient would be lost.
 func (r *tracer) collectSources(nodes, enters []*graph.Node) {
 	frozen := frozenOf(nodes[0].Graph()) != nil
 	add := func(source, leaf *graph.Node, c Mapping) {
@@ -203,8 +204,9 @@ func (r *tracer) collectSources(nodes, enters []*graph.Node) {
 	}
 }
 
-// IsVariable reports whether a node is a parameter, or a parameter that was converted before a
-// region whose first node is given. Package precision passes variables to layers in this form.
+// IsVariable reports whether a node is a parameter of the graph, or the conversion of a parameter
+// to another dtype before the node first. Package precision passes variables to layers as such
+// conversions.
 func IsVariable(node *graph.Node, first graph.NodeId) bool {
 	if node.Type() == graph.NodeTypeConvertDType && node.Id() < first {
 		node = node.Inputs()[0]
@@ -212,8 +214,8 @@ func IsVariable(node *graph.Node, first graph.NodeId) bool {
 	return node.Type() == graph.NodeTypeParameter
 }
 
-// carriesGradient reports whether a node outside may have a gradient: whether it depends on a float
-// parameter through floats.
+// carriesGradient reports whether a node outside the region may have a gradient. Such a node
+// depends on a float parameter through float values.
 func (r *tracer) carriesGradient(node *graph.Node) bool {
 	known, ok := r.gradientCache[node]
 	if ok {
@@ -229,10 +231,11 @@ func (r *tracer) carriesGradient(node *graph.Node) bool {
 	return known
 }
 
-// emitResults returns the results outside. A node of GoMLX passes gradients to one input, but the
-// region has several sources and several results. All results therefore depend on one number, zero,
-// which is a sum over the sources. Their adjoints are stored until the adjoint of the number is
-// requested, and each term of the sum then has the gradient of its source.
+// emitResults returns the region's results as nodes outside the region. An op of the target passes
+// a gradient to only one input, but a region has several differentiated inputs and several results.
+// Therefore, all results depend on the same zero, a sum with one term for each of these inputs. The
+// adjoints of the results are stored until the gradient of the sum is requested. One backward pass
+// then computes the gradients of all terms.
 func (r *tracer) emitResults() []*graph.Node {
 	r.checkCarries()
 	slots := make([]*Slot, len(r.results))

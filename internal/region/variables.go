@@ -2,7 +2,7 @@ package region
 
 import "github.com/gomlx/gomlx/core/graph"
 
-// StepVariable is a variable whose value is a node in the step, and which the step may write.
+// StepVariable is a variable that a step can read and write while it is traced.
 type StepVariable interface {
 	// Name is the name of the variable in errors and arguments.
 	Name() string
@@ -26,8 +26,9 @@ type WriteRecorder struct {
 	before, start map[StepVariable]*graph.Node
 }
 
-// RecordWrites starts to record the writes of a region, before the region is traced. The value of a
-// variable that was written before is passed to [AllowCapture], so that the region may read it.
+// RecordWrites starts to record the writes of a region. It must be called before the region is
+// traced. The values of variables that were written before are passed to [AllowCapture], so that
+// the region may read them.
 func RecordWrites(target Target, g *graph.Graph) *WriteRecorder {
 	w := &WriteRecorder{before: map[StepVariable]*graph.Node{}, start: map[StepVariable]*graph.Node{}}
 	w.listVariables, _ = g.State(variablesKey{}).(func() []StepVariable)
@@ -50,7 +51,7 @@ func (w *WriteRecorder) variables() []StepVariable {
 // ValueBefore returns a variable's value before the region.
 func (w *WriteRecorder) ValueBefore(v StepVariable) *graph.Node { return valueOrInitial(w.before, v) }
 
-// valueOrInitial returns values[v], or the initial value of a variable that the region used first.
+// valueOrInitial returns values[v], or the initial value of v if the map has no entry for v.
 func valueOrInitial(values map[StepVariable]*graph.Node, v StepVariable) *graph.Node {
 	if x := values[v]; x != nil {
 		return x

@@ -32,7 +32,7 @@ type layer struct {
 	foundWrites   bool       // found variables of the step that the block writes
 }
 
-// newLayer returns a layer with a new store for one trace.
+// newLayer prepares a trace of the block, with a new store for the variables of the layer.
 func (r *layerLoop) newLayer() *layer {
 	l := &layer{layerLoop: r, writes: region.RecordWrites(r.target, r.graph), store: model.NewStore(),
 		outside: model.GetStore(r.graph)}
@@ -48,7 +48,8 @@ func (r *layerLoop) newLayer() *layer {
 	return l
 }
 
-// checkParameter returns an error for a variable of the layer that has no stack yet.
+// checkParameter abandons the trace and returns an error if name is a variable of the layer that
+// has no stacked variable yet.
 func (l *layer) checkParameter(name string) error {
 	if l.store.GetVariable(name) == nil {
 		return nil
@@ -120,8 +121,8 @@ func (l *layer) build(in []*graph.Node) (results []region.Result) {
 	return results
 }
 
-// recordWrites reports whether the block writes variables of the step that were not known to be
-// written, and records them.
+// recordWrites records which variables of the step the block writes. It reports whether this trace
+// found a variable that earlier traces did not find.
 func (l *layer) recordWrites() bool {
 	for _, h := range l.writes.Written() {
 		if !slices.Contains(l.written, h) {
@@ -131,8 +132,8 @@ func (l *layer) recordWrites() bool {
 	return l.foundWrites
 }
 
-// needsRetrace reports whether the block uses a variable without a stack, or random numbers before
-// the layers have their own generators.
+// needsRetrace reports whether the block used a variable that has no stacked variable yet, or drew
+// random numbers before each layer had a random state.
 func (l *layer) needsRetrace() bool {
 	for v := range l.store.IterVariables() {
 		if v.Path() == rngPath && l.layerLoop.random == nil || v.Path() != rngPath && !l.hasStack(v.Path()) &&
@@ -143,7 +144,7 @@ func (l *layer) needsRetrace() bool {
 	return false
 }
 
-// setGraphState sets the state of the graph for the trace of the layer.
+// setGraphState switches the graph to the store and the loss sums of the layer.
 func (l *layer) setGraphState() {
 	model.SetStore(l.graph, l.store)
 	around := l.graph.State(layerLoopKey{})
@@ -161,7 +162,7 @@ func (l *layer) setGraphState() {
 	}
 }
 
-// restore restores the state of the graph for the step.
+// restore undoes setGraphState and resets all variables to their nodes before the loop.
 func (l *layer) restore() {
 	for _, end := range l.cleanups {
 		end()
@@ -183,7 +184,8 @@ func (l *layer) restore() {
 	l.writes.Restore()
 }
 
-// check validates the results of the block and its changes to the graph.
+// check panics if the results of the block are invalid, or if the block set a parameter of the
+// graph that cannot be used after the loop.
 func (l *layer) check() {
 	for _, list := range []struct {
 		role  string

@@ -7,7 +7,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/remat"
 )
 
-// Options configures a loop. The zero value keeps all values that the backward pass reads.
+// Options configures a loop. With the zero value, the forward pass keeps all values that the
+// backward pass reads.
 type Options struct {
 	// Keep selects the values of each layer that are kept for the backward pass; the others are
 	// recomputed. The memory of the kept values is proportional to the number of layers.
@@ -20,16 +21,16 @@ type Options struct {
 //
 // Each layer has its own variables. block creates the variables of one layer under the scope that
 // it receives. The store has the variables of all layers stacked along a new leading dimension of
-// size n, under the same paths. scope is the scope of the stacks; each loop needs a different
-// scope.
+// size n, under the same paths. scope is the scope of the stacked variables; each loop needs a
+// different scope.
 //
 //	x = loop.Layers(rc.Scope("layers"), 24, x, func(scope *model.Scope, x *graph.Node) *graph.Node {
 //		h := norm.LayerNorm(scope.In("norm"), x, -1).Done()
 //		return graph.Add(x, layers.Dense(scope.In("dense"), h, true, width))
 //	}, loop.Options{})
 //
-// See [Run] for the operations that block may use, for several arguments and results, and for
-// errors.
+// [Run] accepts several arguments and results. Its documentation lists the operations that block
+// may use, and the errors.
 func Layers(scope *model.Scope, n int, x *graph.Node, block func(scope *model.Scope, x *graph.Node) *graph.Node,
 	opts Options) *graph.Node {
 	var layer func(l *Layer) Results
@@ -83,17 +84,19 @@ type Results struct {
 // draws no random numbers.
 //
 // Run traces block several times, to determine the variables of a layer, and uses only the last
-// trace. All calls of block must do the same. In block:
+// trace. All calls of block must build the same computation. In block:
 //
 //   - A variable has the shape of one layer, and its initializer is called for this shape in each
 //     layer. Setting the node value of a variable sets it for the layer.
-//   - Random numbers differ between layers and between replicas. The step's generator advances once.
+//   - Random numbers differ between layers and between replicas. The step's generator advances
+//     once.
 //   - Losses of train.AddRegularizationLoss and train.AddMainLoss are summed over the layers.
 //   - Variables, integers and constants from outside can be read. Pass other outside nodes as
 //     arguments.
-//   - Variables of the strategy can be read and written. A layer reads the values written by earlier
-//     layers, and after the loop a variable has the value written by the last layer. Recomputing in
-//     the backward pass does not repeat the writes. Gradients pass through writes as outside of loops.
+//   - Variables of the strategy can be read and written. A layer reads the values written by
+//     earlier layers, and after the loop a variable has the value written by the last layer.
+//     Recomputing in the backward pass does not repeat the writes. Gradients pass through writes as
+//     outside of loops.
 //   - logical.Split, logical.OnDevice, collectives, remat.Block and other loops are supported.
 //     train.AddPerStepUpdateGraphFn is not supported.
 //

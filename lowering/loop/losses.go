@@ -6,7 +6,8 @@ import (
 	"github.com/gomlx/gomlx/ml/train"
 )
 
-// lossSum is a sum of losses that GoMLX stores in a graph and that layers add to.
+// lossSum is a sum of losses that GoMLX stores as a parameter of the graph: the regularization loss
+// or the main loss.
 type lossSum struct {
 	graph *graph.Graph
 	name  string
@@ -31,8 +32,8 @@ func (l *lossSum) current() *graph.Node {
 	return node
 }
 
-// startLayer starts a new sum for the layer. An existing sum is replaced by zero, because it cannot
-// be removed from the graph.
+// startLayer resets the sum before a layer is traced. An existing sum is set to zero, because a
+// parameter cannot be removed from a graph.
 func (l *lossSum) startLayer() {
 	l.zero = nil
 	if now := l.current(); now != nil {
@@ -41,7 +42,7 @@ func (l *lossSum) startLayer() {
 	}
 }
 
-// layerSum returns the sum of the layer, or nil if the layer added nothing.
+// layerSum returns the loss that the layer added, or nil if the layer added no loss.
 func (l *lossSum) layerSum() *graph.Node {
 	if now := l.current(); now != l.zero {
 		return now
@@ -56,8 +57,8 @@ func (l *lossSum) restore() {
 	}
 }
 
-// add adds the sum over all layers.
-func (l *lossSum) add(sum *graph.Node) {
+// addTotal adds the sum over all layers to the sum before the loop.
+func (l *lossSum) addTotal(sum *graph.Node) {
 	if l.outer != nil {
 		sum = graph.Add(l.outer, sum)
 	}

@@ -14,11 +14,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/region"
 )
 
-// layerLoop is one call of Run. GoMLX's layers create their variables in a store, and GoMLX finds
-// the graph node of a variable by its path. A loop therefore uses a store with variables that have
-// the shapes of a layer and the paths of the stacks, and sets the graph nodes of these paths to the
-// slices of the stacks. The variables are only known after the block has run. If a trace requests a
-// variable without a stack, the trace is abandoned, the stack is created, and the block is traced
+// layerLoop is the state of one call of Run. The model's store has one stacked variable for each
+// variable of a layer. The block is traced with another store, whose variables have the same paths
+// but the shapes of one layer. Their graph nodes are slices of the stacked variables. The variables
+// of a layer are only known after the block has run. Therefore, a trace that requests a variable
+// without a stacked variable is abandoned, the stacked variable is created, and the block is traced
 // again.
 type layerLoop struct {
 	scope     *model.Scope
@@ -47,7 +47,7 @@ type layerLoop struct {
 // of the layers.
 const maxLayers = 1 << 16
 
-// layerLoopKey is the key of the graph state with the innermost enclosing loop.
+// layerLoopKey is the key of the graph state that contains the innermost loop being traced.
 type layerLoopKey struct{}
 
 func newLayerLoop(scope *model.Scope, n int, arguments Arguments, block func(layer *Layer) Results,
@@ -91,9 +91,9 @@ func newLayerLoop(scope *model.Scope, n int, arguments Arguments, block func(lay
 }
 
 type argumentList struct {
-	role     string
-	crossing region.Mapping
-	nodes    []*graph.Node
+	role    string
+	mapping region.Mapping
+	nodes   []*graph.Node
 }
 
 func (r *layerLoop) argumentLists() []argumentList {
@@ -114,8 +114,8 @@ func (r *layerLoop) failWithKind(kind errkind.Kind, subject, reason, hint string
 	panic(&errkind.Fault{Op: op, Subject: subject, Reason: reason, Hint: hint, Class: kind})
 }
 
-// tryTrace traces the block. It reports false if the trace was abandoned because the block
-// requested a new variable.
+// tryTrace traces the block once. It returns false if the trace was abandoned because the block
+// requested a variable that has no stacked variable yet.
 func (r *layerLoop) tryTrace() (results Results, ok bool) {
 	layer := r.newLayer()
 	all := r.trace(layer)
@@ -132,7 +132,7 @@ func (r *layerLoop) tryTrace() (results Results, ok bool) {
 		s.variable.SetNodeValue(take(1)[0])
 	}
 	for _, l := range layer.changedLosses {
-		l.add(take(1)[0])
+		l.addTotal(take(1)[0])
 	}
 	for _, h := range r.written {
 		h.SetValue(take(1)[0])
@@ -142,8 +142,8 @@ func (r *layerLoop) tryTrace() (results Results, ok bool) {
 	return results, true
 }
 
-// markScopesUsed marks the scopes of the stacks as used, as [model.Scope.In] does, so that GoMLX
-// rejects another layer or loop in the same scope.
+// markScopesUsed marks the scopes of the stacked variables as used, as [model.Scope.In] does. GoMLX
+// then rejects another layer or loop in the same scope.
 func (r *layerLoop) markScopesUsed() {
 	seen := map[string]bool{}
 	for _, s := range r.stacks {
@@ -155,8 +155,8 @@ func (r *layerLoop) markScopesUsed() {
 	}
 }
 
-// trace traces the block and returns the results of the region. It sets r.abandoned if the trace is
-// abandoned.
+// trace traces the block as a loop and returns the results of the loop. It sets r.abandoned if the
+// trace was abandoned.
 func (r *layerLoop) trace(l *layer) (all []*graph.Node) {
 	r.abandoned = false
 	done := r.target.InterceptParameters(l.checkParameter)
@@ -173,7 +173,7 @@ func (r *layerLoop) trace(l *layer) (all []*graph.Node) {
 	var in []region.Argument
 	for _, list := range r.argumentLists() {
 		for i, x := range list.nodes {
-			in = append(in, region.Argument{Node: x, Mapping: list.crossing, Name: fmt.Sprintf("%s %d", list.role, i)})
+			in = append(in, region.Argument{Node: x, Mapping: list.mapping, Name: fmt.Sprintf("%s %d", list.role, i)})
 		}
 	}
 	in = append(in, region.Argument{Node: r.index, Mapping: region.Slice{N: r.n}, Name: "index"})
@@ -200,8 +200,8 @@ func graphParams(store *model.Store, g *graph.Graph) map[string]any {
 	return all
 }
 
-// equalParams reports whether two parameters are equal. Nodes and functions are compared by
-// identity.
+// equalParams reports whether two parameter values are equal. Graph nodes and functions are
+// compared by identity.
 func equalParams(a, b any) bool {
 	x, ok := a.(*graph.Node)
 	y, also := b.(*graph.Node)

@@ -14,7 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/region"
 )
 
-// stack is a variable of the layers, stacked in one tensor of the store.
+// stack is a stacked variable: a variable of the store that contains the values of all layers along
+// dimension 0.
 type stack struct {
 	path     string
 	shape    shapes.Shape    // shape in a layer
@@ -23,7 +24,7 @@ type stack struct {
 	layer    func(slices []*graph.Node) *graph.Node
 }
 
-// addStacks creates stacks for the variables of a trace that have none.
+// addStacks creates the stacked variables that an abandoned trace was missing.
 func (r *layerLoop) addStacks(l *layer) {
 	l.checkVariables()
 	if l.foundWrites {
@@ -53,7 +54,7 @@ func (r *layerLoop) hasStack(path string) bool {
 	return slices.ContainsFunc(r.stacks, func(s *stack) bool { return s.path == path })
 }
 
-// checkVariables checks that the block creates the same variables as in earlier traces.
+// checkVariables panics unless the block created the same variables as in earlier traces.
 func (l *layer) checkVariables() {
 	for _, s := range l.stacks {
 		v := l.store.GetVariable(s.path)
@@ -71,8 +72,8 @@ func (l *layer) checkVariables() {
 	}
 }
 
-// createUnreadVariables creates stacks for variables that the block created without reading them,
-// and copies the parameters that the block set.
+// createUnreadVariables creates stacked variables for the variables that the block created without
+// reading them. It also copies the parameters that the block set to the model's store.
 func (l *layer) createUnreadVariables() {
 	store := l.scope.Store()
 	for v := range l.store.IterVariables() {
@@ -80,7 +81,7 @@ func (l *layer) createUnreadVariables() {
 			continue
 		}
 		if !l.hasStack(v.Path()) {
-			l.newVariable(v)
+			l.stackedVariable(v)
 		}
 		if !v.Trainable {
 			store.GetVariable(v.Path()).SetTrainable(false)
@@ -94,7 +95,7 @@ func (l *layer) createUnreadVariables() {
 }
 
 func (r *layerLoop) newStack(v *model.Variable) *stack {
-	s := &stack{path: v.Path(), shape: v.Shape(), variable: r.newVariable(v)}
+	s := &stack{path: v.Path(), shape: v.Shape(), variable: r.stackedVariable(v)}
 	if slicing, ok := r.graph.State(slicerKey{}).(Slicer); ok && r.depth == 0 {
 		s.nodes, s.layer = slicing(s.variable)
 	}
@@ -105,9 +106,9 @@ func (r *layerLoop) newStack(v *model.Variable) *stack {
 	return s
 }
 
-// newVariable returns the stacked variable of a layer's variable, and creates it in the store if
-// necessary.
-func (r *layerLoop) newVariable(v *model.Variable) *model.Variable {
+// stackedVariable returns the stacked variable for variable v of a layer, and creates it in the
+// store if necessary.
+func (r *layerLoop) stackedVariable(v *model.Variable) *model.Variable {
 	store, shape := r.scope.Store(), shapes.Make(v.DType(), append([]int{r.n}, v.Shape().Dimensions...)...)
 	if old := store.GetVariable(v.Path()); old != nil {
 		if !old.Shape().Equal(shape) {
@@ -123,8 +124,8 @@ func (r *layerLoop) newVariable(v *model.Variable) *model.Variable {
 	return store.VariableWithShape(v.Path(), shape, r.stackInitializer(v)).SetTrainable(v.Trainable)
 }
 
-// stackInitializer returns an initializer for a stack. It calls the layer's initializer once for
-// each layer.
+// stackInitializer returns an initializer for a stacked variable, which calls the initializer of v
+// once for each layer.
 func (r *layerLoop) stackInitializer(v *model.Variable) model.VariableInitializer {
 	n, one, of := r.n, initial.Initializer(v), v.Shape()
 	if v.HasValue() {
@@ -150,12 +151,12 @@ func (r *layerLoop) stackInitializer(v *model.Variable) model.VariableInitialize
 	}
 }
 
-// stackInitialValues stacks n values of an initializer. If the initializer draws random numbers and
-// the backend has loops, the values are computed in a loop, so that the size of the program does
-// not depend on n.
-func stackInitialValues(g *graph.Graph, n int, of shapes.Shape, one model.VariableInitializer) *graph.Node {
+// stackInitialValues stacks the results of n calls of an initializer. If the initializer draws
+// random numbers and the backend supports loops, the calls are a loop in the graph, whose size then
+// does not depend on n.
+func stackInitialValues(g *graph.Graph, n int, layerShape shapes.Shape, initializer model.VariableInitializer) *graph.Node {
 	_, before := rngState(g)
-	first := one(g, of)
+	first := initializer(g, layerShape)
 	random, after := rngState(g)
 	if random == nil || before == after {
 		return graph.BroadcastPrefix(first, n)
@@ -167,7 +168,7 @@ func stackInitialValues(g *graph.Graph, n int, of shapes.Shape, one model.Variab
 	if !ok || before == nil {
 		all := []*graph.Node{first}
 		for range n - 1 {
-			all = append(all, one(g, of))
+			all = append(all, initializer(g, layerShape))
 		}
 		return graph.Stack(all, 0)
 	}
@@ -175,7 +176,7 @@ func stackInitialValues(g *graph.Graph, n int, of shapes.Shape, one model.Variab
 		Name: "random numbers"}},
 		func(in []*graph.Node) []region.Result {
 			random.SetNodeValue(in[0])
-			value := one(g, of)
+			value := initializer(g, layerShape)
 			return []region.Result{{Node: random.NodeValue(g), Mapping: region.Carry{}},
 				{Node: value, Mapping: region.Slice{N: n}}}
 		})
@@ -183,7 +184,8 @@ func stackInitialValues(g *graph.Graph, n int, of shapes.Shape, one model.Variab
 	return out[1]
 }
 
-// rngState returns the variable of a graph's random state and its node, or nil if there is none.
+// rngState returns the variable with the random state of the graph's store, and its node. Each of
+// them is nil if it does not exist.
 func rngState(g *graph.Graph) (v *model.Variable, state *graph.Node) {
 	store := model.GetStore(g)
 	if store == nil {
@@ -213,8 +215,8 @@ func rngVariable(store *model.Store) *model.Variable {
 	return store.GetVariable(rngPath)
 }
 
-// newGenerators draws the seed of the layers' generators. The generators differ in the first word,
-// the key of Philox, and therefore produce different streams.
+// newGenerators creates one random state per layer from a new seed. The states differ in the first
+// word, the key of the Philox generator, so the layers draw different numbers.
 func (r *layerLoop) newGenerators() *generators {
 	v := rngVariable(r.scope.Store())
 	next, seed := graph.RNGStateSplit(v.NodeValue(r.graph))
@@ -228,22 +230,22 @@ func (r *layerLoop) newGenerators() *generators {
 	return &generators{variable: v, states: states}
 }
 
-// Slicer specifies how a stacked variable is passed to the loops of a graph. It returns the nodes
-// whose slices the layers receive, and a function that computes the value of the variable in a
-// layer from these slices. The function is called inside the loop and is differentiated like all
-// ops of the loop. If Slicer returns no nodes, the layers receive slices of the variable itself.
+// A Slicer specifies how loops pass the stacked variable v to their layers. Each layer receives
+// slices of the nodes in stacks, and computes its value of v by calling layer with these slices.
+// The call is part of the loop and is differentiated like its other ops. If stacks is nil, the
+// layers receive slices of v itself.
 type Slicer func(v *model.Variable) (stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node)
 
 type slicerKey struct{}
 
-// SetSlicer sets the Slicer of a graph. It is for packages that store variables differently from
-// how layers read them: in shards, or in another dtype. It applies only to the outermost loops.
+// SetSlicer sets the Slicer of a graph. Packages use it for variables that are stored in shards, or
+// in another dtype than the layers read. Loops inside other loops ignore it.
 func SetSlicer(g *graph.Graph, s Slicer) { g.AttachState(slicerKey{}, s) }
 
 type scopeMarkerKey struct{}
 
-// SetScopeMarker sets a function that loops call before each trace of their block. If a loop abandons
-// the trace, it calls rewind, so that the next trace can use the same scopes of the step.
+// SetScopeMarker sets a function that each loop calls before it traces its layers. If the loop
+// abandons a trace, it calls rewind, which marks the scopes that the trace has used as unused.
 func SetScopeMarker(g *graph.Graph, mark func() (rewind func())) {
 	g.AttachState(scopeMarkerKey{}, mark)
 }

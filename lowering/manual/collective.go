@@ -29,22 +29,22 @@ func (r Reduction) String() string { return enum.Name(r, "sum", "mean", "max", "
 
 // AllReduce returns the reduction of x over the devices of the axes, on each of these devices. It
 // corresponds to JAX's psum, pmean, pmax and pmin. Sum and Mean have a gradient; for Max and Min,
-// the gradient must be stopped before the call. Each call is one all-reduce, or none if x is known
-// to be equal on all devices.
-func AllReduce(x *graph.Node, by Reduction, axes ...string) *graph.Node {
+// the gradient must be stopped before the call. A call costs one all-reduce, or nothing if x is
+// known to be equal on all devices.
+func AllReduce(x *graph.Node, reduction Reduction, axes ...string) *graph.Node {
 	c := newCollective("manual: all_reduce", x, axes)
-	switch by {
+	switch reduction {
 	case Sum, Mean:
 		if x.DType() == dtypes.Bool {
 			c.fail("it has dtype Bool, which has no sum", "use Max for any and Min for all")
 		}
-		if by == Mean && x.DType().IsInt() {
+		if reduction == Mean && x.DType().IsInt() {
 			c.fail(fmt.Sprintf("the mean of integers (%s) is no integer", x.DType()),
 				"convert it to a float, or take the Sum")
 		}
 		y := c.emit(region.AllReduce{Axes: c.axes, Reduction: region.Sum},
 			func(v *graph.Node) *graph.Node { return AllReduce(v, Sum, c.axes...) })
-		if by == Mean {
+		if reduction == Mean {
 			return graph.DivScalar(y, float64(c.devices))
 		}
 		return y
@@ -53,62 +53,59 @@ func AllReduce(x *graph.Node, by Reduction, axes ...string) *graph.Node {
 			c.fail("complex numbers have no order", "reduce the real and the imaginary parts")
 		}
 		op := region.Max
-		if by == Min {
+		if reduction == Min {
 			op = region.Min
 		}
 		return c.emit(region.AllReduce{Axes: c.axes, Reduction: op}, func(*graph.Node) *graph.Node {
-			c.fail("only the sum and the mean have a gradient, not "+by.String(),
+			c.fail("only the sum and the mean have a gradient, not "+reduction.String(),
 				"stop the gradient before it with graph.StopGradient")
 			return nil
 		})
 	}
-	c.fail(fmt.Sprintf("%s is no reduction", by), "use Sum, Mean, Max or Min")
+	c.fail(fmt.Sprintf("%s is no reduction", reduction), "use Sum, Mean, Max or Min")
 	return nil
 }
 
-// AllGather concatenates the values of x of the devices of the axes along dimension dim, on each of
-// these devices. The size of the dimension is multiplied by the number of devices. A negative dim
-// counts from the end. The gradient is [ReduceScatter].
+// AllGather concatenates x from all devices of the axes along dimension dim and returns the result
+// on each of these devices. The size of the dimension is multiplied by the number of devices. A
+// negative dim counts from the end. The gradient is [ReduceScatter].
 func AllGather(x *graph.Node, dim int, axes ...string) *graph.Node {
 	c := newCollective("manual: all_gather", x, axes)
-	dim = c.dim("dimension", dim)
+	dim = c.resolveDim("dimension", dim)
 	return c.emit(region.AllGather{Axes: c.axes, Dim: dim}, func(v *graph.Node) *graph.Node {
-		return ReduceScatter(v,
-			dim, c.axes...)
+		return ReduceScatter(v, dim, c.axes...)
 	})
 }
 
-// ReduceScatter sums x over the devices of the axes and returns on each device its shard of the sum
-// along dimension dim. The number of devices must divide the dimension. A negative dim counts from
-// the end. The gradient is [AllGather].
+// ReduceScatter sums x over the devices of the axes, splits the sum along dimension dim, and
+// returns one shard on each device. The number of devices must divide the size of the dimension. A
+// negative dim counts from the end. The gradient is [AllGather].
 func ReduceScatter(x *graph.Node, dim int, axes ...string) *graph.Node {
 	c := newCollective("manual: reduce_scatter", x, axes)
-	dim = c.dim("dimension", dim)
+	dim = c.resolveDim("dimension", dim)
 	c.checkDivisible(dim)
 	if x.DType() == dtypes.Bool {
 		c.fail("it has dtype Bool, which has no sum", "convert it to a number")
 	}
 	return c.emit(region.ReduceScatter{Axes: c.axes, Dim: dim}, func(v *graph.Node) *graph.Node {
-		return AllGather(v,
-			dim, c.axes...)
+		return AllGather(v, dim, c.axes...)
 	})
 }
 
 // AllToAll splits x along dimension split into one shard for each device of the axes, sends shard i
 // to device i, and concatenates the received shards along dimension concat, in the order of the
-// devices. The number of devices must divide dimension split; the size of split is divided, and the
-// size of concat multiplied, by this number. Negative dimensions count from the end. The gradient
-// is AllToAll with exchanged dimensions.
+// devices. The number of devices must divide the size of dimension split. Negative dimensions count
+// from the end. The gradient is AllToAll with exchanged dimensions.
 func AllToAll(x *graph.Node, split, concat int, axes ...string) *graph.Node {
 	c := newCollective("manual: all_to_all", x, axes)
-	split, concat = c.dim("split dimension", split), c.dim("concat dimension", concat)
+	split, concat = c.resolveDim("split dimension", split), c.resolveDim("concat dimension", concat)
 	c.checkDivisible(split)
 	return c.emit(region.AllToAll{Axes: c.axes, Split: split, Concat: concat}, func(v *graph.Node) *graph.Node {
 		return AllToAll(v, concat, split, c.axes...)
 	})
 }
 
-// Permute sends the x of device pair[0] to device pair[1] for each of the pairs, and returns the
+// Permute sends x from device pair[0] to device pair[1] for each of the pairs. It returns the
 // received value, or zeros on a device that receives nothing. Devices are numbered as in [Index].
 // Each device can send at most once and receive at most once. The gradient is the Permute in the
 // opposite direction.
@@ -142,19 +139,19 @@ func Permute(x *graph.Node, pairs [][2]int, axes ...string) *graph.Node {
 	})
 }
 
-// Shift is a [Permute] along the ring of devices: device i sends to device i+by, modulo the number
-// of devices. by can be negative.
-func Shift(x *graph.Node, by int, axes ...string) *graph.Node {
+// Shift is a [Permute] along the ring of devices: device i sends to device i+offset, modulo the number
+// of devices. offset can be negative.
+func Shift(x *graph.Node, offset int, axes ...string) *graph.Node {
 	c := newCollective("manual: shift", x, axes)
 	pairs := make([][2]int, c.devices)
 	for i := range pairs {
-		pairs[i] = [2]int{i, ((i+by)%c.devices + c.devices) % c.devices}
+		pairs[i] = [2]int{i, ((i+offset)%c.devices + c.devices) % c.devices}
 	}
 	return Permute(x, pairs, c.axes...)
 }
 
-// Broadcast returns the x of the given device on all devices of the axes, without rounding. It
-// costs an all-reduce, in which the other devices contribute zeros.
+// Broadcast copies x bit by bit from one device to all devices of the axes. It costs an all-reduce,
+// in which the other devices contribute zeros.
 func Broadcast(x *graph.Node, device int, axes ...string) *graph.Node {
 	c := newCollective("manual: broadcast", x, axes)
 	if device < 0 || device >= c.devices {
@@ -256,8 +253,9 @@ func (c *collective) subject() string { return fmt.Sprintf("of shape %v", c.x.Sh
 
 func (c *collective) fail(reason, hint string) { fail(c.op, c.subject(), reason, hint) }
 
-// dim returns the nonnegative index of a dimension of the operand.
-func (c *collective) dim(name string, dim int) int {
+// resolveDim converts a dimension of the operand to a nonnegative index, and panics if it is out of
+// range.
+func (c *collective) resolveDim(name string, dim int) int {
 	rank := c.x.Rank()
 	if dim < -rank || dim >= rank {
 		c.fail(fmt.Sprintf("%s %d of a tensor of rank %d", name, dim, rank), "use a dimension that the tensor has")

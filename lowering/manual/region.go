@@ -12,7 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Arg is an argument of a region: a tensor of the replica and its sharding.
+// Arg is an argument of [Region]: a tensor of the replica, and its sharding over the logical
+// devices.
 type Arg struct {
 	Node *graph.Node
 	// Spec lists, for each dimension, the axes that split it, slowest first. Dimensions beyond the
@@ -93,10 +94,10 @@ func Region(axes []string, in []Arg, out []sharding.Spec, f func(in []*graph.Nod
 		})
 }
 
-// newShard returns the sharding of an argument or result of a region over axes. cut is true if x
-// has the shape of the unsharded tensor, as for an argument.
+// newShard validates the spec of an argument or result x of a region over axes, and returns its
+// sharding. unsharded is true for arguments, whose shape is the shape of the unsharded tensor.
 func newShard(mesh sharding.Mesh, axes []string, subject string, x *graph.Node, spec sharding.Spec,
-	cut bool) region.Shard {
+	unsharded bool) region.Shard {
 	const op = "manual:"
 	shape := x.Shape().Dimensions
 	subject = fmt.Sprintf("%s of shape %v", subject, shape)
@@ -133,7 +134,7 @@ func newShard(mesh sharding.Mesh, axes []string, subject string, x *graph.Node, 
 			parts *= size
 			shard.Axes[i] = append(shard.Axes[i], sharding.Axis{Name: name, Size: size})
 		}
-		if cut && shape[i]%parts != 0 {
+		if unsharded && shape[i]%parts != 0 {
 			fail(op, subject, fmt.Sprintf("dimension %d of size %d is not divisible into %d shards (%s)", i, shape[i],
 				parts, joinNames(dim.Axes)),
 				fmt.Sprintf("pad the dimension to %d or split another one", (shape[i]+parts-1)/parts*parts))

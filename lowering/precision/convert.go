@@ -10,8 +10,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 )
 
-// convertTensor returns a copy of a host tensor in another dtype. Both dtypes must be supported by
-// isModelFloat.
+// convertTensor returns a copy of a host tensor in another dtype. Both dtypes must be Float64,
+// Float32, BFloat16 or Float16.
 func convertTensor(t *tensors.Tensor, dtype dtypes.DType) (*tensors.Tensor, error) {
 	var numbers []float64
 	var failed error
@@ -48,16 +48,16 @@ func convertTensor(t *tensors.Tensor, dtype dtypes.DType) (*tensors.Tensor, erro
 	return out, err
 }
 
-func toFloat64s[T any](all []T, number func(T) float64) []float64 {
-	out := make([]float64, len(all))
-	for i, x := range all {
-		out[i] = number(x)
+func toFloat64s[T any](values []T, convert func(T) float64) []float64 {
+	out := make([]float64, len(values))
+	for i, x := range values {
+		out[i] = convert(x)
 	}
 	return out
 }
 
-func fromFloat64s[T any](to []T, from []float64, number func(float64) T) {
-	for i, x := range from {
-		to[i] = number(x)
+func fromFloat64s[T any](dst []T, src []float64, convert func(float64) T) {
+	for i, x := range src {
+		dst[i] = convert(x)
 	}
 }

@@ -19,8 +19,8 @@ import (
 
 // unexportedField returns a pointer to an unexported field of a GoMLX struct. A test fails if the
 // field does not exist in the required version of GoMLX.
-func unexportedField[T any](of any, name string) (*T, error) {
-	f := reflect.ValueOf(of).Elem().FieldByName(name)
+func unexportedField[T any](structPtr any, name string) (*T, error) {
+	f := reflect.ValueOf(structPtr).Elem().FieldByName(name)
 	if !f.IsValid() || f.Type() != reflect.TypeFor[T]() {
 		return nil, &errkind.Fault{Op: "precision: variables of a store",
 			Reason: "this version of GoMLX has no field " + name,
@@ -53,16 +53,16 @@ func variableListOf(store *model.Store) (*variableList, error) {
 	return &variableList{byPath, all}, err
 }
 
-// hide removes the selected variables from the store. The function restore adds them again, and
-// returns the variables that were created in the meantime, in order.
-func (l *variableList) hide(chosen func(v *model.Variable) bool) (restore func() (made []*model.Variable)) {
+// hide removes the selected variables from the list of the store. restore resets the list, and
+// returns the variables that were created since hide, in order.
+func (l *variableList) hide(selected func(v *model.Variable) bool) (restore func() (made []*model.Variable)) {
 	byPath, all := maps.Clone(*l.byPath), slices.Clone(*l.all)
 	before := map[*model.Variable]bool{}
 	for _, v := range all {
 		before[v] = true
 	}
 	*l.all = slices.DeleteFunc(*l.all, func(v *model.Variable) bool {
-		if !chosen(v) {
+		if !selected(v) {
 			return false
 		}
 		delete(*l.byPath, v.Path())

@@ -8,7 +8,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Target is implemented by graph backends that support the dtypes of sums.
+// Target is implemented by graph backends that can set the dtypes of sums.
 type Target interface {
 	// SetSumDTypes sets the dtypes in which the following ops accumulate half-precision numbers:
 	// accumulate for reductions, and partial for partial products on several logical devices.
@@ -69,7 +69,7 @@ func (p Policy) Forward(g *graph.Graph, in []*graph.Node, f func(in []*graph.Nod
 			t.uncast[inside[i]] = x
 		}
 	}
-	call := t.nextPart()
+	call := t.nextCall()
 	var out []*graph.Node
 	run := func() {
 		stop := target.Observe(p.Compute)
@@ -94,7 +94,8 @@ func (p Policy) Forward(g *graph.Graph, in []*graph.Node, f func(in []*graph.Nod
 	return results
 }
 
-// unusedComputeError returns an error for a policy whose Compute dtype no operation uses.
+// unusedComputeError returns the error for a model without an operation in the Compute dtype. other
+// describes the first operation in another dtype.
 func (p Policy) unusedComputeError(other string) error {
 	return invalid("policy with Compute "+p.Compute.String(),
 		"a layer computes in the dtype of its input: convert the input of that layer with precision.Compute, as in x = precision.Compute(x)",
@@ -124,8 +125,8 @@ func (p Policy) output(t *graphState, y *graph.Node) *graph.Node {
 	return y
 }
 
-// Current returns the policy of the forward part that is being traced, or the zero Policy outside of a
-// forward part.
+// Current returns the policy of the call of [Policy.Forward] that is being traced, or the zero
+// Policy outside of such calls.
 func Current(g *graph.Graph) Policy {
 	if t := graphStateOf(g); t != nil && t.inForward {
 		return t.policy
@@ -133,9 +134,8 @@ func Current(g *graph.Graph) Policy {
 	return Policy{}
 }
 
-// Applied returns the policy of the last forward part of the graph, even if that part is complete,
-// or the zero Policy if there is none. Programs use it to check that a policy from the command line
-// has an effect.
+// Applied returns the policy of the last call of [Policy.Forward] in the graph, or the zero Policy
+// if there was none. Programs use it to check that a policy from the command line has an effect.
 func Applied(g *graph.Graph) Policy {
 	if t := graphStateOf(g); t != nil {
 		return t.policy
@@ -144,8 +144,8 @@ func Applied(g *graph.Graph) Policy {
 }
 
 // Output converts a float to the Output dtype of the graph's policy. Apply it to the logits of a
-// model and to float labels to compute the loss in float32. For an argument that the policy has
-// cast, it returns the original argument. Without a policy it returns x.
+// model and to float labels to compute the loss in float32. If x is an argument that
+// [Policy.Forward] has cast, Output returns the original argument. Without a policy it returns x.
 func Output(x *graph.Node) *graph.Node {
 	if t := graphStateOf(x.Graph()); t != nil && t.policy != (Policy{}) {
 		return t.policy.output(t, x)
@@ -154,8 +154,8 @@ func Output(x *graph.Node) *graph.Node {
 }
 
 // Compute converts a float to the Compute dtype of the graph's policy. Apply it to floats that a
-// model computes in another dtype, and to variables of the strategy, which are not cast. Without a
-// policy it returns x.
+// model computes in another dtype, and to variables of the strategy, which the policy does not
+// cast. Without a policy it returns x.
 func Compute(x *graph.Node) *graph.Node {
 	t := graphStateOf(x.Graph())
 	if t == nil || t.policy == (Policy{}) || !isModelFloat(x.DType()) || x.DType() == t.policy.Compute {
@@ -164,8 +164,8 @@ func Compute(x *graph.Node) *graph.Node {
 	return graph.ConvertDType(x, t.policy.Compute)
 }
 
-// FullPrecision runs f, one or several layers, in Parameters: f receives x in Parameters, its
-// layers read their variables in Parameters, and the result is converted to the dtype of x. This
+// FullPrecision runs the layers in f in the Parameters dtype. f receives x in this dtype, its
+// layers read their variables in this dtype, and the result is converted to the dtype of x. This
 // makes batch normalizations more accurate. Without a policy it only calls f.
 func FullPrecision(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node {
 	t := graphStateOf(x.Graph())

@@ -120,7 +120,6 @@ func isModelFloat(d dtypes.DType) bool {
 	return d == dtypes.Float64 || d == dtypes.Float32 || d == dtypes.BFloat16 || d == dtypes.Float16
 }
 
-// invalid returns an error for an invalid value.
 func invalid(subject, hint, reason string, args ...any) *errkind.Fault {
 	return &errkind.Fault{Op: "precision:", Subject: subject, Reason: fmt.Sprintf(reason, args...), Hint: hint,
 		Class: errkind.ValueError}

@@ -6,8 +6,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// updatedStates returns the new values of the variables that a forward part has updated, in
-// Parameters.
+// updatedStates returns the new values of the variables that the model has updated, converted to or
+// recomputed in the Parameters dtype.
 func updatedStates(views []*castVariable) map[*castVariable]*graph.Node {
 	states := map[*castVariable]*graph.Node{}
 	e := &recomputer{values: map[*graph.Node]*graph.Node{}, dependent: map[*graph.Node]bool{},
@@ -34,7 +34,8 @@ func updatedStates(views []*castVariable) map[*castVariable]*graph.Node {
 	return states
 }
 
-// recomputer recomputes in Parameters the values that a layer computed in Compute from its states.
+// recomputer recomputes values that a layer computed from its state in the Compute dtype, such as a
+// moving average. It computes them in the Parameters dtype, in which the state is stored.
 type recomputer struct {
 	firstState              *graph.Node // a state in Parameters
 	values                  map[*graph.Node]*graph.Node
@@ -55,7 +56,8 @@ func (e *recomputer) dependsOnState(n *graph.Node) bool {
 	return e.dependent[n]
 }
 
-// isRecomputable reports whether n can be recomputed from the states in Parameters.
+// isRecomputable reports whether n can be recomputed from states in the Parameters dtype. All ops
+// between the states and n must be elementwise.
 func (e *recomputer) isRecomputable(n *graph.Node) bool {
 	known, ok := e.recomputable[n]
 	if !ok {

@@ -11,30 +11,30 @@ import (
 // after the model's code has run. Therefore a forward part is traced twice: the first trace records the
 // requested dtypes, and the second trace builds the graph.
 
-// TraceState is the state of the forward parts of a step across its traces. The code that traces a
-// step must attach it to each graph, and must trace the step again with a new graph while
-// [TraceState.NeedsRetrace] returns true. Package strategy does this for all functions. The zero
-// TraceState is ready to use. It is not safe for concurrent use.
+// TraceState contains what the traces of a step learn about its calls of [Policy.Forward]. The code
+// that traces a step must attach it to each graph, and must trace the step again with a new graph
+// while [TraceState.NeedsRetrace] returns true. Package strategy does this for all functions. The
+// zero TraceState is ready to use. It is not safe for concurrent use.
 type TraceState struct {
-	forwardParts []*forwardPart // one for each call of Forward in a graph, in order
+	forwardCalls []*forwardCall // one for each call of Forward in a graph, in order
 	retrace      bool
 }
 
-// forwardPart is the information about one call of Forward.
-type forwardPart struct {
-	// known is true once dtypes is set. dtypes are the dtypes in which the part reads the
-	// variables.
+// forwardCall is the information about one call of Forward.
+type forwardCall struct {
+	// dtypes are the dtypes in which the call reads the variables, by path. They are set once known
+	// is true.
 	known  bool
 	dtypes map[string]dtypes.DType
-	// visible contains the variables that the part looks up before a layer requests them.
+	// visible contains the variables that the model looks up before a layer requests them.
 	visible map[string]bool
 }
 
 type graphState struct {
 	tracing *TraceState
 	calls   int // number of calls of Forward
-	// policy is the policy of the last call of Forward, and running is true during the call. exact
-	// maps cast arguments to the original arguments.
+	// policy is the policy of the last call of Forward, and inForward is true during the call.
+	// uncast maps cast arguments to the original arguments.
 	policy    Policy
 	inForward bool
 	uncast    map[*graph.Node]*graph.Node
@@ -52,28 +52,29 @@ func graphStateOf(g *graph.Graph) *graphState {
 	return t
 }
 
-func (t *graphState) nextPart() *forwardPart {
-	if t.calls == len(t.tracing.forwardParts) {
-		t.tracing.forwardParts = append(t.tracing.forwardParts, &forwardPart{visible: map[string]bool{}})
+func (t *graphState) nextCall() *forwardCall {
+	if t.calls == len(t.tracing.forwardCalls) {
+		t.tracing.forwardCalls = append(t.tracing.forwardCalls, &forwardCall{visible: map[string]bool{}})
 	}
 	t.calls++
-	return t.tracing.forwardParts[t.calls-1]
+	return t.tracing.forwardCalls[t.calls-1]
 }
 
-// errRetrace stops a trace that has recorded the requested dtypes.
+// errRetrace stops a trace that has only recorded the requested dtypes.
 var errRetrace = errkind.New(errkind.InternalError,
 	"precision: the dtypes of the variables are known; the step must be traced again")
 
-// NeedsRetrace reports whether the last trace only recorded the requested dtypes. In this case the
-// step must be traced again, and the result or error of the last trace is meaningless.
+// NeedsRetrace reports whether the last trace only recorded the requested dtypes, and clears this
+// state. If it returns true, the step must be traced again, and the result or error of the last
+// trace is meaningless.
 func (t *TraceState) NeedsRetrace() bool {
 	again := t.retrace
 	t.retrace = false
 	return again
 }
 
-// SaveCallCount returns a function that undoes the later calls of [Policy.Forward] in the graph. It
-// is used by code that abandons the trace of a part of a step and traces it again.
+// SaveCallCount saves the number of calls of [Policy.Forward] in the graph. rewind resets the count
+// to this number. Code that abandons part of a trace and traces it again uses it.
 func SaveCallCount(g *graph.Graph) (rewind func()) {
 	t := graphStateOf(g)
 	if t == nil {

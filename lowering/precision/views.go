@@ -19,8 +19,8 @@ type castVariable struct {
 	original, cast *graph.Node
 }
 
-// traceWithCasts runs f with the variables cast as recorded in c.dtypes.
-func (c *forwardPart) traceWithCasts(p Policy, g *graph.Graph, store *model.Store, f func()) {
+// traceWithCasts runs f with variables cast to Compute if c.dtypes contains this dtype for them.
+func (c *forwardCall) traceWithCasts(p Policy, g *graph.Graph, store *model.Store, f func()) {
 	var views []*castVariable
 	before := map[*model.Variable]bool{}
 	for v := range store.IterVariables() {
@@ -74,10 +74,11 @@ func (p Policy) checkStored(g *graph.Graph, store *model.Store, views []*castVar
 	}
 }
 
-// discoverDTypes runs f to record the requested dtypes. It hides the variables in Parameters, so
-// that f creates them again in the requested dtypes. The graph cannot be used afterwards.
-// discoverDTypes always panics: with the error of f, or with errRetrace.
-func (c *forwardPart) discoverDTypes(p Policy, g *graph.Graph, store *model.Store, f func()) {
+// discoverDTypes traces f to find the dtypes in which layers request their variables. It hides the
+// variables that are stored in the Parameters dtype, so that the layers create them again in the
+// requested dtypes. The graph cannot be used afterwards. discoverDTypes always panics, with the
+// error of f or with errRetrace.
+func (c *forwardCall) discoverDTypes(p Policy, g *graph.Graph, store *model.Store, f func()) {
 	again := func() {
 		graphStateOf(g).tracing.retrace = true
 		panic(errRetrace)
@@ -120,9 +121,9 @@ func (c *forwardPart) discoverDTypes(p Policy, g *graph.Graph, store *model.Stor
 	whole = true
 }
 
-// recordLookups reports whether the code looked up hidden variables that no layer had created
-// before. These variables are not hidden in the next trace.
-func (c *forwardPart) recordLookups(missed []string, made []*model.Variable, hidden map[string]*model.Variable) bool {
+// recordLookups records the hidden variables that the model looked up before a layer created them,
+// and reports whether there are any. The next trace does not hide these variables.
+func (c *forwardCall) recordLookups(missed []string, made []*model.Variable, hidden map[string]*model.Variable) bool {
 	found := false
 	for _, path := range missed {
 		if hidden[path] != nil && !c.visible[path] && !slices.ContainsFunc(made,
@@ -133,9 +134,9 @@ func (c *forwardPart) recordLookups(missed []string, made []*model.Variable, hid
 	return found
 }
 
-// recordDTypes records the dtypes in which the part reads the variables, and adds new variables to
-// the store in Parameters.
-func (c *forwardPart) recordDTypes(p Policy, g *graph.Graph, store *model.Store, kept, made []*model.Variable,
+// recordDTypes records the dtypes in which the model reads the variables, and adds new variables to
+// the store in the Parameters dtype.
+func (c *forwardCall) recordDTypes(p Policy, g *graph.Graph, store *model.Store, kept, made []*model.Variable,
 	hidden map[string]*model.Variable) {
 	c.known, c.dtypes = true, map[string]dtypes.DType{}
 	for _, v := range kept {

@@ -9,8 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/region"
 )
 
-// Block runs f on x as a block of the step. For the backward pass, the step keeps the values that
-// the policy selects and recomputes all others. Block returns the result of f, a node of any shape.
+// Block returns f(x). The backward pass recomputes the values that f computes, except for the
+// values that the policy keeps. The result can have any shape.
 //
 // f may read and write variables of the strategy; recomputing does not repeat the writes. f may
 // also use integers and constants from outside. Pass any other outside node as an argument (see
@@ -78,9 +78,9 @@ func fail(reason, hint string) {
 	panic(&errkind.Fault{Op: "remat", Reason: reason, Hint: hint, Class: errkind.ValueError})
 }
 
-// Name names x for policies, and returns a node with the same value. Several tensors can
-// have the same name. Outside of blocks and loops it has no effect. Name panics with an
-// [*errkind.Fault] if the name is empty.
+// Name assigns a name to x, which policies can select with [Names], and returns a node with the
+// same value. Several tensors can have the same name. Outside of blocks and loops, Name has no
+// effect. It panics with an [*errkind.Fault] if the name is empty.
 func Name(x *graph.Node, name string) *graph.Node {
 	switch {
 	case x == nil:
@@ -100,8 +100,7 @@ func Name(x *graph.Node, name string) *graph.Node {
 	return target.EmitOp(x, region.CheckpointName{Name: name}, func(v *graph.Node) *graph.Node { return v })
 }
 
-// nameScope contains the names of the tensors in a block. outer is the scope of the enclosing
-// block.
+// nameScope contains the names of the tensors in a block. outer belongs to the enclosing block.
 type nameScope struct {
 	names map[string]bool
 	outer *nameScope
@@ -109,9 +108,9 @@ type nameScope struct {
 
 type nameScopeKey struct{}
 
-// CheckNames calls build, which builds a block, and panics if no tensor of the block has a name
-// that the policy selects. It is for packages that implement blocks. op is the start of their error
-// messages, such as "loop:".
+// CheckNames calls build, which builds a block, and panics if the policy selects a name that no
+// tensor of the block has. op is the prefix of the error message, such as "loop:". It is for
+// packages that implement blocks.
 func (p Policy) CheckNames(op string, g *graph.Graph, build func()) {
 	outer, _ := g.State(nameScopeKey{}).(*nameScope)
 	scope := &nameScope{names: map[string]bool{}, outer: outer}
@@ -134,6 +133,6 @@ func (p Policy) CheckNames(op string, g *graph.Graph, build func()) {
 
 type appliedKey struct{}
 
-// Applied reports whether a nonempty block or layer loop of the graph has another policy than
+// Applied reports whether the graph has a nonempty block or loop with a policy other than
 // [Everything]. Programs use it to check that a policy from the command line has an effect.
 func Applied(g *graph.Graph) bool { return g.State(appliedKey{}) != nil }

@@ -20,14 +20,14 @@ func Nothing() Policy { return Policy{region.RematPolicy{Selective: true}} }
 // Products keeps the results of dot products and convolutions.
 func Products() Policy { return Policy{region.RematPolicy{Selective: true, Products: true}} }
 
-// Names keeps the tensors with one of the given names (see [Name]). It is an error if no tensor of
-// the block has one of these names.
+// Names keeps the tensors with one of the given names, which [Name] assigns. Each name must be the
+// name of a tensor in the block; otherwise, building the block panics.
 func Names(names ...string) Policy {
 	return Policy{region.RematPolicy{Selective: true, Names: slices.Clone(names)}}
 }
 
-// And returns a policy that keeps all values that either policy keeps. The values are kept on the
-// host if one of the policies is OnHost.
+// And returns a policy that keeps all values that p or other keeps. The values are kept on the host
+// if one of the two policies is OnHost.
 func (p Policy) And(other Policy) Policy {
 	if !p.policy.Selective || !other.policy.Selective {
 		return Policy{region.RematPolicy{OnHost: p.policy.OnHost || other.policy.OnHost}}
@@ -45,14 +45,15 @@ func (p Policy) And(other Policy) Policy {
 // OnHost returns a policy that keeps the selected values in pinned host memory instead of device
 // memory. It is only for loops over layers (package loop). The values of each layer and its inputs
 // are copied to the host in the forward pass and back in the backward pass, while the devices
-// compute. Results do not change. Blocks do not support OnHost, and neither do loops on CPU
-// devices, whose memory is host memory: they fail with an error that matches errors.ErrUnsupported.
+// compute. Results do not change. Blocks and loops on CPU devices do not support OnHost and fail
+// with an error that matches errors.ErrUnsupported.
 func (p Policy) OnHost() Policy {
 	p.policy.OnHost = true
 	return p
 }
 
-// RegionPolicy returns the policy as a region.RematPolicy, for packages that trace regions.
+// RegionPolicy returns the policy as a region.RematPolicy, for the packages that build blocks and
+// loops.
 func (p Policy) RegionPolicy() region.RematPolicy {
 	k := p.policy
 	k.Names = slices.Clone(k.Names)

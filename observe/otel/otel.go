@@ -118,7 +118,7 @@ func endSpan(span trace.Span, err error) {
 	span.End()
 }
 
-// Phase is a function for strategy.Options.Phases. It creates a span for each stage of a program.
+// Phase creates a span for each stage of building a program. Pass it as strategy.Options.Phases.
 func (o *Observer) Phase(p phase.Phase) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -138,7 +138,7 @@ func (o *Observer) Phase(p phase.Phase) {
 	_, o.stageSpans[p.Name] = o.tracer.Start(o.opts.Parent, p.Stage.String(), trace.WithAttributes(attrs...))
 }
 
-// Hook returns the hook for fit.Run. It never stops a run.
+// Hook returns a hook that records a run. Pass it to fit.Run. It never stops a run.
 func (o *Observer) Hook() fit.Hook {
 	return fit.Hook{
 		Name: "opentelemetry",

@@ -40,7 +40,7 @@ type Metrics struct {
 	mu      sync.Mutex
 	stages  map[string]currentStage // by program
 	run     progress
-	inRun   bool // of a run
+	inRun   bool
 	current currentActivity
 	process string // of the last run, or Options.Process
 }
@@ -117,8 +117,8 @@ func New(registerer prometheus.Registerer, opts Options) (*Metrics, error) {
 	return m, nil
 }
 
-// Phase is a function for strategy.Options.Phases. It observes the duration of the stages of each
-// program.
+// Phase observes the duration of each stage of building a program. Pass it as
+// strategy.Options.Phases.
 func (m *Metrics) Phase(p phase.Phase) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -138,7 +138,7 @@ func (m *Metrics) Phase(p phase.Phase) {
 	m.programs.WithLabelValues(result, process).Inc()
 }
 
-// Hook returns the hook for fit.Run. It never stops a run.
+// Hook returns a hook that updates the metrics of a run. Pass it to fit.Run. It never stops a run.
 func (m *Metrics) Hook() fit.Hook {
 	return fit.Hook{
 		Name: "prometheus",

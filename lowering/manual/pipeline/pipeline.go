@@ -24,8 +24,8 @@ type Options struct {
 	Keep remat.Policy
 }
 
-// Stage computes a stage of the model on a microbatch. The result must have the shape and dtype of
-// x. weights are the device's shards.
+// Stage computes a stage of the model on the microbatch x. The result must have the shape and dtype
+// of x. weights are the shards of the weights on the device.
 type Stage func(x *graph.Node, weights []*graph.Node) *graph.Node
 
 // Run runs the stages of a model on the devices of a logical axis, one stage per device. x is the

@@ -39,7 +39,7 @@ func Attention(axis string, q, k, v *graph.Node, opts Options) *graph.Node {
 		})[0]
 }
 
-// LocalAttention is [Attention] inside a region that is manual over the axis. q, k, v and the
+// LocalAttention computes [Attention] inside a [manual.Region] over the axis. q, k, v and the
 // result are the device's shards of the sequence.
 func LocalAttention(axis string, q, k, v *graph.Node, opts Options) *graph.Node {
 	validate(q, k, v)
