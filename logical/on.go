@@ -6,8 +6,8 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/tpustrategy/tpustrategy/internal/recomputed"
 	"github.com/tpustrategy/tpustrategy/internal/region"
+	"github.com/tpustrategy/tpustrategy/internal/rematerialization"
 )
 
 // OnDevice runs f only on the given logical device. The other logical devices of the replica skip
@@ -66,7 +66,7 @@ func OnDeviceMany(device int, inputs []*graph.Node, f func(inputs []*graph.Node)
 	if len(target.OpenPasses()) > 0 {
 		return traceNested(target, device, inputs, f)
 	}
-	inputs, isRecomputed := recomputed.StopCheckpoints(inputs)
+	inputs, isRecomputed := rematerialization.StopCheckpoints(inputs)
 	r := &deviceRegion{target: target, device: device}
 	first := graph.NodeId(len(g.Nodes()))
 	enters := make([]*graph.Node, len(inputs))

@@ -140,7 +140,7 @@ func (b *Binding) launchLocked(ctx context.Context) error {
 		for d := range b.outs {
 			if old := b.outs[d][j]; old != nil {
 				if err := old.Close(); err != nil {
-					return fault.Of("running "+p.function.opts.Name, err, "")
+					return fault.Wrap("running "+p.function.opts.Name, err, "")
 				}
 			}
 		}
@@ -151,7 +151,7 @@ func (b *Binding) launchLocked(ctx context.Context) error {
 		err = p.executable.Execute(ctx, b.args, b.outs, o)
 	}
 	if err != nil {
-		return asClosedError(fault.Of("running "+p.function.opts.Name, err, ""))
+		return asClosedError(fault.Wrap("running "+p.function.opts.Name, err, ""))
 	}
 	if b.results == nil && p.results > 0 {
 		return b.createResults()

@@ -192,8 +192,8 @@ func (rc *ReplicaContext) toNode(op string, v *Variable, o operand) (node *graph
 		return rc.selectReplica(constant(rc.graph, dtypes.Int32, float64(o.replica)), c.value), false
 	case o.kind == deviceOperand:
 		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: fmt.Sprintf("given a %T, which the step's graph does not hold", o.x), Hint: "pass it to the step as an argument"})
-	case v != nil && len(v.shape) == 0 && number.Is(o.x):
-		x, err := number.As(op, o.x, v.dtype)
+	case v != nil && len(v.shape) == 0 && number.IsNumber(o.x):
+		x, err := number.Convert(op, o.x, v.dtype)
 		if err != nil {
 			panic(err)
 		}

@@ -103,7 +103,7 @@ func NewAheadOfTime(slice *system.Slice, opts Options) (*TPUStrategy, error) {
 			"there is no slice: it is nil")
 	}
 	if err := slice.Check(); err != nil {
-		return nil, fault.Of("new ahead of time", err, "")
+		return nil, fault.Wrap("new ahead of time", err, "")
 	}
 	s, err := newStrategy(slice.Topology(), opts)
 	if err != nil {

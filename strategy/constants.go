@@ -109,7 +109,7 @@ func releaseConstants(s *TPUStrategy, constants []*sharedConstant) {
 // uploadConstant copies a constant to the devices, if no other goroutine has done so.
 func (v *Variable) uploadConstant(ctx context.Context, value *hostConstant) error {
 	if err := value.upload.Acquire(ctx, 1); err != nil {
-		return fault.Of("waiting for the copy of a "+v.Shape().String()+" constant to the devices",
+		return fault.Wrap("waiting for the copy of a "+v.Shape().String()+" constant to the devices",
 			context.Cause(ctx), "")
 	}
 	defer value.upload.Release(1)

@@ -14,7 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
+	"github.com/tpustrategy/tpustrategy/internal/engine/savedstep"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -101,7 +101,7 @@ type Function struct {
 	guard guard
 	// metrics are the metrics that the function accumulates in metricState, if it has any.
 	// ownsState is set if Close closes metricState.
-	metrics     saved.Metrics
+	metrics     savedstep.Metrics
 	metricState *Variable
 	ownsState   bool
 	// microbatches is the number of microbatches of a training step, or 0 for other functions.
@@ -112,7 +112,7 @@ type Function struct {
 	paddedMicrobatchRows func(arguments []Value) int
 	// loaded is the saved step of a loaded function, or nil for a traced function. refuse returns
 	// the error for arguments that the saved step was not compiled for.
-	loaded        *saved.Step
+	loaded        *savedstep.Step
 	mismatchError func(values []Value) error
 
 	// paths are the names of the arguments in errors; nil selects "argument 0", "argument 1" and so
@@ -258,7 +258,7 @@ func (f *Function) program(ctx context.Context, values []Value, goal purpose) (*
 		return nil, f.mismatchError(values)
 	}
 	if err := f.compiling.Acquire(ctx, 1); err != nil {
-		return nil, fault.Of("waiting for a compilation of "+f.opts.Name, context.Cause(ctx), "")
+		return nil, fault.Wrap("waiting for a compilation of "+f.opts.Name, context.Cause(ctx), "")
 	}
 	defer f.compiling.Release(1)
 	if p := f.findProgram(key); p != nil {

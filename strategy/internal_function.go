@@ -8,7 +8,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/internal/engine"
-	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
+	"github.com/tpustrategy/tpustrategy/internal/engine/savedstep"
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
@@ -32,7 +32,7 @@ type guard = interface {
 	// Launched is called after each launch of the function. The launch returns its error.
 	Launched(ctx context.Context, f *Function) error
 	// Saved returns the description of the guard in a saved step.
-	Saved() saved.Guard
+	Saved() savedstep.Guard
 }
 
 // CheckOpen returns an error if the function or its strategy is closed.
@@ -68,7 +68,7 @@ func (m internalFunction) ReadLocalVariable(ctx context.Context, v *Variable) (*
 }
 
 // SavedStep returns the saved step from which the function was loaded, or nil if it was traced.
-func (m internalFunction) SavedStep() *saved.Step { return m.loaded }
+func (m internalFunction) SavedStep() *savedstep.Step { return m.loaded }
 
 // Guard returns the guard of the function, or nil.
 func (m internalFunction) Guard() guard { return m.guard }
@@ -77,11 +77,11 @@ func (m internalFunction) Guard() guard { return m.guard }
 func (m internalFunction) SetGuard(g guard) { m.guard = g }
 
 // Metrics returns the metrics that the function accumulates, and the variable of their state.
-func (m internalFunction) Metrics() (saved.Metrics, *Variable) { return m.metrics, m.metricState }
+func (m internalFunction) Metrics() (savedstep.Metrics, *Variable) { return m.metrics, m.metricState }
 
 // SetMetrics sets the metrics and their state. If the function owns the state, it closes the state
 // when it is closed.
-func (m internalFunction) SetMetrics(metrics saved.Metrics, state *Variable, owns bool) {
+func (m internalFunction) SetMetrics(metrics savedstep.Metrics, state *Variable, owns bool) {
 	m.metrics, m.metricState, m.ownsState = metrics, state, owns
 }
 

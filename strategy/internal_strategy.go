@@ -18,7 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/engine/lazy"
+	"github.com/tpustrategy/tpustrategy/internal/engine/lazytensor"
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
@@ -209,7 +209,7 @@ func (m internalStrategy) LockVariables(ctx context.Context, store *model.Store)
 // LoadVariables calls check, unless it is nil, and replaces the old values if check returns no error.
 // The host uses memory for a sixteenth of its devices' bytes, or for a single part that is larger;
 // staged is the maximum in bytes. No step may be launched meanwhile.
-func (m internalStrategy) LoadVariables(ctx context.Context, variables []*Variable, src []lazy.Parts, readers int,
+func (m internalStrategy) LoadVariables(ctx context.Context, variables []*Variable, src []lazytensor.Reader, readers int,
 	check func(context.Context) error) (staged int, err error) {
 	if err := m.CheckUsable(ctx, "loading variables"); err != nil {
 		return 0, err

@@ -14,8 +14,8 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
-	"github.com/tpustrategy/tpustrategy/internal/engine/wire"
+	"github.com/tpustrategy/tpustrategy/internal/engine/number"
+	"github.com/tpustrategy/tpustrategy/internal/engine/savedstep"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -23,26 +23,26 @@ import (
 
 // stepLoader loads a saved step onto the devices.
 type stepLoader struct {
-	*saved.Step
+	*savedstep.Step
 	f    *Function
-	fail saved.Fail
+	fail savedstep.NewError
 }
 
 // LoadStep loads a saved step onto the devices. store has its variables, with values. distributed has
 // its variables of NewVariable by argument, nil for the other arguments. The caller has checked
 // that the step is consistent. The errors of fail report a step that does not match the strategy or
 // the program.
-func (m internalStrategy) LoadStep(ctx context.Context, store *model.Store, step *saved.Step,
-	distributed []*Variable, fail saved.Fail) (*Function, error) {
+func (m internalStrategy) LoadStep(ctx context.Context, store *model.Store, step *savedstep.Step,
+	distributed []*Variable, fail savedstep.NewError) (*Function, error) {
 	s := m.TPUStrategy
 	f := s.Function(func(*ReplicaContext, []*graph.Node) []*graph.Node {
 		panic(fault.New(errkind.NotImplementedError, step.Name, "give arguments like those that it was compiled for", "the step was loaded from a file, which has nothing to trace"))
 	}, FunctionOptions{
-		Name: step.Name, Store: store, Training: step.Training, Arguments: step.Layouts,
+		Name: step.Name, Store: store, Training: step.Training, Arguments: step.Annotations,
 		SplitBatch: step.SplitBatch, LocalBatch: step.LocalBatch,
 		Padding: Padding(step.Padding), mirroredResults: step.Mirrored,
 	})
-	f.usesAllVariables, f.loaded = step.Trains(), step
+	f.usesAllVariables, f.loaded = step.IsTraining(), step
 	l := &stepLoader{Step: step, f: f, fail: fail}
 	s.rules.removeUntraced(f)
 	p, err := l.program(ctx, distributed)
@@ -95,7 +95,7 @@ func (l *stepLoader) program(ctx context.Context, distributed []*Variable) (_ *p
 	}
 	for i, v := range distributed {
 		if v != nil && l.Training && f.opts.Store != nil { // its optimizer state has the variable's layout
-			s.Variables(f.opts.Store).registerProxy(saved.ProxyPath(m.Arguments[i].Name), v)
+			s.Variables(f.opts.Store).registerProxy(savedstep.ProxyPath(m.Arguments[i].Name), v)
 		}
 	}
 	for i, a := range m.Arguments {
@@ -117,7 +117,7 @@ func (l *stepLoader) program(ctx context.Context, distributed []*Variable) (_ *p
 			return nil, err
 		}
 		if slices.Contains(distributed, v) {
-			return nil, l.fail(saved.Misfit{Problem: saved.BadVariable, Variable: a.Name,
+			return nil, l.fail(savedstep.Mismatch{Problem: savedstep.BadVariable, Variable: a.Name,
 				Detail: "stepfile.Options.Variables gives the store's variable for another one",
 				Hint:   "give a distributed variable"})
 		}
@@ -129,10 +129,10 @@ func (l *stepLoader) program(ctx context.Context, distributed []*Variable) (_ *p
 	start := time.Now()
 	x, err := s.runtime.System.Client().Load(ctx, l.Code, pjrt.LoadOptions{})
 	if err != nil {
-		return nil, fault.Of("loading "+l.Name, err, "")
+		return nil, fault.Wrap("loading "+l.Name, err, "")
 	}
 	if err := checkProgram(x, m); err != nil {
-		return nil, errors.Join(l.fail(saved.Misfit{Problem: saved.Damaged, Err: err}), x.Close())
+		return nil, errors.Join(l.fail(savedstep.Mismatch{Problem: savedstep.Damaged, Err: err}), x.Close())
 	}
 	p.executable, p.compiling = x, time.Since(start)
 	if p.rows, err = s.runtime.LaunchPartitions(p.executable); err != nil {
@@ -145,7 +145,7 @@ func (l *stepLoader) program(ctx context.Context, distributed []*Variable) (_ *p
 func (l *stepLoader) storedVariable(ctx context.Context, argument int) (*Variable, error) {
 	a, store := l.Module.Arguments[argument], l.f.opts.Store
 	fail := func(hint, format string, args ...any) (*Variable, error) {
-		return nil, l.fail(saved.Misfit{Problem: saved.BadVariable, Variable: a.Name, Detail: fmt.Sprintf(format,
+		return nil, l.fail(savedstep.Mismatch{Problem: savedstep.BadVariable, Variable: a.Name, Detail: fmt.Sprintf(format,
 			args...), Hint: hint})
 	}
 	if store == nil {
@@ -158,7 +158,7 @@ func (l *stepLoader) storedVariable(ctx context.Context, argument int) (*Variabl
 	}
 	defer done()
 	if store.GetVariable(a.Name) == nil {
-		if !l.Arguments[argument].Fresh {
+		if !l.Arguments[argument].ZeroIfMissing {
 			return fail("load a checkpoint or build the model before", "the store has no value of it")
 		}
 		fresh, err := store.CreateVariable(a.Name, tensors.FromShape(shapes.Make(a.DType, a.LocalDims...)))
@@ -194,7 +194,7 @@ func checkProgram(x *pjrt.LoadedExecutable, m *spmd.Module) error {
 			return fmt.Errorf("the file says %d %ss, the program has %d", len(placed), what, len(types))
 		}
 		for i, p := range placed {
-			wire, err := wire.Of(p.DType)
+			wire, err := number.PluginDType(p.DType)
 			if err != nil {
 				return err
 			}
@@ -222,10 +222,10 @@ func checkProgram(x *pjrt.LoadedExecutable, m *spmd.Module) error {
 
 // describeMismatch describes the difference between the arguments of a call and the arguments that
 // the step was compiled for.
-func describeMismatch(want, got []Value) saved.Misfit {
+func describeMismatch(want, got []Value) savedstep.Mismatch {
 	const loaded = "the step was loaded from a file: "
-	misfit := func(hint, format string, args ...any) saved.Misfit {
-		return saved.Misfit{Problem: saved.OtherArguments, Detail: loaded + fmt.Sprintf(format, args...), Hint: hint}
+	misfit := func(hint, format string, args ...any) savedstep.Mismatch {
+		return savedstep.Mismatch{Problem: savedstep.OtherArguments, Detail: loaded + fmt.Sprintf(format, args...), Hint: hint}
 	}
 	const compiledFor = "give arguments like those that it was compiled for"
 	if len(got) != len(want) {
@@ -286,10 +286,10 @@ func (l *stepLoader) setPadding(p *program) {
 		}
 		argument++
 	}
-	if !slices.ContainsFunc(l.Cut, func(dims []ragged.Dim) bool { return len(dims) > 0 }) {
+	if !slices.ContainsFunc(l.PaddedResults, func(dims []ragged.Dim) bool { return len(dims) > 0 }) {
 		return
 	}
-	for i, dims := range l.Cut {
+	for i, dims := range l.PaddedResults {
 		for _, dim := range dims { // the file may be damaged
 			if len(dims) != len(l.Module.Results[i].LocalDims) || dim.Size < 0 ||
 				dim.Size >= len(p.padding.sizes) || dim.Factor < 0 {

@@ -83,7 +83,7 @@ func (s *TPUStrategy) NewVariable(ctx context.Context, initial any, opts Variabl
 		return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("initial value of type %T", initial),
 			Err: err, Class: errkind.KindOr(err, errkind.TypeError)}
 	}
-	place := mode.PlaceOf(ctx)
+	place := mode.PlaceFromContext(ctx)
 	v := &Variable{
 		strategy: s, path: name, dtype: value.DType(), shape: slices.Clone(value.Shape().Dimensions),
 		annotation:      opts.Annotation,

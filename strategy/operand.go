@@ -92,7 +92,7 @@ func operandOf(x any) operand {
 		present(o.variable != nil || !isNil(o.value), deviceOperand)
 	default:
 		o.kind = hostOperand
-		if nesting.Is(reflect.TypeOf(x)) {
+		if nesting.IsNest(reflect.TypeOf(x)) {
 			o.kind = nestOperand
 		}
 	}

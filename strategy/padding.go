@@ -128,7 +128,7 @@ func (t *trace) excludePadding(ctx context.Context) error {
 func (t *trace) retrace(ctx context.Context, sizes []int) (other *trace, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = &ragged.Error{Dim: -1, Reason: fmt.Sprintf("the step cannot be traced for padded dimensions of %v", sizes), Err: fault.Cause(r),
+			err = &ragged.Error{Dim: -1, Reason: fmt.Sprintf("the step cannot be traced for padded dimensions of %v", sizes), Err: fault.FromPanic(r),
 				Hint: "take dimensions from the arguments' shapes, or mask the padding in the step (FunctionOptions.Padding: KeepPadding)"}
 		}
 	}()
@@ -146,7 +146,7 @@ func (t *trace) retrace(ctx context.Context, sizes []int) (other *trace, err err
 	other = t.f.newTrace(ctx, values, t.precision)
 	other.padding = t.padding
 	if i := t.padding.microbatchSize(); i >= 0 {
-		other.rc.state.Resized = sizes[i]
+		other.rc.state.MicrobatchRows = sizes[i]
 	}
 	if err := other.run(); err != nil {
 		return nil, err
@@ -205,7 +205,7 @@ func (b batchSplitter) splitUneven(ctx context.Context, batch *tensors.Tensor) (
 		}
 	})
 	if err = errors.Join(failed, err); err != nil {
-		return nil, fault.Of("split batch", err, "")
+		return nil, fault.Wrap("split batch", err, "")
 	}
 	return b.putTensors(ctx, all)
 }

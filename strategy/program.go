@@ -191,7 +191,7 @@ func (p *program) run(ctx context.Context, values []Value, variables ...*Variabl
 	}
 	args, outs := p.bufferTables(variables, buffers, nil)
 	if err := p.executable.Execute(ctx, args, outs, pjrt.ExecuteOptions{Donate: p.donate}); err != nil {
-		return nil, asClosedError(fault.Of("running "+p.function.opts.Name, err, ""))
+		return nil, asClosedError(fault.Wrap("running "+p.function.opts.Name, err, ""))
 	}
 	results := make([]Value, p.results)
 	for j := range results {

@@ -27,7 +27,7 @@ func copyInputTensor(op string, t hostArray) (*tensors.Tensor, error) {
 	}
 	out := tensors.FromShape(shapes.Make(dtype, t.Dims()...))
 	if err := out.MutableBytes(func(to []byte) { copy(to, t.Bytes()) }); err != nil {
-		return nil, fault.Of(op, err, "")
+		return nil, fault.Wrap(op, err, "")
 	}
 	return out, nil
 }
@@ -144,7 +144,7 @@ func truncateTensor(t *tensors.Tensor, dims []int) (*tensors.Tensor, error) {
 		})
 	})
 	if err != nil {
-		return nil, fault.Of(fmt.Sprintf("cutting a tensor of shape %s", t.Shape()), err, "")
+		return nil, fault.Wrap(fmt.Sprintf("cutting a tensor of shape %s", t.Shape()), err, "")
 	}
 	return out, nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/number"
-	"github.com/tpustrategy/tpustrategy/internal/engine/rows"
+	"github.com/tpustrategy/tpustrategy/internal/engine/scatter"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
@@ -58,7 +58,7 @@ func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes
 	if base.steps > 0 {
 		return nil, fault.New(errkind.TypeError, "reduce", "reduce the result of a step", "a value of several steps")
 	}
-	if err := number.Check("reduce", base.dtype); err != nil {
+	if err := number.CheckSummable("reduce", base.dtype); err != nil {
 		return nil, err
 	}
 	return reduceAxes(ctx, op, value, axes)
@@ -79,10 +79,10 @@ func (v *deviceValue) reduction(op ReduceOp) (reduction, error) {
 	switch {
 	case v.steps > 0:
 		return 0, fault.New(errkind.TypeError, "reduce", "reduce the result of a step", "a value of several steps")
-	case s.replicas == 1 && !number.Summable(v.dtype):
+	case s.replicas == 1 && !number.IsSummable(v.dtype):
 		return reduceCopy, nil // one tensor needs no sum
 	}
-	if err := number.Check("reduce", v.dtype); err != nil {
+	if err := number.CheckSummable("reduce", v.dtype); err != nil {
 		return 0, err
 	}
 	switch {
@@ -215,7 +215,7 @@ func reduceAxes(ctx context.Context, op ReduceOp, value Value, axes []int) (*Mir
 		step: func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
 			x := in[0]
 			if ragged {
-				x = graph.Where(rows.Real(x, in[len(in)-1]), x, graph.ZerosLike(x))
+				x = graph.Where(scatter.PaddingMask(x, in[len(in)-1]), x, graph.ZerosLike(x))
 			}
 			dtype := x.DType()
 			if op == Mean && dtype.IsHalfPrecision() {

@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/number"
-	"github.com/tpustrategy/tpustrategy/internal/engine/rows"
+	"github.com/tpustrategy/tpustrategy/internal/engine/scatter"
 	"github.com/tpustrategy/tpustrategy/internal/engine/stepstate"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
@@ -176,7 +176,7 @@ func scale(x *graph.Node, number float64) *graph.Node {
 // checkReducible returns an error for a dtype that cannot be summed, or not by TensorFlow's op for
 // TPUs.
 func checkReducible(s *TPUStrategy, dtype dtypes.DType) error {
-	if err := number.CheckTraced("AllReduce", dtype); err != nil {
+	if err := number.CheckSummableTraced("AllReduce", dtype); err != nil {
 		return err
 	}
 	if s.opts.Semantics != TensorFlowTPU {
@@ -244,7 +244,7 @@ func (rc *ReplicaContext) RealElements(argument int) *graph.Node {
 	if sizes == nil || x.IsScalar() {
 		return graph.BroadcastToDims(graph.Const(rc.graph, true), x.Shape().Dimensions...)
 	}
-	return rows.Real(x, sizes)
+	return scatter.PaddingMask(x, sizes)
 }
 
 // argumentSizes returns an argument of the step and its actual sizes, or nil if the argument is not

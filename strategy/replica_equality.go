@@ -8,7 +8,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/engine/first"
+	"github.com/tpustrategy/tpustrategy/internal/engine/initialization"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
@@ -38,13 +38,13 @@ func (t *trace) equalizeWrites(changed []*model.Variable, values []*graph.Node) 
 // separateRandomNumbers makes the random numbers of the step different on each replica. It is called
 // after the step function has returned, for a function with a store.
 func (t *trace) separateRandomNumbers() error {
-	v := t.rc.state.Scope.Store().GetVariable(first.StatePath)
+	v := t.rc.state.Scope.Store().GetVariable(initialization.StatePath)
 	if v == nil || !v.ChangedInGraph(t.graph) {
 		return nil
 	}
-	next, err := spmd.PerReplicaRandomNumbers(t.graph.GetParameterByName(first.StatePath), v.NodeValue(t.graph))
+	next, err := spmd.PerReplicaRandomNumbers(t.graph.GetParameterByName(initialization.StatePath), v.NodeValue(t.graph))
 	if err != nil {
-		return fault.Of("random numbers", err, "")
+		return fault.Wrap("random numbers", err, "")
 	}
 	v.SetNodeValue(next)
 	return nil
@@ -64,9 +64,9 @@ func (rc *ReplicaContext) varyingNodes(nodes []*graph.Node, arguments bool) ([]b
 			parameters = append(parameters, rc.graph.GetParameterByName(c.name))
 		}
 	}
-	varying, err := spmd.ReplicaVarying(nodes, append(parameters, rc.state.PartParameters...))
+	varying, err := spmd.ReplicaVarying(nodes, append(parameters, rc.state.ShardParameters...))
 	if err != nil {
-		return nil, fault.Of("comparing the replicas", err, "")
+		return nil, fault.Wrap("comparing the replicas", err, "")
 	}
 	return varying, nil
 }

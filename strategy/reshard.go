@@ -40,7 +40,7 @@ func reshard(ctx context.Context, v Value, a logical.Annotation) (out Value, err
 		out, err = copyValue(ctx, v, !base.perReplica, a)
 	}
 	if err != nil {
-		return nil, fault.Of(fmt.Sprintf("laying out %s as %s", base, a), err, "")
+		return nil, fault.Wrap(fmt.Sprintf("laying out %s as %s", base, a), err, "")
 	}
 	out.base().replicaShapes = base.replicaShapes
 	return out, nil

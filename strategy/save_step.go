@@ -5,23 +5,23 @@ import (
 	"errors"
 
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
+	"github.com/tpustrategy/tpustrategy/internal/engine/savedstep"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // SavedStep returns the step in the form of a step file.
-func (m internalStep) SavedStep(ctx context.Context, fail saved.Fail) (*saved.Step, error) {
+func (m internalStep) SavedStep(ctx context.Context, fail savedstep.NewError) (*savedstep.Step, error) {
 	c, p := m.CompiledStep, m.program
 	s, opts := p.function.strategy, p.function.opts
 	if c.Program == nil {
-		return nil, fail(saved.Misfit{Problem: saved.Unsupported, Detail: "the runtime gives no compiled program"})
+		return nil, fail(savedstep.Mismatch{Problem: savedstep.Unsupported, Detail: "the runtime gives no compiled program"})
 	}
 	if len(p.borrowed) > 0 {
-		return nil, fail(saved.Misfit{Problem: saved.Unsupported, Variable: p.borrowed[0].path,
+		return nil, fail(savedstep.Mismatch{Problem: savedstep.Unsupported, Variable: p.borrowed[0].path,
 			Detail: "it is another strategy's"})
 	}
-	step := &saved.Step{
-		Name: c.Name, Module: c.Module, Updates: p.updates, Cut: p.paddedResults, Layouts: opts.Arguments,
+	step := &savedstep.Step{
+		Name: c.Name, Module: c.Module, Updates: p.updates, PaddedResults: p.paddedResults, Annotations: opts.Arguments,
 		SplitBatch: opts.SplitBatch, LocalBatch: opts.LocalBatch, Padding: int(opts.Padding),
 		Training: opts.Training, Mirrored: opts.mirroredResults, Metrics: p.function.metrics,
 	}
@@ -34,7 +34,7 @@ func (m internalStep) SavedStep(ctx context.Context, fail saved.Fail) (*saved.St
 	}
 	next := 0
 	for i, a := range c.Module.Arguments {
-		argument := saved.Argument{Variable: p.variables[i] != nil}
+		argument := savedstep.Argument{Variable: p.variables[i] != nil}
 		if a.IsConstant {
 			argument.Constant, err = p.variables[i].constantBytes(ctx)
 		} else {
@@ -55,7 +55,7 @@ func (m internalStep) SavedStep(ctx context.Context, fail saved.Fail) (*saved.St
 		step.Arguments = append(step.Arguments, argument)
 	}
 	if step.Code, err = p.serialize(ctx, c); err != nil {
-		return nil, fault.Of("saving "+c.Name, err, "")
+		return nil, fault.Wrap("saving "+c.Name, err, "")
 	}
 	return step, nil
 }
@@ -63,7 +63,7 @@ func (m internalStep) SavedStep(ctx context.Context, fail saved.Fail) (*saved.St
 // savedVariable describes argument i if it is a variable of NewVariable, and returns nil for
 // another argument. Two such variables with the same name are an error, because a loaded step finds
 // them by name.
-func (p *program) savedVariable(i int, fail saved.Fail) (*saved.Variable, error) {
+func (p *program) savedVariable(i int, fail savedstep.NewError) (*savedstep.Variable, error) {
 	s, store, v := p.function.strategy, p.function.opts.Store, p.variables[i]
 	inStore := func(v *Variable) bool {
 		if store == nil {
@@ -77,12 +77,12 @@ func (p *program) savedVariable(i int, fail saved.Fail) (*saved.Variable, error)
 	}
 	for _, other := range p.variables[:i] {
 		if other != nil && other != v && other.path == v.path && !inStore(other) {
-			return nil, fail(saved.Misfit{Problem: saved.BadVariable, Variable: v.path,
+			return nil, fail(savedstep.Mismatch{Problem: savedstep.BadVariable, Variable: v.path,
 				Detail: "two of the step's distributed variables have this name",
 				Hint:   "give each its own with VariableOptions.Name"})
 		}
 	}
-	return &saved.Variable{Synchronization: int(v.synchronization), Aggregation: int(v.aggregation),
+	return &savedstep.Variable{Synchronization: int(v.synchronization), Aggregation: int(v.aggregation),
 		LocalWrites: v.localWrites}, nil
 }
 
@@ -108,10 +108,10 @@ func (p *program) serialize(ctx context.Context, c *CompiledStep) ([]byte, error
 
 // Target returns the plugin and the devices of the strategy. It contains only facts that are known
 // with and without a client.
-func (m internalStrategy) Target(fail saved.Fail) (t saved.Target, err error) {
+func (m internalStrategy) Target(fail savedstep.NewError) (t savedstep.Target, err error) {
 	s := m.TPUStrategy
 	topology := s.assignment.Topology()
-	t = saved.Target{Topology: topology.Name(), Mesh: topology.MeshShape(), IDs: s.assignment.DeviceIDs(),
+	t = savedstep.Target{Topology: topology.Name(), Mesh: topology.MeshShape(), IDs: s.assignment.DeviceIDs(),
 		Coordinates: s.assignment.CoreAssignment()}
 	if s.slice != nil {
 		t.Devices = s.slice.Info().Kind
@@ -120,7 +120,7 @@ func (m internalStrategy) Target(fail saved.Fail) (t saved.Target, err error) {
 	}
 	client := s.runtime.System.Client()
 	if client == nil {
-		return t, fail(saved.Misfit{Problem: saved.Unsupported, Detail: "the system has no client of a plugin"})
+		return t, fail(savedstep.Mismatch{Problem: savedstep.Unsupported, Detail: "the system has no client of a plugin"})
 	}
 	t.Devices = s.runtime.All[0].Kind()
 	t.Plugin, err = client.Plugin().Identity(client.PlatformName(), "")

@@ -8,7 +8,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/engine/rows"
+	"github.com/tpustrategy/tpustrategy/internal/engine/scatter"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
@@ -35,7 +35,7 @@ func (v *Variable) checkScatter(op ScatterOp, inStep bool) error {
 }
 
 // scatters are the implementations, by ScatterOp.
-var scatters = [...]rows.Scatter{rows.Add, rows.Sub, rows.Mul, rows.Div, rows.Replace, rows.Min, rows.Max}
+var scatters = [...]scatter.Func{scatter.Add, scatter.Sub, scatter.Mul, scatter.Div, scatter.Replace, scatter.Min, scatter.Max}
 
 // Scatter combines rows of a variable with updates and returns the variable's new value. indices
 // are the row numbers, integers of shape [k]. updates have shape [k, ...], where ... are the
@@ -58,7 +58,7 @@ func (rc *ReplicaContext) Scatter(op ScatterOp, v *Variable, indices, updates *g
 	if v.aggregation == AggregateNone && !v.localWrites && rc.strategy.replicas > 1 {
 		panic(fault.NoAggregation(name))
 	}
-	if err := rows.Check(name, v.Shape(), indices.Shape(), updates.Shape()); err != nil {
+	if err := scatter.CheckShapes(name, v.Shape(), indices.Shape(), updates.Shape()); err != nil {
 		panic(err)
 	}
 	if indices.Shape().Size() > 0 {
@@ -85,7 +85,7 @@ func (rc *ReplicaContext) aggregateRows(a VariableAggregation, indices, updates 
 func (rc *ReplicaContext) scatterRows(op ScatterOp, c *capture, indices, updates *graph.Node) *graph.Node {
 	c.requireOwn(op.String())
 	rc.requireMain(op.String())
-	if err := rows.Check(fmt.Sprintf("%s %q", op, c.variable.path), c.variable.Shape(), indices.Shape(),
+	if err := scatter.CheckShapes(fmt.Sprintf("%s %q", op, c.variable.path), c.variable.Shape(), indices.Shape(),
 		updates.Shape()); err != nil {
 		panic(err)
 	}
@@ -119,7 +119,7 @@ func (v *Variable) Scatter(ctx context.Context, op ScatterOp, indices, updates a
 		defer c.release()
 		values = append(values, c.value)
 	}
-	if err := rows.Check(name, v.Shape(), values[0].Shape(), values[1].Shape()); err != nil {
+	if err := scatter.CheckShapes(name, v.Shape(), values[0].Shape(), values[1].Shape()); err != nil {
 		return err
 	}
 	_, err = builtinCall{

@@ -37,7 +37,7 @@ type merger interface {
 // updater returns the update that ctx belongs to, or nil if there is none for the variable's
 // strategy.
 func (v *Variable) updater(ctx context.Context) updater {
-	m, _ := mode.Of(ctx)
+	m, _ := mode.FromContext(ctx)
 	if m.Strategy != v.strategy {
 		return nil
 	}
@@ -90,7 +90,7 @@ func (s *TPUStrategy) requireCross(ctx context.Context, op string) error {
 	if err := refuseStale(ctx, op); err != nil {
 		return err
 	}
-	m, _ := mode.Of(ctx)
+	m, _ := mode.FromContext(ctx)
 	if m.Replica {
 		return &Error{Match: ErrContext, Op: "strategy: " + op, Reason: "called in a replica's code",
 			Hint: "call it before or after, or inside MergeCall"}
@@ -113,7 +113,7 @@ func (s *TPUStrategy) requireEager(ctx context.Context, op, instead string) erro
 
 // requireOwn returns an error in the scope of another strategy.
 func (s *TPUStrategy) requireOwn(ctx context.Context, op, subject string) error {
-	if m, ok := mode.Of(ctx); ok && m.Strategy != s {
+	if m, ok := mode.FromContext(ctx); ok && m.Strategy != s {
 		return fault.OtherStrategy(op, subject)
 	}
 	return nil

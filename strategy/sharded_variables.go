@@ -54,7 +54,7 @@ func unwrittenParameter(v *model.Variable, g *graph.Graph) *graph.Node {
 }
 
 func (rc *ReplicaContext) replicaShard(v *model.Variable, value *graph.Node, over spmd.ReplicaShard) *graph.Node {
-	if part := rc.state.Parts[value]; part != nil {
+	if part := rc.state.Shards[value]; part != nil {
 		return part
 	}
 	vs := rc.strategy.Variables(rc.state.Scope.Store())
@@ -83,10 +83,10 @@ func (rc *ReplicaContext) storedValue(v *model.Variable, value *graph.Node) *gra
 // valueUnlessSkipped returns the new value of a variable, or the old value if the step is skipped
 // when the program runs.
 func (rc *ReplicaContext) valueUnlessSkipped(value, old *graph.Node) *graph.Node {
-	if rc.state.Taken == nil || value == old {
+	if rc.state.Applied == nil || value == old {
 		return value
 	}
-	return graph.Where(rc.state.Taken, value, old)
+	return graph.Where(rc.state.Applied, value, old)
 }
 
 // gradientSharding returns the layout of the gradient and the optimizer state of a trained

@@ -6,7 +6,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/tpustrategy/tpustrategy/internal/engine"
-	"github.com/tpustrategy/tpustrategy/internal/engine/wire"
+	"github.com/tpustrategy/tpustrategy/internal/engine/number"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
@@ -94,7 +94,7 @@ func (v *Variable) Shards() []Shard {
 // stored as a vector with one element.
 func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotation,
 	perReplica bool) (*engine.Layout, error) {
-	t, err := wire.Of(dtype)
+	t, err := number.PluginDType(dtype)
 	if err != nil {
 		return nil, err
 	}

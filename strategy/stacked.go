@@ -97,7 +97,7 @@ func (b batchSplitter) uploadSteps(ctx context.Context, l *engine.Layout, batche
 		var err error
 		dims := append([]int{len(batches)}, l.Buffer...)
 		if buffers[d], err = b.runtime.System.Runtime().BufferFromHost(ctx, stack, l.Type, dims, device); err != nil {
-			return fault.Of(fmt.Sprintf("copying to replica %d, logical device %d", r, p), err, "")
+			return fault.Wrap(fmt.Sprintf("copying to replica %d, logical device %d", r, p), err, "")
 		}
 	}
 	return nil

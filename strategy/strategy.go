@@ -150,7 +150,7 @@ func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 		return nil, fault.New(errkind.ValueError, "there is no system", "see the error of system.Open", "it is nil")
 	}
 	if err := sys.Check(); err != nil {
-		return nil, fault.Of("new", err, "")
+		return nil, fault.Wrap("new", err, "")
 	}
 	s, err := newStrategy(sys.Topology(), opts)
 	if err != nil {
@@ -364,6 +364,6 @@ func (s *TPUStrategy) Shutdown(ctx context.Context) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return fault.Of("shutdown: the strategy did not close", context.Cause(ctx), "")
+		return fault.Wrap("shutdown: the strategy did not close", context.Cause(ctx), "")
 	}
 }

@@ -94,7 +94,7 @@ func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precisio
 	var begun *trace
 	defer func() {
 		if r := recover(); r != nil {
-			cause := fault.Cause(r)
+			cause := fault.FromPanic(r)
 			if _, ok := r.(runtime.Error); ok && strings.Contains(cause.Error(), "index out of range") {
 				cause = fmt.Errorf("%w; the step received %d arguments", cause, len(values))
 			}
@@ -193,7 +193,7 @@ func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision
 	t.rc.contextAccess = engine.NewAccess(internalContext{t.rc})
 	t.rc.ctx = mode.WithTrace(mode.With(ctx, mode.Mode{Strategy: s, Replica: true, Update: -1}), t.rc)
 	region.SetVariables(t.graph, t.rc.capturedVariables)
-	loop.SetScopeMarker(t.graph, t.rc.state.MarkScopes)
+	loop.SetScopeMarker(t.graph, t.rc.state.SaveScopes)
 	if s.shardsState {
 		loop.SetSlicer(t.graph, func(v *model.Variable) ([]*graph.Node, func([]*graph.Node) *graph.Node) {
 			_, stacks, layer := t.rc.layerSlices(v)
@@ -306,7 +306,7 @@ func (t *trace) collectChanged() error {
 func (t *trace) initVariables(ctx context.Context) error {
 	if t.vars != nil {
 		if err := t.vars.initStore(ctx); err != nil {
-			return fault.Of("initial values of "+t.f.opts.Name, err, "")
+			return fault.Wrap("initial values of "+t.f.opts.Name, err, "")
 		}
 	}
 	return initVariables(ctx, t.variables...)

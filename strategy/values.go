@@ -84,7 +84,7 @@ func (m *Mirrored) Float64(ctx context.Context) (float64, error) {
 		return 0, fault.New(errkind.ValueError, "read a number", "read the tensor with Value",
 			"a value of shape %s is no number", t.Shape())
 	}
-	return number.Read(t)
+	return number.ReadScalar(t)
 }
 
 // StackedBatches has a per-replica value for each of several steps, on the devices. A function that
@@ -193,7 +193,7 @@ func (v *deviceValue) refill(fill func(buffers engine.Buffers) error) (engine.Bu
 	}
 	// A running step keeps the buffers that it reads; Close only drops this reference.
 	if err := v.buffers.Close(); err != nil {
-		return nil, fault.Of(fmt.Sprintf("filling %s", v), err, "")
+		return nil, fault.Wrap(fmt.Sprintf("filling %s", v), err, "")
 	}
 	return v.buffers, fill(v.buffers)
 }
@@ -215,7 +215,7 @@ func (v *deviceValue) Ready(ctx context.Context) error {
 // waitReady waits for the buffers of this process.
 func waitReady(ctx context.Context, buffers engine.Buffers) error {
 	if err := buffers.Ready(ctx); err != nil {
-		return asClosedError(fault.Of("waiting for a value", err, ""))
+		return asClosedError(fault.Wrap("waiting for a value", err, ""))
 	}
 	return nil
 }
@@ -296,7 +296,7 @@ func (v *deviceValue) download(ctx context.Context, buffers engine.Buffers, repl
 	err = tensor.MutableBytes(func(data []byte) { failed = s.runtime.GetTensor(ctx, l, buffers, from, data) })
 	failed = asClosedError(failed)
 	if failed == nil && err != nil {
-		failed = fault.Of(fmt.Sprintf("reading replica %d", replica), err, "")
+		failed = fault.Wrap(fmt.Sprintf("reading replica %d", replica), err, "")
 	}
 	if failed != nil {
 		return nil, failed

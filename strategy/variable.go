@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/engine/lazy"
+	"github.com/tpustrategy/tpustrategy/internal/engine/lazytensor"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
@@ -125,7 +125,7 @@ func (v *Variable) wrapError(cause error) error {
 	if cause == nil {
 		return nil
 	}
-	return fault.Of(v.subject(), cause, "")
+	return fault.Wrap(v.subject(), cause, "")
 }
 
 // checkOpen returns an error if the variable or its strategy is closed. The caller holds
@@ -141,7 +141,7 @@ func (v *Variable) checkOpen() error {
 }
 
 // newLoad returns a engine.Load that copies the parts of a value to the variable.
-func (v *Variable) newLoad(src lazy.Parts) (*engine.Load, error) {
+func (v *Variable) newLoad(src lazytensor.Reader) (*engine.Load, error) {
 	if shape := src.Shape(); !shape.Equal(v.Shape()) {
 		return nil, fault.New(errkind.ValueError, v.subject(), "give parts of its shape and dtype",
 			"parts of %s for a variable of %s", shape, v.Shape())

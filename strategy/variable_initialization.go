@@ -10,8 +10,8 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/engine/first"
-	"github.com/tpustrategy/tpustrategy/internal/engine/lazy"
+	"github.com/tpustrategy/tpustrategy/internal/engine/initialization"
+	"github.com/tpustrategy/tpustrategy/internal/engine/lazytensor"
 )
 
 // A program needs the shapes of a store's variables; a run also needs their values. A trace
@@ -39,7 +39,7 @@ func initVariables(ctx context.Context, variables ...*Variable) error {
 			return err
 		}
 		if err := vs.initStore(ctx); err != nil {
-			return fault.Of("initial value of "+v.subject(), err, "")
+			return fault.Wrap("initial value of "+v.subject(), err, "")
 		}
 		if err := vs.initVariables(ctx, variables); err != nil {
 			return err
@@ -60,7 +60,7 @@ func (vs *Variables) initVariables(ctx context.Context, variables []*Variable) e
 		return err
 	}
 	var waiting []*Variable
-	var parts []lazy.Parts
+	var parts []lazytensor.Reader
 	for _, v := range variables {
 		if v == nil || v.pending.Load() != vs { // another goroutine may have copied it
 			continue
@@ -69,7 +69,7 @@ func (vs *Variables) initVariables(ctx context.Context, variables []*Variable) e
 		if err != nil {
 			return err
 		}
-		if p := lazy.PartsOf(value); p != nil {
+		if p := lazytensor.ReaderOf(value); p != nil {
 			waiting, parts = append(waiting, v), append(parts, p)
 		} else if err := vs.initVariable(ctx, v, value); err != nil {
 			return err
@@ -85,14 +85,14 @@ func (vs *Variables) initVariables(ctx context.Context, variables []*Variable) e
 // initVariable copies a value to a variable's devices. An initial value of other devices is
 // recomputed.
 func (vs *Variables) initVariable(ctx context.Context, v *Variable, value *tensors.Tensor) error {
-	if of := first.ValueOf(value); of != nil {
+	if of := initialization.ValueOf(value); of != nil {
 		placed, err := v.initialVariable()
 		if err != nil {
 			return err
 		}
-		took, err := first.Repeat(ctx, vs.initialOptions(), placed, of)
+		took, err := initialization.Repeat(ctx, vs.initialOptions(), placed, of)
 		vs.addFirstValues(took)
-		if !errors.Is(err, first.ErrNotForDevices) {
+		if !errors.Is(err, initialization.ErrNotForDevices) {
 			return err
 		}
 	}
@@ -106,7 +106,7 @@ func (vs *Variables) initVariable(ctx context.Context, v *Variable, value *tenso
 
 // uploadValue copies a value to the devices of all components, in new buffers.
 func (v *Variable) uploadValue(ctx context.Context, value *tensors.Tensor) (engine.Buffers, error) {
-	if p := lazy.PartsOf(value); p != nil {
+	if p := lazytensor.ReaderOf(value); p != nil {
 		load, err := v.newLoad(p)
 		if err != nil {
 			return nil, err
@@ -140,30 +140,30 @@ func (vs *Variables) initStore(ctx context.Context) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	took, err := first.Make(ctx, vs.initialOptions(), missing)
+	took, err := initialization.Run(ctx, vs.initialOptions(), missing)
 	vs.addFirstValues(took)
 	return err
 }
 
 // initialOptions returns the options for computing initial values of the store's variables.
-func (vs *Variables) initialOptions() first.Options {
+func (vs *Variables) initialOptions() initialization.Options {
 	s := vs.strategy
-	return first.Options{Machine: s.runtime, Axes: s.opts.LogicalAxes, Target: s.target,
+	return initialization.Options{Runtime: s.runtime, Axes: s.opts.LogicalAxes, Target: s.target,
 		Precision: s.opts.Precision, Store: vs.store,
-		Place: func(path string) (first.Variable, error) {
+		Place: func(path string) (initialization.Variable, error) {
 			v, err := vs.variable(path)
 			if err != nil {
-				return first.Variable{}, err
+				return initialization.Variable{}, err
 			}
 			return v.initialVariable()
 		}}
 }
 
 // initialVariable describes the variable for the computation of its initial value.
-func (v *Variable) initialVariable() (first.Variable, error) {
+func (v *Variable) initialVariable() (initialization.Variable, error) {
 	l, err := v.layout()
-	return first.Variable{Path: v.path, Shape: v.Shape(), Annotation: v.annotation, Over: v.replicaShard, Layout: l,
-		Take: v.setInitialBuffers}, err
+	return initialization.Variable{Path: v.path, Shape: v.Shape(), Annotation: v.annotation, Over: v.replicaShard, Layout: l,
+		SetBuffers: v.setInitialBuffers}, err
 }
 
 // FirstValues has statistics about the initialization of a store's variables. Variables that
@@ -187,7 +187,7 @@ func (vs *Variables) FirstValues() FirstValues {
 	return FirstValues(vs.firsts)
 }
 
-func (vs *Variables) addFirstValues(figures first.Figures) {
+func (vs *Variables) addFirstValues(figures initialization.Stats) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	vs.firsts.Add(figures)
@@ -214,7 +214,7 @@ func (v *Variable) setInitialBuffers(fresh engine.Buffers) error {
 // addition to the old ones. Then check is called, if it is not nil, and without an error the new
 // values replace the old ones. A variable that received its first value in the meantime keeps that
 // value. staged is the peak host memory, in bytes.
-func (s *TPUStrategy) loadValues(ctx context.Context, variables []*Variable, src []lazy.Parts, readers int,
+func (s *TPUStrategy) loadValues(ctx context.Context, variables []*Variable, src []lazytensor.Reader, readers int,
 	check func(context.Context) error) (staged int, err error) {
 	loads, waited := make([]*engine.Load, len(variables)), make([]bool, len(variables))
 	for i, v := range variables {

@@ -25,7 +25,7 @@ func (v *Variable) checkNotTracing(ctx context.Context, doing string) error {
 
 // checkCrossReplica returns an error in replica code and in the scope of another strategy.
 func (v *Variable) checkCrossReplica(ctx context.Context, op string) error {
-	if m, ok := mode.Of(ctx); ok && m.Strategy == v.strategy && m.Update >= 0 {
+	if m, ok := mode.FromContext(ctx); ok && m.Strategy == v.strategy && m.Update >= 0 {
 		return nil
 	}
 	if err := v.strategy.requireOwn(ctx, op, v.subject()); err != nil {
@@ -76,7 +76,7 @@ func (v *Variable) readCombined(ctx context.Context) (*Mirrored, error) {
 		return nil, err
 	}
 	if v.synchronization == OnRead && v.aggregation != AggregateFirst && v.strategy.replicas > 1 {
-		if err := number.Check(op, v.dtype); err != nil {
+		if err := number.CheckSummable(op, v.dtype); err != nil {
 			return nil, err
 		}
 	}

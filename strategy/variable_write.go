@@ -68,7 +68,7 @@ func (v *Variable) crossWrite(ctx context.Context, w assign.Op, value any) error
 			"a variable that is summed on read has no one component to change")
 	}
 	if summed {
-		if err := number.CheckTraced(op, v.dtype); err != nil {
+		if err := number.CheckSummableTraced(op, v.dtype); err != nil {
 			return err
 		}
 	}
@@ -153,9 +153,9 @@ func (v *Variable) checkAssignable(op string, x *deviceValue) error {
 
 // convertHostValue converts a host value to the variable's dtype. A Go number is converted if it fits.
 func (v *Variable) convertHostValue(op string, value any) (*tensors.Tensor, error) {
-	if number.Is(value) && len(v.shape) == 0 {
+	if number.IsNumber(value) && len(v.shape) == 0 {
 		var err error
-		if value, err = number.As(op, value, v.dtype); err != nil {
+		if value, err = number.Convert(op, value, v.dtype); err != nil {
 			return nil, err
 		}
 	}
@@ -183,7 +183,7 @@ func (v *Variable) replaceValue(ctx context.Context, op string, value *tensors.T
 		err = v.replaceBuffers(fresh)
 	}
 	if err != nil {
-		return fault.Of(op, err, "")
+		return fault.Wrap(op, err, "")
 	}
 	return nil
 }

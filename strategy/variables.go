@@ -13,7 +13,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/engine/first"
+	"github.com/tpustrategy/tpustrategy/internal/engine/initialization"
 )
 
 // Variables are the variables of a store on the devices of a strategy. A variable is added when a
@@ -32,7 +32,7 @@ type Variables struct {
 
 	mu     sync.Mutex // guards the list and firsts; engine.Runtime.Launch guards the buffers
 	list   []*Variable
-	firsts first.Figures
+	firsts initialization.Stats
 	// proxied are the variables of NewVariable that training steps over the store train, by the
 	// paths of their proxies.
 	proxied map[string]*Variable
@@ -64,7 +64,7 @@ func (vs *Variables) lock(ctx context.Context, op string) (locked context.Contex
 		return ctx, func() {}, nil
 	}
 	if err := vs.semaphore.Acquire(ctx, 1); err != nil {
-		return nil, nil, fault.Of(op+"waiting for the store", context.Cause(ctx), "")
+		return nil, nil, fault.Wrap(op+"waiting for the store", context.Cause(ctx), "")
 	}
 	return context.WithValue(ctx, lockKey{vs}, true), func() { vs.semaphore.Release(1) }, nil
 }
@@ -111,7 +111,7 @@ func (vs *Variables) variable(path string) (*Variable, error) {
 		return nil, err
 	}
 	if err := v.annotation.ValidateOn(vs.strategy.axes, path, v.shape); err != nil {
-		return nil, fault.Of(fmt.Sprintf("variable rule %d", rule), err, "")
+		return nil, fault.Wrap(fmt.Sprintf("variable rule %d", rule), err, "")
 	}
 	if _, err := v.layout(); err != nil {
 		return nil, err

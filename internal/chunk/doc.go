@@ -1,2 +1,2 @@
-// Package chunk splits the rows of a batch over replicas as TensorFlow does.
+// Package chunk computes which rows of a batch belong to each replica, by TensorFlow's rule.
 package chunk

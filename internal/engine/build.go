@@ -10,7 +10,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/activity"
-	"github.com/tpustrategy/tpustrategy/internal/patience"
+	"github.com/tpustrategy/tpustrategy/internal/heartbeat"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -135,7 +135,7 @@ func (m *Runtime) reportProgress(name string, program pjrt.Program, opts pjrt.Co
 	devices := opts.Replicas * opts.Partitions
 	c := Compilation{Name: name, TextBytes: len(program.Code), Replicas: max(devices/m.group, 1),
 		LogicalDevices: min(devices, m.group)}
-	return patience.ReportProgress(func(passed time.Duration) {
+	return heartbeat.Start(func(passed time.Duration) {
 		c.Passed = passed
 		m.opts.Progress(c)
 	})

@@ -9,7 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/internal/recomputed"
+	"github.com/tpustrategy/tpustrategy/internal/rematerialization"
 )
 
 // Argument is an argument of a region: a node outside the region, and its mapping.
@@ -53,7 +53,7 @@ func TryTrace(target Target, kind Kind, arguments []Argument,
 	g := arguments[0].Node.Graph()
 	again := false
 	for i, a := range r.arguments {
-		if recomputed.IsRecomputed(a.Node) { // GoMLX does not recompute a region
+		if rematerialization.IsRecomputed(a.Node) { // GoMLX does not recompute a region
 			r.arguments[i].Node, again = a.Node.StopCheckpoint(), true
 		}
 	}

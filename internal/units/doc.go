@@ -1,2 +1,2 @@
-// Package units formats numbers of bytes, rates and times with their units.
+// Package units formats byte counts, quantities and durations with their units for messages and reports.
 package units

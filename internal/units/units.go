@@ -2,7 +2,7 @@ package units
 
 import "fmt"
 
-// Bytes formats a number of bytes, such as "1.50 MiB".
+// Bytes formats a number of bytes with a binary prefix, such as "1.50 MiB".
 func Bytes(n int64) string {
 	for _, unit := range []struct {
 		size int64
@@ -15,7 +15,7 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// SI formats a number with a decimal prefix and its unit, such as "197.00 TFLOP/s".
+// SI formats a quantity with a decimal prefix and its unit, such as "197.00 TFLOP/s".
 func SI(x float64, unit string) string {
 	for _, prefix := range []struct {
 		size float64
@@ -28,7 +28,7 @@ func SI(x float64, unit string) string {
 	return fmt.Sprintf("%.0f %s", x, unit)
 }
 
-// Seconds formats a time in seconds, such as "1.25 ms".
+// Seconds formats a duration in seconds as seconds, milliseconds or microseconds, such as "1.25 ms".
 func Seconds(s float64) string {
 	switch {
 	case s >= 1:

@@ -5,14 +5,14 @@ import (
 
 	"github.com/gomlx/gomlx/ml/model"
 
-	"github.com/tpustrategy/tpustrategy/internal/engine/lazy"
+	"github.com/tpustrategy/tpustrategy/internal/engine/lazytensor"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 // Given is a value that is read in parts, for a variable of a store.
 type Given struct {
 	Path  string
-	Parts lazy.Parts
+	Parts lazytensor.Reader
 }
 
 // Give sets the values of variables like Load.

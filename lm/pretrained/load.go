@@ -121,7 +121,7 @@ func newPlan(s *strategy.TPUStrategy, store *model.Store, tensors []weights.Tens
 	return weights.NewPlan(tensors, variables, rules, po)
 }
 
-// lazyValue reads a variable's value from files. It implements lazy.Parts.
+// lazyValue reads a variable's value from files. It implements lazytensor.Reader.
 type lazyValue struct {
 	plan     *weights.Plan
 	file     *weights.File

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/engine/lazy"
+	"github.com/tpustrategy/tpustrategy/internal/engine/lazytensor"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/lm/pretrained"
@@ -218,7 +218,7 @@ func TestLargePartsStayWhereTheyAreRead(t *testing.T) {
 		for round := range 2 {
 			large, mirrored := counted(float32(round), dims["large"]...), &cellParts{countedParts: counted(-5, dims["mirrored"]...)}
 			inCells := &cellParts{countedParts: large}
-			var largeParts lazy.Parts = large
+			var largeParts lazytensor.Reader = large
 			if round == 1 {
 				largeParts = inCells
 			}
@@ -377,12 +377,12 @@ func TestATensorOfPartsIsAValueForAVariableOfTheStrategy(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 2)
 	p := counted(1, 4, 6)
-	v, err := s.NewVariable(ctx, lazy.Whole(p), strategy.VariableOptions{Annotation: logical.SplitInto(1, 2)})
+	v, err := s.NewVariable(ctx, lazytensor.FromReader(p), strategy.VariableOptions{Annotation: logical.SplitInto(1, 2)})
 	require.NoError(t, err)
-	require.NoError(t, v.Assign(ctx, lazy.Whole(p)))
+	require.NoError(t, v.Assign(ctx, lazytensor.FromReader(p)))
 	assert.Equal(t, 48, p.elements, "each part once a time")
 	assert.Equal(t, p.all(), strategytest.Numbers(t, strategytest.OK(v.Value(ctx))))
-	host := lazy.Whole(p)
+	host := lazytensor.FromReader(p)
 	assert.Equal(t, p.all(), strategytest.Numbers(t, host))
 	assert.Equal(t, []int{4, 6}, host.Shape().Dimensions)
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/internal/engine"
-	"github.com/tpustrategy/tpustrategy/internal/engine/lazy"
+	"github.com/tpustrategy/tpustrategy/internal/engine/lazytensor"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 type newValue struct {
 	path  string
-	parts lazy.Parts
+	parts lazytensor.Reader
 }
 
 // setVariables sets variables of the store: on the devices if a traced step uses them, and
@@ -30,7 +30,7 @@ func setVariables(ctx context.Context, s *strategy.TPUStrategy, store *model.Sto
 		return failed(err)
 	}
 	defer done()
-	fill := func(variables []*strategy.Variable, sources []lazy.Parts) error {
+	fill := func(variables []*strategy.Variable, sources []lazytensor.Reader) error {
 		staged, err := m.LoadVariables(ctx, variables, sources, 1, nil)
 		if err != nil {
 			return err
@@ -47,7 +47,7 @@ func setVariables(ctx context.Context, s *strategy.TPUStrategy, store *model.Sto
 		return nil
 	}
 	var first, later []*strategy.Variable // without and with a value
-	var firstParts, laterParts []lazy.Parts
+	var firstParts, laterParts []lazytensor.Reader
 	var stored []newValue
 	for _, x := range values {
 		switch v, traced := s.Variables(store).Lookup(x.path); {
@@ -69,9 +69,9 @@ func setVariables(ctx context.Context, s *strategy.TPUStrategy, store *model.Sto
 	}
 	for _, x := range stored {
 		if v := store.GetVariable(x.path); v != nil {
-			err = v.SetValue(lazy.Whole(x.parts))
+			err = v.SetValue(lazytensor.FromReader(x.parts))
 		} else {
-			_, err = store.CreateVariable(x.path, lazy.Whole(x.parts))
+			_, err = store.CreateVariable(x.path, lazytensor.FromReader(x.parts))
 		}
 		if err != nil {
 			return failed(err)

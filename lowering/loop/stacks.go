@@ -10,7 +10,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/internal/initial"
+	"github.com/tpustrategy/tpustrategy/internal/modelfields"
 	"github.com/tpustrategy/tpustrategy/internal/region"
 )
 
@@ -127,7 +127,7 @@ func (r *layerLoop) stackedVariable(v *model.Variable) *model.Variable {
 // stackInitializer returns an initializer for a stacked variable, which calls the initializer of v
 // once for each layer.
 func (r *layerLoop) stackInitializer(v *model.Variable) model.VariableInitializer {
-	n, one, of := r.n, initial.Initializer(v), v.Shape()
+	n, one, of := r.n, modelfields.Initializer(v), v.Shape()
 	if v.HasValue() {
 		value, err := v.Value()
 		if err == nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/tpustrategy/tpustrategy/internal/recomputed"
 	"github.com/tpustrategy/tpustrategy/internal/region"
+	"github.com/tpustrategy/tpustrategy/internal/rematerialization"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/sharding"
@@ -165,7 +165,7 @@ func (t *Trace) emit(x *graph.Node, emitter opEmitter, gradient func(v *graph.No
 		})
 	}
 	t.gradients[y], t.emitters[y] = gradient, emitter
-	return recomputed.CheckpointIf(x, y)
+	return rematerialization.CheckpointLike(x, y)
 }
 
 // CloneNode implements [region.Target].

@@ -10,7 +10,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
-	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
+	"github.com/tpustrategy/tpustrategy/internal/engine/savedstep"
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
 	"github.com/tpustrategy/tpustrategy/logical"
 )
@@ -117,7 +117,7 @@ func (c *Checkpoint) Weights() (paths []string) {
 		}
 	}
 	for _, v := range c.variables {
-		if !trainingScope[root(v.Path)] && !saved.IsStateName(v.Path) {
+		if !trainingScope[root(v.Path)] && !savedstep.IsMetricStateName(v.Path) {
 			paths = append(paths, v.Path)
 		}
 	}

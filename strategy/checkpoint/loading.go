@@ -9,7 +9,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"github.com/tpustrategy/tpustrategy/internal/engine/lazy"
+	"github.com/tpustrategy/tpustrategy/internal/engine/lazytensor"
 )
 
 // variableReader is a saved variable whose parts are read on demand.
@@ -18,7 +18,7 @@ type variableReader struct {
 	variable   *variable
 }
 
-var _ lazy.Parts = (*variableReader)(nil)
+var _ lazytensor.Reader = (*variableReader)(nil)
 
 func (c *Checkpoint) newReader(v *variable) *variableReader {
 	return &variableReader{checkpoint: c, variable: v}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
+	"github.com/tpustrategy/tpustrategy/internal/engine/savedstep"
 )
 
 // RestoreOptions configure a restore. The zero value requires that group and checkpoint have the
@@ -77,7 +77,7 @@ func (c *Checkpoint) matchVariables(g Group, opts RestoreOptions) ([]Variable, e
 		}
 		at, ok := index[v.Path()]
 		switch {
-		case !ok && !opts.AllowMissing && !saved.IsStateName(v.Path()):
+		case !ok && !opts.AllowMissing && !savedstep.IsMetricStateName(v.Path()):
 			mismatch.Missing = append(mismatch.Missing, v.Path())
 		case !ok:
 		case targets[at] != nil:
@@ -90,7 +90,7 @@ func (c *Checkpoint) matchVariables(g Group, opts RestoreOptions) ([]Variable, e
 		}
 	}
 	for _, v := range c.variables {
-		if !inGroup[v.Path] && !g.createsVariable(v.Info) && !opts.AllowUnexpected && !saved.IsStateName(v.Path) {
+		if !inGroup[v.Path] && !g.createsVariable(v.Info) && !opts.AllowUnexpected && !savedstep.IsMetricStateName(v.Path) {
 			mismatch.Unexpected = append(mismatch.Unexpected, v.Path)
 		}
 	}

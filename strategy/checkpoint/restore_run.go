@@ -7,7 +7,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/engine"
-	"github.com/tpustrategy/tpustrategy/internal/engine/lazy"
+	"github.com/tpustrategy/tpustrategy/internal/engine/lazytensor"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -23,7 +23,7 @@ type restoration struct {
 	// variables are restored on the devices from the parts in from. placed has the checkpoint's
 	// variables that are restored this way.
 	variables     []*strategy.Variable
-	deviceReaders []lazy.Parts
+	deviceReaders []lazytensor.Reader
 	onDevice      []bool
 }
 

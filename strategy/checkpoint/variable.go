@@ -9,7 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
-	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
+	"github.com/tpustrategy/tpustrategy/internal/engine/savedstep"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -43,7 +43,7 @@ type Group struct {
 // createsVariable reports whether the group creates a saved variable that it lacks. It excludes the
 // sums of metrics, which only the step with these metrics can use.
 func (g Group) createsVariable(info Info) bool {
-	return g.Create != nil && info.Shape.Ok() && !saved.IsStateName(info.Path) && (g.canCreate == nil || g.canCreate(info))
+	return g.Create != nil && info.Shape.Ok() && !savedstep.IsMetricStateName(info.Path) && (g.canCreate == nil || g.canCreate(info))
 }
 
 // With returns the group with additional variables. It ignores a strategy's variable that the group

@@ -38,7 +38,7 @@ func (rc *ReplicaContext) Div(a, b any) (any, error) { return rc.applyBinary("Di
 func (rc *ReplicaContext) applyBinary(name string, apply func(a, b *graph.Node) *graph.Node, a, b any) (any, error) {
 	s := rc.strategy
 	if rc.tracing != nil {
-		return fault.Traced(func() any {
+		return fault.CatchPanic(func() any {
 			nodes, err := operands(name, []any{[]any{a, b}}, func(i int, column []any) (*graph.Node, error) {
 				return rc.tracedOperand(name, i, column[0]), nil
 			})
@@ -125,16 +125,16 @@ func operands[T interface{ Shape() shapes.Shape }](name string, all []any, opera
 	}
 	last := order[1]
 	if numbers := slices.Concat(columns[0], columns[1]); allNumbers(numbers) {
-		dtype := number.DType(numbers...)
+		dtype := number.CommonDType(numbers...)
 		for i := range columns {
-			if columns[i], err = number.AllAs(name, columns[i], dtype); err != nil {
+			if columns[i], err = number.ConvertAll(name, columns[i], dtype); err != nil {
 				return made, err
 			}
 		}
 	}
 	for _, i := range order {
 		if i == last && allNumbers(columns[i]) {
-			if columns[i], err = number.AllAs(name, columns[i], made[1-i].Shape().DType); err != nil {
+			if columns[i], err = number.ConvertAll(name, columns[i], made[1-i].Shape().DType); err != nil {
 				return made, err
 			}
 		}
@@ -151,7 +151,7 @@ func operands[T interface{ Shape() shapes.Shape }](name string, all []any, opera
 
 func allNumbers(column []any) bool {
 	for _, x := range column {
-		if !number.Is(x) {
+		if !number.IsNumber(x) {
 			return false
 		}
 	}

@@ -23,7 +23,7 @@ func (e *Extended) Scope(ctx context.Context) (context.Context, error) {
 // FromContext returns the strategy whose scope or replica code ctx belongs to, and whether there is
 // one. It corresponds to TensorFlow's get_strategy and has_strategy.
 func FromContext(ctx context.Context) (*strategy.TPUStrategy, bool) {
-	m, _ := mode.Of(ctx)
+	m, _ := mode.FromContext(ctx)
 	s, ok := m.Strategy.(*strategy.TPUStrategy)
 	return s, ok
 }
@@ -32,7 +32,7 @@ func FromContext(ctx context.Context) (*strategy.TPUStrategy, bool) {
 // an update. It corresponds to TensorFlow's tf.distribute.in_cross_replica_context. Outside of all
 // strategies it returns false.
 func InCrossReplicaContext(ctx context.Context) bool {
-	m, ok := mode.Of(ctx)
+	m, ok := mode.FromContext(ctx)
 	return ok && !m.Replica
 }
 
@@ -43,7 +43,7 @@ func InReplicaContext(ctx context.Context) bool { return !InCrossReplicaContext(
 // UpdateReplicaID returns the index of the component for which an update function runs, and whether
 // ctx belongs to an update. It corresponds to TensorFlow's get_update_replica_id.
 func UpdateReplicaID(ctx context.Context) (int, bool) {
-	m, ok := mode.Of(ctx)
+	m, ok := mode.FromContext(ctx)
 	if !ok || m.Update < 0 {
 		return 0, false
 	}
@@ -54,9 +54,9 @@ func UpdateReplicaID(ctx context.Context) (int, bool) {
 // TensorFlow's tf.distribute.get_replica_context. Variables that the replica context creates are
 // placed as [Extended.ColocateVarsWith] or [Extended.LogicalDevice] specified for ctx.
 func ReplicaContextOf(ctx context.Context) (*ReplicaContext, bool) {
-	m, _ := mode.Of(ctx)
+	m, _ := mode.FromContext(ctx)
 	rc, ok := m.Code.(*ReplicaContext)
-	if ok && mode.PlaceOf(ctx) != mode.PlaceOf(rc.ctx) {
+	if ok && mode.PlaceFromContext(ctx) != mode.PlaceFromContext(rc.ctx) {
 		placed := *rc
 		placed.ctx = ctx
 		rc = &placed

@@ -27,11 +27,11 @@ func (rc *ReplicaContext) AllReduce(op strategy.ReduceOp, nest any) (any, error)
 		x := in[0]
 		s := c.Strategy()
 		switch integers := x.DType().IsInt(); {
-		case s.NumReplicasInSync() == 1 && (!number.Summable(x.DType()) || integers &&
+		case s.NumReplicasInSync() == 1 && (!number.IsSummable(x.DType()) || integers &&
 			s.Semantics() == strategy.TensorFlowMirrored):
 			return in // there is only one summand
-		case !number.Summable(x.DType()):
-			panic(number.Check("AllReduce", x.DType()))
+		case !number.IsSummable(x.DType()):
+			panic(number.CheckSummable("AllReduce", x.DType()))
 		}
 		return []*graph.Node{c.AllReduce(op, x)}
 	}

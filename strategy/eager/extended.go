@@ -30,7 +30,7 @@ func (e *Extended) Strategy() *strategy.TPUStrategy { return e.strategy }
 // device 0. If ctx is a result of [Extended.ColocateVarsWith], the devices are those of the
 // variable.
 func (e *Extended) WorkerDevices(ctx context.Context) []string {
-	at := mode.PlaceOf(ctx)
+	at := mode.PlaceFromContext(ctx)
 	if v, ok := at.Beside.(*strategy.Variable); ok && e.VariableCreatedInScope(v) {
 		return v.Devices()
 	}

@@ -278,7 +278,7 @@ func (m mergeCode) Step(op string) (*strategy.ReplicaContext, error) { return m.
 
 // Write implements a write by a variable's own method.
 func (m mergeCode) Write(w assign.Op, v *strategy.Variable, x any) error {
-	_, err := fault.Traced(func() any {
+	_, err := fault.CatchPanic(func() any {
 		m.rc.Read(v) // before the value, in the order of the step's arguments
 		value, _ := m.operand(fmt.Sprintf("%s %q", w.Name, v.Path()), x, v)
 		m.write(w, v, value)
@@ -289,7 +289,7 @@ func (m mergeCode) Write(w assign.Op, v *strategy.Variable, x any) error {
 
 // ScatterRows implements [strategy.Variable.Scatter].
 func (m mergeCode) ScatterRows(op strategy.ScatterOp, v *strategy.Variable, indices, updates any) error {
-	_, err := fault.Traced(func() any {
+	_, err := fault.CatchPanic(func() any {
 		name := fmt.Sprintf("%s %q", op, v.Path())
 		m.rc.Read(v)
 		if err := engine.Internal(m.Strategy()).CheckScatter(v, op, false); err != nil {

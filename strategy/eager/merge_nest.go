@@ -33,7 +33,7 @@ func (mc *MergeContext) value(op string, x any) *MergeValue {
 // value for all replicas.
 func (mc *MergeContext) mapLeaves(call string, nest any, f func(m *MergeValue, x any, host bool) any) (any, error) {
 	return nesting.Map(call, nest, func(_ string, x any) (any, error) {
-		return fault.Traced(func() any {
+		return fault.CatchPanic(func() any {
 			m, host := mc.operand(call, x, nil)
 			return f(m, x, host)
 		})
@@ -92,13 +92,13 @@ func mapMerged(call string, nest any, f func(m *MergeValue) *MergeValue) (any, e
 		if !ok {
 			return x, nil
 		}
-		return fault.Traced(func() any { return f(m) })
+		return fault.CatchPanic(func() any { return f(m) })
 	})
 }
 
 // setComponent writes a variable in an update. The update's function represents all components.
 func (mc *MergeContext) setComponent(op string, w assign.Op, v *strategy.Variable, x any) error {
-	_, err := fault.Traced(func() any {
+	_, err := fault.CatchPanic(func() any {
 		m, _ := mc.operand(op, x, v)
 		if !m.mirrored && !componentsVary(v) {
 			panic(fault.Unequal(op))
@@ -110,7 +110,7 @@ func (mc *MergeContext) setComponent(op string, w assign.Op, v *strategy.Variabl
 
 // eachOf returns the replicas' parts of a nest, by replica.
 func (mc *MergeContext) eachOf(op string, nest any) ([]any, error) {
-	return fault.Traced(func() []any {
+	return fault.CatchPanic(func() []any {
 		all := make([]any, mc.rc.NumReplicasInSync())
 		parts := map[*MergeValue][]*MergeValue{}
 		for r := range all {

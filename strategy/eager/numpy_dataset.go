@@ -68,7 +68,7 @@ func (e *Extended) elementOf(nest any) (input.Element, error) {
 		leaf, failed = input.FromBytes(kind, data,
 			t.Shape().Dimensions...)
 	}); err != nil {
-		return input.Element{}, fault.Of("dataset", err, "")
+		return input.Element{}, fault.Wrap("dataset", err, "")
 	}
 	return input.Leaf(leaf), failed
 }

@@ -176,7 +176,7 @@ func (e *Extended) exchange(ctx context.Context, ids []int, calls []string, fail
 	}
 	var message bytes.Buffer
 	if err := gob.NewEncoder(&message).Encode(mine); err != nil {
-		return fault.Of(op, err, "")
+		return fault.Wrap(op, err, "")
 	}
 	all, err := e.strategy.GatherBytes(ctx, op, message.Bytes())
 	if failed != nil {
@@ -188,7 +188,7 @@ func (e *Extended) exchange(ctx context.Context, ids []int, calls []string, fail
 	states := make([]processState, len(all))
 	for p := range all {
 		if err := gob.NewDecoder(bytes.NewReader(all[p])).Decode(&states[p]); err != nil {
-			return fault.Of(op, err, "start the same program on each process")
+			return fault.Wrap(op, err, "start the same program on each process")
 		}
 		if text := states[p].Failed; text != "" {
 			return fault.New(errkind.Kind(states[p].Kind), op, "see the error of that process",

@@ -94,7 +94,7 @@ func (e *Extended) reduceNow(ctx context.Context, op strategy.ReduceOp, call str
 	var err error
 	for i, nest := range nests {
 		if results[i], err = e.planNest(ctx, op, nest, places[i], &all); err != nil {
-			err = fault.At(i, len(nests), err)
+			err = fault.WithIndex(i, len(nests), err)
 			break
 		}
 	}
@@ -128,7 +128,7 @@ func (e *Extended) planNest(ctx context.Context, op strategy.ReduceOp, nest any,
 	all *[]reduction) (any, error) {
 	s := e.strategy
 	if s.Semantics() == strategy.TensorFlowTPU && op == strategy.Sum && nest != nil &&
-		nesting.Is(reflect.TypeOf(nest)) {
+		nesting.IsNest(reflect.TypeOf(nest)) {
 		return nil, fault.New(errkind.ValueError, "reduce", "reduce its values one by one, or leave Options.Semantics at its default",
 			"a nest, which TensorFlow's TPU strategy does not take apart")
 	}

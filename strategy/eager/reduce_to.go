@@ -17,7 +17,7 @@ func (e *Extended) reduceTo(ctx context.Context, call string, op strategy.Reduce
 	for i, pair := range pairs {
 		values[i] = pair.Value
 		if places[i], err = e.destination(call, pair.To); err != nil {
-			return nil, fault.At(i, len(pairs), err)
+			return nil, fault.WithIndex(i, len(pairs), err)
 		}
 	}
 	if mc == nil {
@@ -25,7 +25,7 @@ func (e *Extended) reduceTo(ctx context.Context, call string, op strategy.Reduce
 	}
 	for i, value := range values {
 		if values[i], err = mc.reduceTo(call, op, value, places[i]); err != nil {
-			return nil, fault.At(i, len(pairs), err)
+			return nil, fault.WithIndex(i, len(pairs), err)
 		}
 	}
 	return values, nil

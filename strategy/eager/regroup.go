@@ -68,7 +68,7 @@ func commonValue(leaves []any) (any, bool) {
 		return whole, true
 	}
 	for _, x := range leaves[1:] {
-		if !nesting.Same(leaves[0], x) {
+		if !nesting.IsSameLeaf(leaves[0], x) {
 			return nil, false
 		}
 	}
@@ -133,7 +133,7 @@ func (e *Extended) combineLeaves(ctx context.Context, op, path string, leaves []
 	}
 	v, err := engine.Internal(s).NewPerReplica(ctx, all, of, logical.Annotation{})
 	if err != nil {
-		return nil, fault.Of(fmt.Sprintf("%s%s", op, path), err, "")
+		return nil, fault.Wrap(fmt.Sprintf("%s%s", op, path), err, "")
 	}
 	return v, nil
 }
@@ -268,7 +268,7 @@ func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 
 // partsOf returns the replicas' parts of a value in a merge call.
 func partsOf(m *MergeValue) ([]any, error) {
-	return fault.Traced(func() []any {
+	return fault.CatchPanic(func() []any {
 		if m.mc == nil {
 			panic(fault.New(errkind.TypeError, "LocalResults", "give values of a merge call",
 				"a merged value of nothing"))
@@ -310,7 +310,7 @@ func (e *Extended) ValuesFromFunction(ctx context.Context, fn func(ValueContext)
 		var err error
 		if mine[i], err = errkind.CatchPanic("strategy: the function",
 			func() (any, error) { return fn(c) }); err != nil {
-			failed = fault.Of(fmt.Sprintf("values from function: replica %d", r), err, "")
+			failed = fault.Wrap(fmt.Sprintf("values from function: replica %d", r), err, "")
 			break
 		}
 	}

@@ -98,7 +98,7 @@ func (e *Extended) splitArguments(ctx context.Context, args []any) ([][]any, err
 			setOrigin(fmt.Sprintf("argument %d of call %d", i, s.NextCallNumber()), arg)
 		}
 		if err != nil {
-			return nil, fault.Of(fmt.Sprintf("argument %d", i), err, "")
+			return nil, fault.Wrap(fmt.Sprintf("argument %d", i), err, "")
 		}
 		for r, part := range parts {
 			nests[r] = append(nests[r], part)
@@ -204,7 +204,7 @@ func (e *Extended) splitResult(args []any, result any) ([]any, error) {
 	}
 	part, err := nesting.Map("MergeCall", result, func(_ string, x any) (any, error) {
 		for _, g := range given {
-			if nesting.Same(g, x) {
+			if nesting.IsSameLeaf(g, x) {
 				return x, nil
 			}
 		}

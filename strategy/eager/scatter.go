@@ -8,7 +8,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/engine/rows"
+	"github.com/tpustrategy/tpustrategy/internal/engine/scatter"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -44,8 +44,8 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 		}
 		for r := range s.NumReplicasInSync() {
 			indices, updates := Component{value: values[0], replica: r}, Component{value: values[1], replica: r}
-			if err := rows.Check(name, v.Shape(), indices.Shape(), updates.Shape()); err != nil {
-				return nil, fault.Of(fmt.Sprintf("replica %d", r), err, "")
+			if err := scatter.CheckShapes(name, v.Shape(), indices.Shape(), updates.Shape()); err != nil {
+				return nil, fault.Wrap(fmt.Sprintf("replica %d", r), err, "")
 			}
 		}
 		if engine.Internal(values[0]).ReplicaShapes() != nil {
@@ -64,7 +64,7 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 		return rc.apply(kind+op.String(), v, values, func(c *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			indices, updates := in[0], in[1]
 			if len(in) > 2 {
-				indices = rows.RealIndices(indices, in[2])
+				indices = scatter.MaskIndices(indices, in[2])
 			}
 			if aggregate {
 				return []*graph.Node{c.Scatter(op, v, indices, updates)}

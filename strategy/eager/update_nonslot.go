@@ -59,7 +59,7 @@ func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn Updat
 	}
 	return nesting.Zip(op, results, func(_ string, leaves []any) (any, error) {
 		one, ok := commonValue(leaves)
-		if _, value := one.(strategy.Value); !ok || value && !nesting.Same(one, leaves[0]) { // the value has more components
+		if _, value := one.(strategy.Value); !ok || value && !nesting.IsSameLeaf(one, leaves[0]) { // the value has more components
 			return strategy.NewObjects(leaves...), nil
 		}
 		return one, nil

@@ -26,7 +26,7 @@ func (e *Extended) updateIn(ctx context.Context, mc *MergeContext, op string, v 
 	if !rc.host {
 		rc.ctx = mode.With(ctx, mode.Mode{Strategy: s, Update: -1, Code: &componentCode{rc}})
 	}
-	return fault.Traced(func() any {
+	return fault.CatchPanic(func() any {
 		mine := make([]any, len(args))
 		for i, arg := range args {
 			nest, err := nesting.Map(op, arg, func(path string, x any) (any, error) {

@@ -35,7 +35,7 @@ func (rc *ReplicaContext) read(op string, v *strategy.Variable, across bool) (an
 		return nil, err
 	}
 	if mc := rc.tracing; mc != nil {
-		return fault.Traced(func() any {
+		return fault.CatchPanic(func() any {
 			if across {
 				return mc.Read(v).node
 			}
@@ -170,8 +170,8 @@ func (rc *ReplicaContext) mergeWritten(op string, v *strategy.Variable, xs []any
 		if err = engine.Internal(s).CheckOwned(op, x); err != nil && !(all && engine.Internal(s).NeedsResolve(x)) {
 			return nil, false, nil, err
 		}
-		if number.Is(x) && v.Shape().Rank() == 0 {
-			if x, err = number.As(op, x, v.Shape().DType); err != nil {
+		if number.IsNumber(x) && v.Shape().Rank() == 0 {
+			if x, err = number.Convert(op, x, v.Shape().DType); err != nil {
 				return nil, false, nil, err
 			}
 		}

@@ -52,7 +52,7 @@ func Iterate(ctx context.Context, s *strategy.TPUStrategy, d *input.DistributedD
 // the members to a step as separate arguments. The caller must close the values. In replica code
 // Next returns an error of kind ValueError.
 func (it *Iterator) Next(ctx context.Context) (any, error) {
-	if m, ok := mode.Of(ctx); ok && m.Replica {
+	if m, ok := mode.FromContext(ctx); ok && m.Replica {
 		return nil, fault.New(errkind.ValueError, "next", "take the input before the run and pass it as an argument",
 			"called in a replica's code")
 	}
@@ -109,7 +109,7 @@ func CopyToDevices(ctx context.Context, s *strategy.TPUStrategy, step input.Step
 	}()
 	for leaf, column := range columns {
 		if values[leaf], err = copyLeaf(ctx, s, column, annotationOf(leaf, arguments)); err != nil {
-			return nil, fault.Of("inputs"+paths[leaf], err, "")
+			return nil, fault.Wrap("inputs"+paths[leaf], err, "")
 		}
 	}
 	next := 0

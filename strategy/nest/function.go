@@ -185,7 +185,7 @@ func (f *Function) Close() error {
 // equalNests reports whether nests have the same structure and equal leaves.
 func equalNests(a, b []any) bool {
 	_, err := nesting.Zip("compare", []any{a, b}, func(_ string, leaves []any) (any, error) {
-		if !nesting.Same(leaves[0], leaves[1]) {
+		if !nesting.IsSameLeaf(leaves[0], leaves[1]) {
 			return nil, errors.New("another leaf")
 		}
 		return nil, nil
@@ -266,7 +266,7 @@ func (f *Function) isResult(path string, x any) error {
 	v, pointsToNest := reflect.ValueOf(x), false
 	if v.Kind() == reflect.Pointer { // the target may be in use elsewhere, so only its type is checked
 		v = reflect.Zero(v.Type().Elem())
-		pointsToNest = nesting.Is(v.Type())
+		pointsToNest = nesting.IsNest(v.Type())
 	}
 	if pointsToNest || containsType(v, 0, func(t reflect.Type) bool { return t == reflect.TypeFor[*graph.Node]() }) {
 		return fault.New(errkind.TypeError, f.opts.Name, anyMembers,

@@ -45,7 +45,7 @@ func classifyLeaf(s *strategy.TPUStrategy, x any) (static any, isTensor bool, wr
 				Hint: fmt.Sprintf("give %d", s.NumReplicasInSync())}
 		}
 		for r := 1; r < x.Len(); r++ {
-			if !nesting.Same(x.At(r), x.At(0)) {
+			if !nesting.IsSameLeaf(x.At(r), x.At(0)) {
 				return nil, false, &strategy.ArgumentError{
 					Reason: fmt.Sprintf("the object of replica %d is not that of replica 0, and one trace stands for all replicas", r),
 					Hint:   "give each replica a tensor, or run eager code with eager.Extended.CallForEachReplica"}
@@ -81,7 +81,7 @@ func staticLeaf(x any) *strategy.ArgumentError {
 		return nil
 	case !v.Comparable():
 		return &strategy.ArgumentError{Reason: fmt.Sprintf("a %T, which is no tensor, no nest, and cannot be compared", x), Hint: anyMembers}
-	case v.Kind() == reflect.Pointer && nesting.Is(v.Type().Elem()):
+	case v.Kind() == reflect.Pointer && nesting.IsNest(v.Type().Elem()):
 		return &strategy.ArgumentError{Reason: fmt.Sprintf("a %T, which would be compared as a pointer", x),
 			Hint: "give the nest itself"}
 	case containsType(v, 0, isTensorObject):

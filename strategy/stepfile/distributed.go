@@ -9,7 +9,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/tpustrategy/tpustrategy/internal/engine"
-	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
+	"github.com/tpustrategy/tpustrategy/internal/engine/savedstep"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
@@ -27,14 +27,14 @@ func describeVariable(shape shapes.Shape, sync strategy.VariableSynchronization,
 // findDistributed returns one element per argument of the step: the distributed variable that the
 // argument reads, or nil for other arguments. A variable in given replaces the strategy's variable of
 // the same name. The error lists all variables whose dtype, shape or placement does not match.
-func findDistributed(s *strategy.TPUStrategy, step *saved.Step,
+func findDistributed(s *strategy.TPUStrategy, step *savedstep.Step,
 	given map[string]*strategy.Variable) ([]*strategy.Variable, error) {
 	found := make([]*strategy.Variable, len(step.Arguments))
 	unused := maps.Clone(given)
 	names := map[*strategy.Variable]string{}
 	var errs []error
 	misfit := func(name string, cause error, hint, format string, args ...any) {
-		errs = append(errs, newError(saved.Misfit{Problem: saved.BadVariable, Variable: name,
+		errs = append(errs, newError(savedstep.Mismatch{Problem: savedstep.BadVariable, Variable: name,
 			Detail: fmt.Sprintf(format, args...), Hint: hint, Err: cause}))
 	}
 	const another = "give another variable in stepfile.Options.Variables"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
+	"github.com/tpustrategy/tpustrategy/internal/engine/savedstep"
 )
 
 // Reason classifies why a step cannot be saved or loaded.
@@ -99,12 +99,12 @@ func (e *Error) Kind() errkind.Kind {
 func (e *Error) Unwrap() error { return e.Err }
 
 // problems maps the strategy's problems to reasons.
-var problems = map[saved.Problem]Reason{
-	saved.Damaged: Damaged, saved.BadVariable: Variable, saved.Unsupported: Unsupported,
-	saved.OtherArguments: Arguments,
+var problems = map[savedstep.Problem]Reason{
+	savedstep.Damaged: Damaged, savedstep.BadVariable: Variable, savedstep.Unsupported: Unsupported,
+	savedstep.OtherArguments: Arguments,
 }
 
 // newError converts a problem that the strategy found to an error.
-func newError(m saved.Misfit) error {
+func newError(m savedstep.Mismatch) error {
 	return &Error{Reason: problems[m.Problem], Variable: m.Variable, Detail: m.Detail, Hint: m.Hint, Err: m.Err}
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
-	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
+	"github.com/tpustrategy/tpustrategy/internal/engine/savedstep"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
@@ -49,7 +49,7 @@ type header struct {
 	ConstantBytes uint64 `json:"constant_bytes,omitempty"`
 }
 
-// target is the JSON form of a saved.Target. Plugin is the identity of [pjrt.Plugin.Identity].
+// target is the JSON form of a savedstep.Target. Plugin is the identity of [pjrt.Plugin.Identity].
 type target struct {
 	Plugin      string              `json:"plugin"`
 	Devices     string              `json:"devices"`
@@ -173,7 +173,7 @@ func (t tensor) decode() (p spmd.ShardedTensor, err error) {
 	return p, nil
 }
 
-func newHeader(s *saved.Step) header {
+func newHeader(s *savedstep.Step) header {
 	padding := strategy.Padding(s.Padding)
 	h := header{
 		Version: version, Step: s.Name, target: target(s.Target), Axes: s.Module.Mesh.Axes(), Updates: s.Updates,
@@ -205,12 +205,12 @@ func newHeader(s *saved.Step) header {
 	}
 	for j, r := range s.Module.Results {
 		t := encodeTensor(r)
-		if j < len(s.Cut) {
-			t.Cut = s.Cut[j]
+		if j < len(s.PaddedResults) {
+			t.Cut = s.PaddedResults[j]
 		}
 		h.Results = append(h.Results, t)
 	}
-	for _, a := range s.Layouts {
+	for _, a := range s.Annotations {
 		h.Layouts = append(h.Layouts, encodeAnnotation(a))
 	}
 	return h
@@ -218,7 +218,7 @@ func newHeader(s *saved.Step) header {
 
 // step returns the step that consists of the header, the module's text and the serialized program
 // with the constants. It checks that these are consistent.
-func (h header) step(text, code []byte) (*saved.Step, error) {
+func (h header) step(text, code []byte) (*savedstep.Step, error) {
 	m, err := h.module(text)
 	if err != nil {
 		return nil, err
@@ -227,19 +227,19 @@ func (h header) step(text, code []byte) (*saved.Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &saved.Step{
-		Name: h.Step, Module: m, Code: code, Updates: h.Updates, Steps: h.Steps, Target: saved.Target(h.target),
+	s := &savedstep.Step{
+		Name: h.Step, Module: m, Code: code, Updates: h.Updates, Steps: h.Steps, Target: savedstep.Target(h.target),
 		SplitBatch: h.SplitBatch, LocalBatch: h.LocalBatch, Padding: int(h.padding()), Training: h.Training,
 		Mirrored: h.Mirrored,
-		Guard:    saved.Guard{Mode: h.NonFinite, Gradients: h.Gradients},
+		Guard:    savedstep.Guard{Mode: h.NonFinite, Gradients: h.Gradients},
 	}
 	if s.Metrics, err = h.Metrics.decode(m); err != nil {
 		return nil, err
 	}
 	for i, t := range h.Arguments {
-		argument := saved.Argument{
+		argument := savedstep.Argument{
 			Variable: t.Variable, Constant: constants[i], Ragged: t.Ragged, Sizes: t.Sizes,
-			Fresh: h.counts(m.Arguments[i])}
+			ZeroIfMissing: h.counts(m.Arguments[i])}
 		if t.Distributed != nil {
 			if argument.Distributed, err = t.Distributed.decode(m.Arguments[i]); err != nil {
 				return nil, err
@@ -248,14 +248,14 @@ func (h header) step(text, code []byte) (*saved.Step, error) {
 		s.Arguments = append(s.Arguments, argument)
 	}
 	for _, r := range h.Results[:len(h.Results)-len(h.Updates)] {
-		s.Cut = append(s.Cut, r.Cut)
+		s.PaddedResults = append(s.PaddedResults, r.Cut)
 	}
 	for _, a := range h.Layouts {
 		layout, err := a.decode()
 		if err != nil {
 			return nil, err
 		}
-		s.Layouts = append(s.Layouts, layout)
+		s.Annotations = append(s.Annotations, layout)
 	}
 	return s, nil
 }
@@ -274,7 +274,7 @@ func (h header) padding() strategy.Padding {
 // counts reports whether an argument is the variable with the counts of non-finite steps. A
 // checkpoint of steps that did not count has no such variable.
 func (h header) counts(a spmd.ShardedTensor) bool {
-	return h.NonFinite != 0 && a.Name == saved.Counter(h.Step) && a.DType == dtypes.Int64 &&
+	return h.NonFinite != 0 && a.Name == savedstep.GuardPath(h.Step) && a.DType == dtypes.Int64 &&
 		len(a.LocalDims) == 1 && a.LocalDims[0] <= maxCounts
 }
 
@@ -290,7 +290,7 @@ type variable struct {
 }
 
 // decode converts the distributed variable of an argument from its JSON form.
-func (d *variable) decode(a spmd.ShardedTensor) (*saved.Variable, error) {
+func (d *variable) decode(a spmd.ShardedTensor) (*savedstep.Variable, error) {
 	synchronization := strategy.SyncAuto
 	for _, s := range []strategy.VariableSynchronization{strategy.OnWrite, strategy.OnRead} {
 		if s.String() == d.Synchronization {
@@ -310,6 +310,6 @@ func (d *variable) decode(a spmd.ShardedTensor) (*saved.Variable, error) {
 		return nil, fmt.Errorf("tensor %q: a %s variable with per-replica storage %t", a.Name, synchronization,
 			a.PerReplica)
 	}
-	return &saved.Variable{Synchronization: int(synchronization), Aggregation: int(aggregation),
+	return &savedstep.Variable{Synchronization: int(synchronization), Aggregation: int(aggregation),
 		LocalWrites: d.LocalWrites}, nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
+	"github.com/tpustrategy/tpustrategy/internal/engine/savedstep"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
@@ -18,7 +18,7 @@ import (
 )
 
 // everyKind returns a step that uses every field of a file.
-func everyKind(t *testing.T) *saved.Step {
+func everyKind(t *testing.T) *savedstep.Step {
 	t.Helper()
 	mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 2}, sharding.Axis{Name: "logical", Size: 2})
 	require.NoError(t, err)
@@ -30,9 +30,9 @@ func everyKind(t *testing.T) *saved.Step {
 	perReplica, split, whole := spec(`#sdy.sharding<@mesh, [{"replica"}, {}]>`), spec(`#sdy.sharding<@mesh, [{}, {"logical"}]>`), spec(`#sdy.sharding<@mesh, [{}]>`)
 	replica, err := logical.NewMesh(2)
 	require.NoError(t, err)
-	return &saved.Step{
+	return &savedstep.Step{
 		Name: "every_kind",
-		Target: saved.Target{Plugin: "a plugin", Devices: "a kind", Topology: "a slice", Mesh: tpu.Coordinates{4, 1, 1, 1},
+		Target: savedstep.Target{Plugin: "a plugin", Devices: "a kind", Topology: "a slice", Mesh: tpu.Coordinates{4, 1, 1, 1},
 			IDs: [][]int{{0, 1}, {2, 3}}, Coordinates: [][]tpu.Coordinates{{{0}, {1}}, {{2}, {3}}}},
 		Module: &spmd.Module{Name: "every_kind", Text: []byte("text"), Mesh: mesh, LogicalMesh: replica, Replicas: 1, Partitions: 4,
 			Arguments: []spmd.ShardedTensor{
@@ -40,24 +40,24 @@ func everyKind(t *testing.T) *saved.Step {
 				{Tensor: spmd.Tensor{Name: "/w", Annotation: logical.SplitInto(1, 2), Donated: true, Result: 1}, DType: dtypes.BFloat16, LocalDims: []int{3, 8}, GlobalDims: []int{3, 8}, ShardDims: []int{3, 4}, Spec: split},
 				{Tensor: spmd.Tensor{Name: "metric", PerReplica: true, Annotation: logical.AssignTo(1)}, DType: dtypes.Int64, LocalDims: []int{4},
 					GlobalDims: []int{8}, ShardDims: []int{4}, Spec: spec(`#sdy.sharding<@mesh, [{"replica"}]>`)},
-				{Tensor: spmd.Tensor{Name: saved.Counter("every_kind"), Annotation: logical.Replicated()}, DType: dtypes.Int64, LocalDims: []int{4}, GlobalDims: []int{4}, ShardDims: []int{4}, Spec: whole},
+				{Tensor: spmd.Tensor{Name: savedstep.GuardPath("every_kind"), Annotation: logical.Replicated()}, DType: dtypes.Int64, LocalDims: []int{4}, GlobalDims: []int{4}, ShardDims: []int{4}, Spec: whole},
 			},
 			Results: []spmd.ShardedTensor{
 				{Tensor: spmd.Tensor{Name: "result_0"}, DType: dtypes.Float32, LocalDims: []int{3}, GlobalDims: []int{3}, ShardDims: []int{3}, Spec: whole},
 				{Tensor: spmd.Tensor{Name: "/w", Annotation: logical.SplitInto(1, 2)}, DType: dtypes.BFloat16, LocalDims: []int{3, 8}, GlobalDims: []int{3, 8}, ShardDims: []int{3, 4}, Spec: split},
 			}},
 		Code: []byte("code"),
-		Arguments: []saved.Argument{
+		Arguments: []savedstep.Argument{
 			{Ragged: true, Sizes: []int{0, -1}}, {Variable: true},
-			{Variable: true, Distributed: &saved.Variable{Synchronization: int(strategy.OnRead), Aggregation: int(strategy.AggregateMean), LocalWrites: true}},
-			{Variable: true, Fresh: true},
+			{Variable: true, Distributed: &savedstep.Variable{Synchronization: int(strategy.OnRead), Aggregation: int(strategy.AggregateMean), LocalWrites: true}},
+			{Variable: true, ZeroIfMissing: true},
 		},
-		Updates: []int{1},
-		Cut:     [][]ragged.Dim{{{Size: 0, Factor: 1}}},
-		Layouts: []logical.Annotation{logical.SplitInto(1, 2), logical.SplitOverAxes("", "logical")},
+		Updates:       []int{1},
+		PaddedResults: [][]ragged.Dim{{{Size: 0, Factor: 1}}},
+		Annotations:   []logical.Annotation{logical.SplitInto(1, 2), logical.SplitOverAxes("", "logical")},
 
 		SplitBatch: true, Padding: int(strategy.MaskPadding), Training: true, Mirrored: true,
-		Guard: saved.Guard{Mode: 1, Gradients: []string{"/w"}},
+		Guard: savedstep.Guard{Mode: 1, Gradients: []string{"/w"}},
 	}
 }
 
@@ -101,7 +101,7 @@ func TestOnlyTheCountingVariableIsMadeAnew(t *testing.T) {
 		change(&h)
 		step, err := h.step(nil, nil)
 		require.NoError(t, err, name)
-		assert.False(t, step.Arguments[3].Fresh, name)
+		assert.False(t, step.Arguments[3].ZeroIfMissing, name)
 	}
 }
 
@@ -109,11 +109,11 @@ func TestAFileFitsOneTarget(t *testing.T) {
 	h := newHeader(everyKind(t))
 	here := everyKind(t).Target
 	require.NoError(t, h.checkTarget(here))
-	for want, change := range map[Reason]func(*saved.Target){
-		Plugin:     func(t *saved.Target) { t.Plugin = "another" },
-		Devices:    func(t *saved.Target) { t.Devices = "another" },
-		Topology:   func(t *saved.Target) { t.Mesh[1] = 2 },
-		Assignment: func(t *saved.Target) { t.IDs = [][]int{{0, 2}, {1, 3}} },
+	for want, change := range map[Reason]func(*savedstep.Target){
+		Plugin:     func(t *savedstep.Target) { t.Plugin = "another" },
+		Devices:    func(t *savedstep.Target) { t.Devices = "another" },
+		Topology:   func(t *savedstep.Target) { t.Mesh[1] = 2 },
+		Assignment: func(t *savedstep.Target) { t.IDs = [][]int{{0, 2}, {1, 3}} },
 	} {
 		other := everyKind(t).Target
 		change(&other)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/engine"
-	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
+	"github.com/tpustrategy/tpustrategy/internal/engine/savedstep"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -75,17 +75,17 @@ func LoadEvaluation(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, s
 	if err != nil {
 		return nil, err
 	}
-	if !step.Metrics.Is() || step.Training {
+	if !step.Metrics.IsSet() || step.Training {
 		return nil, &Error{Reason: NotAFile, Detail: step.Name + " is no evaluation", Hint: "use Load or LoadTrain"}
 	}
 	return train.EvaluationOf(f)
 }
 
 // trains reports whether a step is a training step of package train.
-func trains(step *saved.Step) bool { return step.Trains() && step.SplitBatch }
+func trains(step *savedstep.Step) bool { return step.IsTraining() && step.SplitBatch }
 
 func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store,
-	opts []Options) (*strategy.Function, *saved.Step, error) {
+	opts []Options) (*strategy.Function, *savedstep.Step, error) {
 	if s == nil || r == nil {
 		return nil, nil, &errkind.Fault{Op: "stepfile: load", Reason: "the strategy or the reader is nil",
 			Class: errkind.ValueError,
@@ -147,14 +147,14 @@ func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 }
 
 // namesAxes reports whether an annotation of the step's arguments or results uses axis names.
-func namesAxes(step *saved.Step) bool {
+func namesAxes(step *savedstep.Step) bool {
 	named := func(p spmd.ShardedTensor) bool { return p.Annotation.Axes() != nil }
 	return slices.ContainsFunc(step.Module.Arguments, named) || slices.ContainsFunc(step.Module.Results, named) ||
-		slices.ContainsFunc(step.Layouts, func(a logical.Annotation) bool { return a.Axes() != nil })
+		slices.ContainsFunc(step.Annotations, func(a logical.Annotation) bool { return a.Axes() != nil })
 }
 
 // checkTarget returns an error if the step was compiled for a different target.
-func (h header) checkTarget(here saved.Target) error {
+func (h header) checkTarget(here savedstep.Target) error {
 	switch {
 	case h.Plugin != here.Plugin:
 		return &Error{Reason: Plugin, Detail: fmt.Sprintf("%q, and here is %q", h.Plugin, here.Plugin)}

@@ -8,7 +8,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/tpustrategy/tpustrategy/internal/engine"
-	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
+	"github.com/tpustrategy/tpustrategy/internal/engine/savedstep"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -22,8 +22,8 @@ type metrics struct {
 	Forms []string `json:"forms,omitempty"`
 }
 
-func encodeMetrics(m saved.Metrics) *metrics {
-	if !m.Is() {
+func encodeMetrics(m savedstep.Metrics) *metrics {
+	if !m.IsSet() {
 		return nil
 	}
 	out := &metrics{State: m.State, Names: m.Names}
@@ -34,7 +34,7 @@ func encodeMetrics(m saved.Metrics) *metrics {
 }
 
 // decode converts the metrics from their JSON form. Their state must be an argument of the step.
-func (m *metrics) decode(of *spmd.Module) (s saved.Metrics, err error) {
+func (m *metrics) decode(of *spmd.Module) (s savedstep.Metrics, err error) {
 	if m == nil {
 		return s, nil
 	}
@@ -52,7 +52,7 @@ func (m *metrics) decode(of *spmd.Module) (s saved.Metrics, err error) {
 		return a.Name == m.State && a.DType == dtypes.Float64 && slices.Equal(a.LocalDims,
 			[]int{len(m.Names), 2}) && a.PerReplica
 	}
-	if !s.Is() || len(s.Forms) > len(s.Names) || !slices.ContainsFunc(of.Arguments, state) {
+	if !s.IsSet() || len(s.Forms) > len(s.Names) || !slices.ContainsFunc(of.Arguments, state) {
 		return s, fmt.Errorf("%d metrics of %d forms in %q, which does not hold them", len(s.Names), len(s.Forms),
 			m.State)
 	}
@@ -62,10 +62,10 @@ func (m *metrics) decode(of *spmd.Module) (s saved.Metrics, err error) {
 // findMetricState returns the distributed variables with which a step is loaded, including the
 // state of its metrics, and this state. The state is the given one, or else the strategy's variable
 // of its name, or else a new one. It is nil without metrics.
-func findMetricState(s *strategy.TPUStrategy, step *saved.Step,
+func findMetricState(s *strategy.TPUStrategy, step *savedstep.Step,
 	given map[string]*strategy.Variable) (map[string]*strategy.Variable, *strategy.Variable, error) {
 	m := step.Metrics
-	if !m.Is() {
+	if !m.IsSet() {
 		return given, nil, nil
 	}
 	if v, ok := given[m.State]; ok {

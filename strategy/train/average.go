@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
+	"github.com/tpustrategy/tpustrategy/internal/engine/savedstep"
 	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
@@ -82,7 +82,7 @@ func findAverages(rc *strategy.ReplicaContext, step string) (all []averagePair, 
 		}
 	}
 	for _, v := range rc.Strategy().DistributedVariables() {
-		if average := store.GetVariable(averagePath(step, saved.ProxyPath(v.Path()))); isTrained(v) && average != nil {
+		if average := store.GetVariable(averagePath(step, savedstep.ProxyPath(v.Path()))); isTrained(v) && average != nil {
 			all = append(all, averagePair{average: average, of: v})
 		}
 	}

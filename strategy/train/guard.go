@@ -13,7 +13,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/engine"
-	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
+	"github.com/tpustrategy/tpustrategy/internal/engine/savedstep"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
@@ -32,14 +32,14 @@ func newGuard(mode NonFinite, name string) *guard {
 	if mode == Apply || !mode.known() {
 		return nil
 	}
-	return &guard{mode: mode, path: saved.Counter(name)}
+	return &guard{mode: mode, path: savedstep.GuardPath(name)}
 }
 
 // Saved returns the guard's description for a step file.
-func (g *guard) Saved() saved.Guard {
+func (g *guard) Saved() savedstep.Guard {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return saved.Guard{Mode: int(g.mode), Gradients: g.names}
+	return savedstep.Guard{Mode: int(g.mode), Gradients: g.names}
 }
 
 // Launched returns a [*NonFiniteError] if the step stopped.
@@ -79,7 +79,7 @@ func (g *guard) decide(p *pass) {
 		steps, graph.Add(element(old, countSkipped), oneIf(skipped)),
 		graph.Where(skipped, steps, element(old, countLast)), graph.Where(skipped, what, element(old, countWhat)),
 	}, 0))
-	p.common.Taken, p.common.Counters = graph.LogicalAnd(runs, all), append(p.overflow.countOverflow(p, runs), v)
+	p.common.Applied, p.common.Counters = graph.LogicalAnd(runs, all), append(p.overflow.countOverflow(p, runs), v)
 }
 
 // nonFinite returns the indices of the first non-finite value and of the first non-finite gradient.

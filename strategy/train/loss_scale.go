@@ -158,7 +158,7 @@ func (s *scaler) adjustScale(guarded bool) stage {
 			o.scaled = graph.LogicalAnd(o.any, graph.LogicalAnd(isFinite(p.meanLoss()), large))
 			return
 		}
-		p.common.Taken, p.common.Counters = graph.LogicalNot(o.any), o.countOverflow(p, nil)
+		p.common.Applied, p.common.Counters = graph.LogicalNot(o.any), o.countOverflow(p, nil)
 	}
 }
 

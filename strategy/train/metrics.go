@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
+	"github.com/tpustrategy/tpustrategy/internal/engine/savedstep"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -32,18 +32,18 @@ func newAccumulator(s *strategy.TPUStrategy, step string, metrics []Metric, gaug
 	if a.len() == 0 {
 		return nil, nil
 	}
-	path := saved.StateName(step, a.holds())
+	path := savedstep.MetricStateName(step, a.holds())
 	used := func(v *strategy.Variable) bool { return v.Path() == path }
 	for i := 2; slices.ContainsFunc(s.DistributedVariables(), used); i++ {
-		path = saved.StateName(fmt.Sprintf("%s_%d", step, i), a.holds())
+		path = savedstep.MetricStateName(fmt.Sprintf("%s_%d", step, i), a.holds())
 	}
 	a.state, err = engine.Internal(s).NewMetricState(path, a.len())
 	return a, err
 }
 
 // saved returns the description of the metrics for a step file.
-func (a *accumulator) saved() saved.Metrics {
-	m := saved.Metrics{State: a.state.Path(), Names: a.names()}
+func (a *accumulator) saved() savedstep.Metrics {
+	m := savedstep.Metrics{State: a.state.Path(), Names: a.names()}
 	for _, metric := range a.metrics {
 		m.Forms = append(m.Forms, int(metric.Form))
 	}

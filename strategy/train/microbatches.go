@@ -186,7 +186,7 @@ func (l *microbatchLoop) stack(x *graph.Node) *graph.Node {
 		axes[0].End = more
 		x = graph.Pad(x, graph.Const(x.Graph(), shapes.CastAsDType(0, x.DType())), axes...)
 	}
-	return spmd.SplitMicrobatches(x, l.n, l.common.Resized)
+	return spmd.SplitMicrobatches(x, l.n, l.common.MicrobatchRows)
 }
 
 // attempt traces the loop. It reports false if body wrote variables that the loop does not carry
@@ -259,7 +259,7 @@ func (l *microbatchLoop) enter() (leave func()) {
 			model.SetGraphParam(l.graph, path, graph.ScalarZero(l.graph, old.(*graph.Node).DType()))
 		}
 	}
-	end := l.common.Within()
+	end := l.common.Enter()
 	return func() {
 		l.micro = nil
 		end()

@@ -9,7 +9,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model/initializer"
 
 	"github.com/tpustrategy/tpustrategy/internal/engine"
-	"github.com/tpustrategy/tpustrategy/internal/initial"
+	"github.com/tpustrategy/tpustrategy/internal/modelfields"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
@@ -50,12 +50,12 @@ func (t *trainer) update(gradients []*graph.Node, finite bool, update optimizerU
 	defer model.SetStore(t.graph, t.store())
 	t.withoutFrozen(s.store, func() { update(s.store.RootScope(), gradients) })
 	for path := range s.states(t.graph) {
-		t.common.PartParameters = append(t.common.PartParameters, t.graph.GetParameterByName(path))
+		t.common.ShardParameters = append(t.common.ShardParameters, t.graph.GetParameterByName(path))
 	}
 	for i, x := range s.shards {
 		if now := x.shadow.NodeValue(t.graph); now != parts[i] {
 			wholes[i] = spmd.GatherShards(now, x.over, t.place(x.variable).split)
-			t.common.Parts[wholes[i]] = now
+			t.common.Shards[wholes[i]] = now
 		}
 		x.variable.SetNodeValue(wholes[i])
 	}
@@ -96,7 +96,7 @@ func (t *trainer) newShardStore(over map[string]spmd.ReplicaShard, global *graph
 		if owner := logical.OwnerOfState(path, t.isTrained); !known && (owner == "" || over[owner].IsSharded()) {
 			continue
 		}
-		x := s.store.VariableWithShape(path, shape, initial.Initializer(v)).SetTrainable(v.Trainable)
+		x := s.store.VariableWithShape(path, shape, modelfields.Initializer(v)).SetTrainable(v.Trainable)
 		if value, err := v.Value(); v.HasValue() && err == nil {
 			_ = x.SetValuePreservingOld(value)
 		}

@@ -302,7 +302,7 @@ func (o *Options) observe(p *pass) {
 func StepOf(f *strategy.Function) (*Step, error) {
 	m := engine.Internal(f)
 	from := m.SavedStep()
-	if from == nil || !from.Trains() || !from.SplitBatch {
+	if from == nil || !from.IsTraining() || !from.SplitBatch {
 		return nil, &errkind.Fault{Op: "train: of a function", Reason: "it is no training step of a file",
 			Hint: "make the step with New, or load one with stepfile.LoadTrain", Class: errkind.ValueError}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
+	"github.com/tpustrategy/tpustrategy/internal/engine/savedstep"
 	"github.com/tpustrategy/tpustrategy/internal/engine/stepstate"
 	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -88,7 +88,7 @@ func (t *trainer) addProxy(op string, v *strategy.Variable) (path string, first 
 	if !isTrained(v) {
 		return "", nil, nil
 	}
-	path = saved.ProxyPath(v.Path())
+	path = savedstep.ProxyPath(v.Path())
 	for n, first := 2, path; t.findProxy(path) != nil; n++ {
 		path = fmt.Sprintf("%s_%d", first, n)
 	}

@@ -1,2 +1,2 @@
-// Package assign defines the three ways to write a variable: replace, add and subtract.
+// Package assign defines the operations that write a variable: replace, add and subtract.
 package assign

@@ -6,7 +6,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Hints of errors for calls that run eagerly and are not allowed while a step is traced.
+// Hints of errors for calls that are not allowed while a step is traced, by the purpose of the call.
 const (
 	InsteadOfReading  = "return it from the step, and read it after the run"
 	InsteadOfGiving   = "pass it to the step as an argument, or make a constant of it with graph.Const"
@@ -19,41 +19,44 @@ const (
 	InsteadOfWrapping = "the values of a merge call are wrapped already: return them"
 )
 
-// NoAggregation returns an error for writes by replicas to a mirrored variable without aggregation.
+// NoAggregation returns the error of the write op if a replica writes a mirrored variable that has no
+// aggregation.
 func NoAggregation(op string) *errkind.Fault {
 	return New(errkind.ValueError, op, "set VariableOptions.Aggregation, or LocalWrites for components that may differ",
 		"a replica writes a mirrored variable that aggregates nothing")
 }
 
-// NotDistributed returns an error for the sum of a value that is not distributed.
+// NotDistributed returns the error of a reduction op that sums a value of which the replicas have no
+// separate copies.
 func NotDistributed(op string) *errkind.Fault {
 	return New(errkind.ValueError, op, "give each replica its own value, or use MEAN",
 		"SUM of one value that is not distributed: how often it counts is not known")
 }
 
-// Unequal returns an error for a write of different values to the components of a mirrored variable.
+// Unequal returns the error of the write op if the components of a mirrored variable would receive
+// different values.
 func Unequal(op string) *errkind.Fault {
 	return New(errkind.ValueError, op, "write one value, or create the variable with LocalWrites",
 		"different values for the components of a mirrored variable")
 }
 
-// UnknownReduction returns an error for an undefined reduction.
+// UnknownReduction returns the error of op for a reduction other than Sum and Mean.
 func UnknownReduction(op string, reduction fmt.Stringer) *errkind.Fault {
 	return New(errkind.AssertionError, op, "use Sum or Mean", "unknown reduction %s", reduction)
 }
 
-// Traced calls a function that builds graph nodes. It returns the panic of the function as an error.
-func Traced[T any](f func() T) (result T, err error) {
+// CatchPanic calls f, a function that builds graph nodes, and converts a panic of f to an error.
+func CatchPanic[T any](f func() T) (result T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = Cause(p)
+			err = FromPanic(p)
 		}
 	}()
 	return f(), nil
 }
 
-// Cause returns the value of a panic as an error.
-func Cause(p any) error {
+// FromPanic converts the value of a panic to an error.
+func FromPanic(p any) error {
 	if err, ok := p.(error); ok {
 		return err
 	}

@@ -6,22 +6,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Of returns an error for an operation of the strategy that failed with a cause. The hint is a
-// correction, or "" if the cause contains one.
-func Of(op string, cause error, hint string) *errkind.Fault {
+// Wrap returns the error of an operation of package strategy that failed because of cause. The hint
+// suggests a correction. It is "" if the text of cause already contains a hint.
+func Wrap(op string, cause error, hint string) *errkind.Fault {
 	return &errkind.Fault{Op: "strategy: " + op, Hint: hint, Err: cause}
 }
 
-// At adds the index i of a value to its error, if there are several values.
-func At(i, values int, err error) error {
+// WithIndex adds the index i of an invalid value to err if an operation has several values.
+func WithIndex(i, values int, err error) error {
 	if values == 1 {
 		return err
 	}
-	return Of(fmt.Sprintf("value %d", i), err, "")
+	return Wrap(fmt.Sprintf("value %d", i), err, "")
 }
 
-// New returns an error for an operation of the strategy. The hint is the correction. reason and args
-// format the reason.
+// New returns an error of the given kind for an operation of package strategy. reason is a format
+// string for args. The hint suggests a correction.
 func New(kind errkind.Kind, op, hint, reason string, args ...any) *errkind.Fault {
 	return &errkind.Fault{Op: "strategy: " + op, Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: kind}
 }
@@ -29,7 +29,8 @@ func New(kind errkind.Kind, op, hint, reason string, args ...any) *errkind.Fault
 // ErrOtherStrategy is strategy.ErrOtherStrategy.
 var ErrOtherStrategy = errkind.New(errkind.RuntimeError, "strategy: mixing strategies")
 
-// OtherStrategy returns an error for an argument that belongs to another strategy.
+// OtherStrategy returns an error for an argument of op that belongs to another strategy. subject names
+// the argument.
 func OtherStrategy(op, subject string) *errkind.Fault {
 	return &errkind.Fault{Match: ErrOtherStrategy, Op: "strategy: mixing strategies: " + op, Reason: subject +
 		" belongs to another strategy",

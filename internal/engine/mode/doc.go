@@ -1,3 +1,3 @@
-// Package mode stores in a context.Context which code runs: the code of a replica, the code for all
-// replicas, or neither. TensorFlow keeps this in a stack for each thread, which Go does not have.
+// Package mode stores in a context.Context whether the code of one replica runs, the code for all
+// replicas, or code outside of a strategy. TensorFlow stores this in a stack for each thread.
 package mode

@@ -2,55 +2,58 @@ package mode
 
 import "context"
 
-// Mode is one entry of TensorFlow's stack. Without one, code runs outside every strategy.
+// Mode describes the code that runs within a strategy. It corresponds to an entry of TensorFlow's stack
+// of distribution contexts. A context without a Mode belongs to code outside of every strategy.
 type Mode struct {
 	// Strategy is the *strategy.TPUStrategy whose code runs.
 	Strategy any
-	// Replica is set for the code of one replica. Update is the component that an update's function
-	// runs for, or -1.
+	// Replica is true in the code of one replica. It is false in the code for all replicas.
 	Replica bool
-	Update  int
-	// Code is the replica or the update of package eager that runs, if one does.
+	// Update is the index of the component that a function of an update call writes, or -1 outside of
+	// such a function.
+	Update int
+	// Code is the replica or the update of package eager whose function runs, or nil.
 	Code any
 }
 
-// Cross returns the mode of a strategy's code for all replicas.
+// Cross returns the mode of code that runs once for all replicas of a strategy. TensorFlow calls this
+// the cross-replica context.
 func Cross(strategy any) Mode { return Mode{Strategy: strategy, Update: -1} }
 
 type modeKey struct{}
 
-// Of returns the mode of ctx, and whether it has one.
-func Of(ctx context.Context) (Mode, bool) {
+// FromContext returns the mode of ctx. It reports false outside of every strategy.
+func FromContext(ctx context.Context) (Mode, bool) {
 	m, ok := ctx.Value(modeKey{}).(Mode)
 	return m, ok
 }
 
-// With returns a context in the mode.
+// With returns a context with the mode m.
 func With(ctx context.Context, m Mode) context.Context { return context.WithValue(ctx, modeKey{}, m) }
 
 type traceKey struct{}
 
-// Trace returns the *strategy.ReplicaContext of the step that is traced, the code of a merge call of
-// package eager, or nil outside of a trace.
+// Trace returns the *strategy.ReplicaContext of the step that is being traced. During a merge call of
+// package eager it returns the value that the call stored. Otherwise it returns nil.
 func Trace(ctx context.Context) any { return ctx.Value(traceKey{}) }
 
-// WithTrace returns a context with the value that [Trace] returns.
-func WithTrace(ctx context.Context, of any) context.Context {
-	return context.WithValue(ctx, traceKey{}, of)
+// WithTrace returns a context for which [Trace] returns x.
+func WithTrace(ctx context.Context, x any) context.Context {
+	return context.WithValue(ctx, traceKey{}, x)
 }
 
 // Place determines on which devices new variables are created.
 type Place struct {
-	// LogicalDevice is the logical device of each replica. Beside is the *strategy.Variable on whose
-	// devices they are created, or nil.
+	// LogicalDevice is the index of the device within each replica.
 	LogicalDevice int
-	Beside        any
+	// Beside is the *strategy.Variable on whose devices new variables are created, or nil.
+	Beside any
 }
 
 type placeKey struct{}
 
-// PlaceOf returns the place in ctx, or logical device 0.
-func PlaceOf(ctx context.Context) Place {
+// PlaceFromContext returns the place that is stored in ctx. The default is logical device 0.
+func PlaceFromContext(ctx context.Context) Place {
 	p, _ := ctx.Value(placeKey{}).(Place)
 	return p
 }

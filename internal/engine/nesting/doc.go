@@ -1,2 +1,3 @@
-// Package nesting traverses nested values. It converts errors to errors of package strategy.
+// Package nesting traverses nested values, such as structs, slices and maps of tensors, for package
+// strategy. It is package internal/nest with the errors of package strategy.
 package nesting

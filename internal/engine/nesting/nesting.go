@@ -8,25 +8,26 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/nest"
 )
 
-// Is reports whether values of a type are nests.
-func Is(t reflect.Type) bool { return nest.IsNest(t) }
+// IsNest reports whether values of type t are nests, which means that they contain other values.
+func IsNest(t reflect.Type) bool { return nest.IsNest(t) }
 
-// Same reports whether two leaves are one object.
-func Same(a, b any) bool { return nest.SameStructure(a, b) }
+// IsSameLeaf reports whether two leaves are identical: the same pointer, function, map or slice memory,
+// or equal values of another type, such as numbers.
+func IsSameLeaf(a, b any) bool { return nest.SameStructure(a, b) }
 
-// Zip calls leaf with the leaves at each path of nests that have the same structure. It returns a
-// nest of this structure with the results.
+// Zip calls leaf for each path of several nests of the same structure, with the leaves at this path. It
+// returns a nest of this structure with the results. op is the operation in errors.
 func Zip(op string, nests []any, leaf func(path string, leaves []any) (any, error)) (any, error) {
 	out, err := nest.Zip("", nests, leaf)
 	return out, Fault(op, err)
 }
 
-// Map replaces the leaves of one nest.
+// Map returns the nest x with each leaf replaced by the result of leaf. op is the operation in errors.
 func Map(op string, x any, leaf func(path string, x any) (any, error)) (any, error) {
 	return MapAt(op, "", x, leaf)
 }
 
-// MapAt is like [Map]. Errors contain the name of the nest.
+// MapAt is like [Map] for a nest with a name, which errors contain.
 func MapAt(op, name string, x any, leaf func(path string, x any) (any, error)) (any, error) {
 	out, err := nest.Map(name, x, leaf)
 	return out, Fault(op, err)

@@ -10,12 +10,11 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/engine/wire"
 )
 
-// Is reports whether x is a Go number that takes the dtype of what it meets. Others, such as a
-// uint8, are host values of their own dtype.
-func Is(x any) bool {
+// IsNumber reports whether x is a Go number that [Convert] converts to another dtype: an int, int32,
+// int64, float32 or float64. A Go value of another type, such as a uint8, keeps its own dtype.
+func IsNumber(x any) bool {
 	switch x.(type) {
 	case float64, float32, int, int32, int64:
 		return true
@@ -23,11 +22,12 @@ func Is(x any) bool {
 	return false
 }
 
-// As returns a number as the Go value of a dtype. Errors: [*errkind.Fault] of kind TypeError for a
-// number of another sort, ValueError for one that does not fit.
-func As(op string, x any, dtype dtypes.DType) (any, error) {
+// Convert returns the number x as a Go value of the dtype. The error is an [*errkind.Fault] for the
+// operation op: of kind TypeError for a float and an integer dtype, and of kind ValueError for a number
+// that the dtype cannot represent.
+func Convert(op string, x any, dtype dtypes.DType) (any, error) {
 	value := reflect.ValueOf(x)
-	if _, err := wire.Of(dtype); err != nil || dtype == dtypes.Bool {
+	if _, err := PluginDType(dtype); err != nil || dtype == dtypes.Bool {
 		return nil, fault.New(errkind.TypeError, op, "give a value of its dtype", "the number %v for a %s", x, dtype)
 	}
 	if value.CanFloat() && dtype.IsInt() {
@@ -55,7 +55,7 @@ func As(op string, x any, dtype dtypes.DType) (any, error) {
 	return cast, nil
 }
 
-// realPart is the real part of a Go value of a float or complex dtype.
+// realPart returns the real part of a Go value of a float or complex dtype as a float64.
 func realPart(x any) float64 {
 	switch x := x.(type) {
 	case complex64:
@@ -68,21 +68,22 @@ func realPart(x any) float64 {
 	return reflect.ValueOf(x).Float()
 }
 
-// AllAs converts the replicas' numbers.
-func AllAs(op string, numbers []any, dtype dtypes.DType) ([]any, error) {
+// ConvertAll converts each number, as [Convert] does.
+func ConvertAll(op string, numbers []any, dtype dtypes.DType) ([]any, error) {
 	converted := make([]any, len(numbers))
 	for r, x := range numbers {
 		var err error
-		if converted[r], err = As(op, x, dtype); err != nil {
+		if converted[r], err = Convert(op, x, dtype); err != nil {
 			return nil, err
 		}
 	}
 	return converted, nil
 }
 
-// DType is where numbers meet that have no tensor beside them. Floats go before integers. int and
-// float64, the types of Go's constants, take the dtype of the others of their sort.
-func DType(numbers ...any) dtypes.DType {
+// CommonDType returns the dtype of the result if an operation combines only Go numbers and no tensor.
+// A float takes precedence over integers. An int or a float64, the types of Go's untyped constants,
+// takes the dtype of the other numbers of its kind.
+func CommonDType(numbers ...any) dtypes.DType {
 	var has struct{ float64, float32, int32, int64 bool }
 	for _, x := range numbers {
 		switch x.(type) {
@@ -107,19 +108,25 @@ func DType(numbers ...any) dtypes.DType {
 	return dtypes.Int64
 }
 
-// Summable reports whether values of a dtype can be added.
-func Summable(dtype dtypes.DType) bool { return dtype.IsFloat() || dtype.IsInt() || dtype.IsComplex() }
-
-// CheckTraced refuses the dtypes that cannot be summed, where a step is traced.
-func CheckTraced(op string, dtype dtypes.DType) error { return check(errkind.TypeError, op, dtype) }
-
-// Check is [CheckTraced] where tensors are at hand: TensorFlow's kinds of error differ.
-func Check(op string, dtype dtypes.DType) error {
-	return check(errkind.InvalidArgumentError, op, dtype)
+// IsSummable reports whether values of a dtype can be added.
+func IsSummable(dtype dtypes.DType) bool {
+	return dtype.IsFloat() || dtype.IsInt() || dtype.IsComplex()
 }
 
-func check(kind errkind.Kind, op string, dtype dtypes.DType) error {
-	if Summable(dtype) {
+// CheckSummableTraced returns an error of kind TypeError if values of the dtype cannot be added. It is
+// for code that traces a step: see [CheckSummable].
+func CheckSummableTraced(op string, dtype dtypes.DType) error {
+	return checkSummable(errkind.TypeError, op, dtype)
+}
+
+// CheckSummable returns an error of kind InvalidArgumentError if values of the dtype cannot be added. It
+// is for code that has tensors instead of graph nodes, for which TensorFlow's kind of error differs.
+func CheckSummable(op string, dtype dtypes.DType) error {
+	return checkSummable(errkind.InvalidArgumentError, op, dtype)
+}
+
+func checkSummable(kind errkind.Kind, op string, dtype dtypes.DType) error {
+	if IsSummable(dtype) {
 		return nil
 	}
 	return fault.New(kind, op, "convert it to a number first", "a sum or a mean of dtype %s", dtype)

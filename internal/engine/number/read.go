@@ -9,8 +9,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 )
 
-// Read returns a tensor's first element as a float64.
-func Read(t *tensors.Tensor) (x float64, err error) {
+// ReadScalar returns the first element of a tensor as a float64. It returns an error of kind TypeError
+// for a dtype that is neither a real nor an integer dtype.
+func ReadScalar(t *tensors.Tensor) (x float64, err error) {
 	failed := t.ConstFlatData(func(flat any) {
 		v := reflect.ValueOf(flat).Index(0)
 		switch {
@@ -31,7 +32,7 @@ func Read(t *tensors.Tensor) (x float64, err error) {
 		}
 	})
 	if failed != nil {
-		return 0, fault.Of("read a number", failed, "")
+		return 0, fault.Wrap("read a number", failed, "")
 	}
 	return x, err
 }

@@ -20,12 +20,12 @@ func TestANumberIsReadOfEveryRealDType(t *testing.T) {
 		tensors.FromScalar(uint8(3)), tensors.FromScalar(uint16(3)), tensors.FromScalar(uint32(3)), tensors.FromScalar(uint64(3)),
 		tensors.FromValue([]float32{3, 4}),
 	} {
-		got, err := number.Read(x)
+		got, err := number.ReadScalar(x)
 		require.NoError(t, err, "%s", x.Shape())
 		assert.Equal(t, 3.0, got, "%s", x.Shape())
 	}
 	for _, x := range []*tensors.Tensor{tensors.FromScalar(complex64(3)), tensors.FromScalar(true)} {
-		_, err := number.Read(x)
+		_, err := number.ReadScalar(x)
 		var own *errkind.Fault
 		require.ErrorAs(t, err, &own, "%s", x.Shape())
 		assert.Equal(t, errkind.TypeError, errkind.KindOf(err))
@@ -33,6 +33,6 @@ func TestANumberIsReadOfEveryRealDType(t *testing.T) {
 	}
 	gone := tensors.FromScalar(float32(3))
 	require.NoError(t, gone.FinalizeAll())
-	_, err := number.Read(gone)
+	_, err := number.ReadScalar(gone)
 	assert.ErrorContains(t, err, "strategy: read a number: ")
 }

@@ -1,4 +1,4 @@
-// Package stepstate contains the state of a step while it is traced. It is shared by the replica
-// context of package strategy and by the packages that build steps: training, merge calls and
-// nests.
+// Package stepstate contains the state of a step function while the function is traced. The state is
+// shared by package strategy and the packages that build steps: strategy/train, strategy/eager and
+// strategy/nest.
 package stepstate

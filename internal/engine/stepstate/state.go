@@ -5,46 +5,48 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 )
 
-// State is the state of a step that is traced. One goroutine uses it.
+// State is the state of a step function while it is traced. It must not be used concurrently.
 type State struct {
-	// Scope is the root scope, in which layers make their variables; nil for a step without a store.
-	Scope *model.Scope
-	// scopes are the scopes that ScopeAt has returned, by path.
-	scopes map[string]*model.Scope
-	// Arguments are the step's, Sizes the real sizes of those that are padded, by argument.
+	// Scope is the root scope in which layers create their variables. It is nil for a step without a
+	// store.
+	Scope  *model.Scope
+	scopes map[string]*model.Scope // results of ScopeAt, by path
+	// Arguments are the step's arguments. Sizes has, for the index of each padded argument, an int32
+	// vector with the sizes of its dimensions without padding.
 	Arguments []*graph.Node
 	Sizes     map[int]*graph.Node
-	// Rows and AllRows are the real rows of the replica and of all, int32 scalars, once they were
-	// asked for.
+	// Rows and AllRows are the numbers of rows without padding of the replica and of all replicas, as
+	// int32 scalars. They are nil until they are first used.
 	Rows, AllRows *graph.Node
-	// Resized is the size of the rows of microbatches in a trace for another one, otherwise 0.
-	Resized int
-	// Parts are the replica's parts of values that were brought together from the replicas' parts, by
-	// the whole value. PartParameters are the parameters that are parts.
-	Parts          map[*graph.Node]*graph.Node
-	PartParameters []*graph.Node
-	// Slices are the parts of stacked variables of which layers get slices, by the variables' paths.
+	// MicrobatchRows is the padded number of rows of a microbatch if the step is traced once more with
+	// another padding, and otherwise 0.
+	MicrobatchRows int
+	// Shards has the replica's shard of each value that was gathered from the shards of all replicas.
+	// ShardParameters are the graph parameters that are shards.
+	Shards          map[*graph.Node]*graph.Node
+	ShardParameters []*graph.Node
+	// Slices has the replica's shard of each stacked variable that loops over layers slice, by path.
 	Slices map[string]*graph.Node
-	// Taken, if there is one, is whether what the step writes is kept, but for Counters, which count
-	// what was done.
-	Taken    *graph.Node
+	// Applied is a bool scalar: if it is false, the variables keep their values from before the step,
+	// except for Counters. Nil means that the step always writes its variables.
+	Applied  *graph.Node
 	Counters []*model.Variable
-	// Merging is set while a merge function is traced: the replica's calls refuse.
+	// Merging is true while a merge function is traced. Calls of the replica are errors then.
 	Merging bool
-	// Weighted are the sum and the weight of a loss function that returns both.
+	// Weighted is the sum and the weight that a weighted loss function returned, or two nil nodes.
 	Weighted [2]*graph.Node
-	// Structure is the nest of the results, if the step returns one.
+	// Structure is the nest of the step's results, or nil if the results are not nested.
 	Structure any
 }
 
-// New returns the state of a step that begins.
+// New returns the state at the beginning of a trace.
 func New() *State {
-	return &State{Parts: map[*graph.Node]*graph.Node{}, Slices: map[string]*graph.Node{}}
+	return &State{Shards: map[*graph.Node]*graph.Node{}, Slices: map[string]*graph.Node{}}
 }
 
-// Within makes the state that of a part of the step, with a new root scope and no slices of stacks.
-// leave gives it back what it had, also the arguments and the rows.
-func (s *State) Within() (leave func()) {
+// Enter prepares the state for the body of a loop within the step, with unused variable scopes and
+// without Slices. leave restores the scopes, the arguments and the row counts of the enclosing code.
+func (s *State) Enter() (leave func()) {
 	was, end := *s, s.NewScopes()
 	s.Slices = map[string]*graph.Node{}
 	return func() {

@@ -1,14 +1,14 @@
-package patience
+package heartbeat
 
 import "time"
 
-// FirstReport is the time until the first report. Each interval is twice the previous one.
+// FirstReport is the time from the start of an operation to the first report.
 const FirstReport = 10 * time.Second
 
-// ReportProgress calls report with the elapsed time, first after [FirstReport] and then at growing
-// intervals, until stop is called. Calls are sequential and run in another goroutine. stop waits
-// for a running call.
-func ReportProgress(report func(elapsed time.Duration)) (stop func()) {
+// Start calls report with the elapsed time until stop is called, first after [FirstReport]. Each
+// interval between calls is twice the previous interval. The calls are sequential and run in another
+// goroutine. stop waits for a running call and must be called exactly once.
+func Start(report func(elapsed time.Duration)) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -1,4 +1,4 @@
-package initial_test
+package modelfields_test
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/initial"
+	"github.com/tpustrategy/tpustrategy/internal/modelfields"
 )
 
 func TestOf(t *testing.T) {
@@ -20,10 +20,18 @@ func TestOf(t *testing.T) {
 		called = true
 		return nil
 	})
-	f := initial.Initializer(v)
+	f := modelfields.Initializer(v)
 	require.NotNil(t, f, "GoMLX keeps the initializer of a variable elsewhere")
 	f(nil, v.Shape())
 	assert.True(t, called)
 	given := store.VariableWithValue("/given", float32(1))
-	assert.Nil(t, initial.Initializer(given))
+	assert.Nil(t, modelfields.Initializer(given))
+}
+
+func TestTheUsedNamesOfAScopeAreFound(t *testing.T) {
+	scope := model.NewStore().RootScope()
+	scope.In("a")
+	assert.Equal(t, map[string]struct{}{"a": {}}, modelfields.UsedNames(scope))
+	delete(modelfields.UsedNames(scope), "a")
+	assert.NotPanics(t, func() { scope.In("a") })
 }

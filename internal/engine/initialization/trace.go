@@ -1,4 +1,4 @@
-package first
+package initialization
 
 import (
 	"github.com/gomlx/compute"
@@ -15,25 +15,26 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// initializer is an initializer as a program for the devices: it takes the state of random
-// numbers and gives the state after it, if it draws some.
+// initializer is a variable's initializer, lowered to a program for devices. A random initializer has the
+// random number state as its argument and returns the state after it as its second result.
 type initializer struct {
-	module *spmd.Module
-	makers makers
-	draws  bool
+	module   *spmd.Module
+	devices  computeDevices
+	isRandom bool
 }
 
-// ErrNotForDevices is an initializer that depends on more than the random numbers.
+// ErrNotForDevices matches the error of an initializer that cannot run on devices, because its value
+// depends on other variables or is too large for a program.
 var ErrNotForDevices = errkind.New(errkind.NotImplementedError,
 	"the initializer reads or writes other variables, or has its value in its text")
 
-// trace lowers a variable's initializer for the devices that make its value.
-// Initializers of the same kind give the same text.
+// trace lowers the initializer of a variable for the devices that compute its value. Initializers of the
+// same kind are lowered to the same text.
 func (o Options) trace(init model.VariableInitializer, v Variable) (t *initializer, err error) {
 	l := v.Layout
-	by, annotation, axes := o.makersOf(l), v.Annotation, o.Axes
+	by, annotation, axes := o.selectDevices(l), v.Annotation, o.Axes
 	if !l.IsSplitWithinGroup() {
-		annotation = logical.Annotation{} // the logical devices have the same
+		annotation = logical.Annotation{} // the logical devices have the same value
 	}
 	if l.IsReplicated() {
 		axes = nil // there is one logical device
@@ -42,11 +43,11 @@ func (o Options) trace(init model.VariableInitializer, v Variable) (t *initializ
 		Replicas: by.replicas, LogicalDevices: by.logicalDevices, LogicalAxes: axes, AllowReplicaProgram: true,
 		Target: o.Target, Precision: o.Precision, Random: lowering.RandomPCG,
 	})
-	g, outputs, err := initializerGraph(trace, o.Store, []model.VariableInitializer{init}, []shapes.Shape{v.Shape})
+	g, outputs, err := buildGraph(trace, o.Store, []model.VariableInitializer{init}, []shapes.Shape{v.Shape})
 	if err != nil {
 		return nil, err
 	}
-	if g.changed && g.state == nil {
+	if g.writes && g.state == nil {
 		return nil, ErrNotForDevices
 	}
 	if v.Over.IsSharded() {
@@ -57,12 +58,12 @@ func (o Options) trace(init model.VariableInitializer, v Variable) (t *initializ
 		sig.Results = append(sig.Results, spmd.Tensor{Name: "random_state"})
 	}
 	for h := range g.NumParameters() {
-		if g.parameter(h) != StatePath {
+		if g.parameterName(h) != StatePath {
 			return nil, ErrNotForDevices
 		}
 		sig.Arguments = append(sig.Arguments, spmd.Tensor{Name: StatePath})
 	}
-	if len(sig.Arguments) != len(sig.Results)-1 { // a state that is read only, or written only
+	if len(sig.Arguments) != len(sig.Results)-1 { // the initializer only reads or only writes the state
 		return nil, ErrNotForDevices
 	}
 	if err := g.Compile(outputs...); err != nil {
@@ -72,37 +73,37 @@ func (o Options) trace(init model.VariableInitializer, v Variable) (t *initializ
 	if err != nil {
 		return nil, err
 	}
-	if len(m.Text) > longestInitializer {
+	if len(m.Text) > maxProgramText {
 		return nil, ErrNotForDevices
 	}
-	return &initializer{module: m, makers: by, draws: g.state != nil}, nil
+	return &initializer{module: m, devices: by, isRandom: g.state != nil}, nil
 }
 
-// StatePath is the variable that holds the state of a store's random numbers.
+// StatePath is the path of the variable with a store's random number state.
 var StatePath = model.JoinPath("/", model.RNGStateVariableName)
 
-type graphOfValues struct {
+// valueGraph is a graph that computes the values of initializers.
+type valueGraph struct {
 	*graph.Graph
-	state   *graph.Node // final state of the random number generator
-	changed bool        // some variable is
+	state  *graph.Node // final random number state, or nil if no initializer is random
+	writes bool        // an initializer writes a variable
 }
 
-// parameter is the path of the variable that a parameter stands for.
-func (g *graphOfValues) parameter(h int) string {
+// parameterName returns the path of the variable whose value a parameter of the graph is.
+func (g *valueGraph) parameterName(h int) string {
 	return g.GetParameterByHandle(graph.ParameterHandle(h)).GetParameterName()
 }
 
-// initializerGraph builds a graph that evaluates the initializers in their order. The outputs are the
-// values and, if an initializer is random, the final state of the random number generator.
-func initializerGraph(b compute.Backend, store *model.Store, inits []model.VariableInitializer,
-	of []shapes.Shape) (g *graphOfValues, outputs []*graph.Node, err error) {
+// buildGraph builds a graph that evaluates the initializers in their order. The outputs are the values
+// and, if an initializer is random, the final random number state.
+func buildGraph(b compute.Backend, store *model.Store, inits []model.VariableInitializer,
+	of []shapes.Shape) (g *valueGraph, outputs []*graph.Node, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fault.Of("the initializer", fault.Cause(r), "")
+			err = fault.Wrap("the initializer", fault.FromPanic(r), "")
 		}
 	}()
-	// The name is the module's, and the same for all.
-	g = &graphOfValues{Graph: graph.NewGraph(b, "first_value")}
+	g = &valueGraph{Graph: graph.NewGraph(b, "first_value")}
 	model.SetStore(g.Graph, store)
 	for i, init := range inits {
 		value := init(g.Graph, of[i])
@@ -119,7 +120,7 @@ func initializerGraph(b compute.Backend, store *model.Store, inits []model.Varia
 		if !v.ChangedInGraph(g.Graph) {
 			continue
 		}
-		g.changed = true
+		g.writes = true
 		if v.Path() != StatePath {
 			return nil, nil, fault.New(errkind.ValueError, "the initializer", "write it in a step",
 				"it writes variable %q", v.Path())
@@ -130,16 +131,16 @@ func initializerGraph(b compute.Backend, store *model.Store, inits []model.Varia
 	return g, outputs, nil
 }
 
-// valuesOnHost computes what initializers make of some shapes on the host. state is asked for the
-// state of random numbers, if some are drawn; next is the one after them.
-func valuesOnHost(store *model.Store, inits []model.VariableInitializer, of []shapes.Shape,
+// computeOnHost computes the values of initializers on the host. It calls state for the random number
+// state before a random initializer. next is the state after all initializers, or nil if none is random.
+func computeOnHost(store *model.Store, inits []model.VariableInitializer, of []shapes.Shape,
 	state func() (*tensors.Tensor, error)) (values []*tensors.Tensor, next *tensors.Tensor, err error) {
 	host, err := gobackend.New("")
 	if err != nil {
 		return nil, nil, err
 	}
 	defer host.Finalize()
-	g, outputs, err := initializerGraph(host, store, inits, of)
+	g, outputs, err := buildGraph(host, store, inits, of)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -149,10 +150,10 @@ func valuesOnHost(store *model.Store, inits []model.VariableInitializer, of []sh
 	}
 	in := make([]any, g.NumParameters())
 	for h := range in {
-		if name := g.parameter(h); name == StatePath {
+		if name := g.parameterName(h); name == StatePath {
 			in[h], err = state()
 		} else {
-			in[h], err = valueForHost(store, name)
+			in[h], err = readVariable(store, name)
 		}
 		if err != nil {
 			return nil, nil, err
@@ -164,7 +165,7 @@ func valuesOnHost(store *model.Store, inits []model.VariableInitializer, of []sh
 		}
 	}()
 	values = g.Run(in...)
-	for _, v := range values { // the backend ends here
+	for _, v := range values { // the backend is finalized on return
 		if err := v.ToLocal(); err != nil {
 			return nil, nil, err
 		}
@@ -175,8 +176,8 @@ func valuesOnHost(store *model.Store, inits []model.VariableInitializer, of []sh
 	return values, nil, nil
 }
 
-// valueForHost is a copy of a store's variable that an initializer reads.
-func valueForHost(store *model.Store, path string) (*tensors.Tensor, error) {
+// readVariable returns a copy of the value of a store's variable that an initializer reads.
+func readVariable(store *model.Store, path string) (*tensors.Tensor, error) {
 	v := store.GetVariable(path)
 	if v == nil || !v.HasValue() {
 		return nil, fault.New(errkind.ValueError, "the initializer", "give that variable a value first",

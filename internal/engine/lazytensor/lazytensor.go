@@ -1,4 +1,4 @@
-package lazy
+package lazytensor
 
 import (
 	"errors"
@@ -11,20 +11,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
-// buffer is the immutable buffer of a tensor whose elements are read from another value.
+// buffer is the immutable buffer of a lazy tensor.
 type buffer struct {
 	backend *lowering.Backend
 	shape   shapes.Shape
-	of      any
+	source  any
 	read    func(flat any) error
 }
 
 var _ compute.Buffer = (*buffer)(nil)
 
-// Tensor returns a tensor that represents the value of. read fills a Go slice with all elements. It is
-// called for each read of the tensor and must be safe for concurrent use.
-func Tensor(shape shapes.Shape, of any, read func(flat any) error) *tensors.Tensor {
-	b := &buffer{backend: lowering.New(lowering.Options{Name: "lazy"}), shape: shape, of: of, read: read}
+// New returns a tensor whose elements are provided by read, which fills a Go slice with all elements.
+// read is called for each read of the tensor and must be safe for concurrent use. [SourceOf] returns
+// source for the tensor.
+func New(shape shapes.Shape, source any, read func(flat any) error) *tensors.Tensor {
+	b := &buffer{backend: lowering.New(lowering.Options{Name: "lazy"}), shape: shape, source: source, read: read}
 	t, err := tensors.FromBuffer(b)
 	if err != nil { // of Shape or DeviceNum
 		panic(err)
@@ -32,8 +33,8 @@ func Tensor(shape shapes.Shape, of any, read func(flat any) error) *tensors.Tens
 	return t
 }
 
-// Of returns the value that a tensor from [Tensor] represents, or nil for another tensor.
-func Of(t *tensors.Tensor) any {
+// SourceOf returns the source that was passed to [New], or nil for any other tensor.
+func SourceOf(t *tensors.Tensor) any {
 	if !t.IsOnAnyDevice() {
 		return nil
 	}
@@ -52,7 +53,7 @@ func Of(t *tensors.Tensor) any {
 	if !ok {
 		return nil
 	}
-	return b.of
+	return b.source
 }
 
 func (b *buffer) Backend() compute.Backend              { return b.backend }

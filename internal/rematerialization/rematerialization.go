@@ -1,4 +1,4 @@
-package recomputed
+package rematerialization
 
 import (
 	"reflect"
@@ -7,9 +7,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// IsRecomputed reports whether x is between Node.Checkpoint and Node.StopCheckpoint. It returns
-// false if the field has another name in this version of GoMLX; then the test of this package
-// fails.
+// IsRecomputed reports whether x is between Node.Checkpoint and Node.StopCheckpoint, so that GoMLX
+// computes x again in the backward pass. It returns false if this version of GoMLX has no such field.
 func IsRecomputed(x *graph.Node) bool {
 	field := reflect.ValueOf(x).Elem().FieldByName("needsRematerialization")
 	if !field.IsValid() || field.Kind() != reflect.Bool {
@@ -18,17 +17,17 @@ func IsRecomputed(x *graph.Node) bool {
 	return *(*bool)(unsafe.Pointer(field.UnsafeAddr()))
 }
 
-// CheckpointIf returns y, the result of an op of this module with input x, as a checkpoint if x is
-// recomputed.
-func CheckpointIf(x, y *graph.Node) *graph.Node {
+// CheckpointLike returns y.Checkpoint() if x is recomputed in the backward pass, and otherwise y. y is
+// the result of an operation of this module with input x.
+func CheckpointLike(x, y *graph.Node) *graph.Node {
 	if IsRecomputed(x) {
 		return y.Checkpoint()
 	}
 	return y
 }
 
-// StopCheckpoints returns the nodes with StopCheckpoint applied to those that are recomputed, and
-// whether there are any.
+// StopCheckpoints applies StopCheckpoint to each node that is recomputed in the backward pass. It
+// returns all nodes in their order, and whether any node was recomputed.
 func StopCheckpoints(list []*graph.Node) (stopped []*graph.Node, any bool) {
 	stopped = make([]*graph.Node, len(list))
 	for i, x := range list {

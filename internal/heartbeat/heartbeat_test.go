@@ -1,4 +1,4 @@
-package patience
+package heartbeat
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 func TestWatchReportsAtGrowingIntervals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reports []time.Duration
-		stop := ReportProgress(func(elapsed time.Duration) { reports = append(reports, elapsed) })
+		stop := Start(func(elapsed time.Duration) { reports = append(reports, elapsed) })
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		stop()
@@ -20,7 +20,7 @@ func TestWatchReportsAtGrowingIntervals(t *testing.T) {
 		time.Sleep(time.Hour)
 		assert.Len(t, reports, 4, "calls after stop")
 
-		stop = ReportProgress(func(time.Duration) { t.Error("a report for short work") })
+		stop = Start(func(time.Duration) { t.Error("a report for short work") })
 		time.Sleep(FirstReport - time.Nanosecond)
 		stop()
 		time.Sleep(time.Hour)

@@ -1,4 +1,4 @@
-package wire
+package number
 
 import (
 	"fmt"
@@ -10,9 +10,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Of returns the plugin's type of a dtype. Types of less than a byte do not cross a step's border:
-// their host form is packed and cannot be cut.
-func Of(d dtypes.DType) (pjrt.DType, error) {
+// PluginDType converts a GoMLX dtype to the dtype of the PJRT plugin. It returns an error of kind
+// TypeError for a dtype that cannot be an argument or a result of a step. These include dtypes of less
+// than a byte, whose packed elements cannot be split into shards on the host.
+func PluginDType(d dtypes.DType) (pjrt.DType, error) {
 	t, err := hostdata.PJRTType(d)
 	if err != nil || d.IsPacked() {
 		return t, &errkind.Fault{Op: fmt.Sprintf("strategy: dtype %s", d),

@@ -1,2 +1,0 @@
-// Package wire maps the dtypes of GoMLX to the types of the plugin.
-package wire
