@@ -50,11 +50,10 @@ func (b Bounds) Size() int { return b.chipCount() * max(b[3], 1) }
 // chipCount returns the product of the sizes along x, y and z.
 func (b Bounds) chipCount() int { return b[0] * b[1] * b[2] }
 
-// hasSize reports whether the grid contains n chips, or n devices if the fourth number is
-// specified.
+// hasSize reports whether the grid contains n chips, or n devices if the fourth number is specified.
 func (b Bounds) hasSize(n int) bool { return n == b.chipCount() || n == b.Size() }
 
-// sizes returns the first three numbers, and the fourth number if it is specified.
+// sizes returns the sizes along x, y and z and, if it is specified, the number of devices per chip.
 func (b Bounds) sizes() []int {
 	if b[3] == 0 {
 		return b[:3]

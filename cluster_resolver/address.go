@@ -162,9 +162,8 @@ func canonicalHost(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// canonicalAddress returns the same text for all spellings of an address: with and without
-// TensorFlow's scheme, and with and without the default port. Text that is not an address is
-// returned unchanged.
+// canonicalAddress returns the same text for all spellings of an address: with and without TensorFlow's
+// scheme, and with and without the default port. Text that is not an address is returned unchanged.
 func canonicalAddress(text string, defaultPort int) string {
 	a, err := parseAddress("", strings.TrimPrefix(text, DefaultRPCLayer+"://"), defaultPort)
 	if err != nil {

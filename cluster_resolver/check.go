@@ -8,8 +8,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// FindingCode identifies the kind of a [Finding]. Codes do not change, so programs can compare
-// them.
+// FindingCode identifies the kind of a [Finding]. Codes do not change, so programs can compare them.
 type FindingCode string
 
 // The codes of findings.
@@ -25,15 +24,13 @@ const (
 	// FindingWorkerCount means that the length of a list of workers contradicts another list, the
 	// accelerator type or the process bounds.
 	FindingWorkerCount FindingCode = "worker-count"
-	// FindingWorkerID means that the index of this worker is out of range or contradicts another
-	// source.
+	// FindingWorkerID means that the index of this worker is out of range or contradicts another source.
 	FindingWorkerID FindingCode = "worker-id"
 	// FindingWorkerHosts means that the environment and the metadata contain different hosts.
 	FindingWorkerHosts FindingCode = "worker-hosts"
 	// FindingAcceleratorType means that two sources contain different accelerator types.
 	FindingAcceleratorType FindingCode = "accelerator-type"
-	// FindingAcceleratorUnknown means that the accelerator type is not in the table of this
-	// package.
+	// FindingAcceleratorUnknown means that the accelerator type is not in the table of this package.
 	FindingAcceleratorUnknown FindingCode = "accelerator-unknown"
 	// FindingTopology means that the topology is malformed, or contradicts the accelerator type or
 	// another source.

@@ -26,7 +26,7 @@ const DefaultRPCLayer = "grpc"
 // os.Getenv. This package reads the environment only through a Getenv.
 type Getenv func(name string) string
 
-// lookup is like g, but also supports a nil Getenv, which represents an empty environment.
+// lookup returns the value of a variable. A nil Getenv represents an empty environment.
 func (g Getenv) lookup(name string) string {
 	if g == nil {
 		return ""

@@ -35,11 +35,10 @@ func (r Simple) Resolve(context.Context) (Cluster, error) {
 	return c, nil
 }
 
-// Union merges the clusters of several resolvers. It corresponds to TensorFlow's UnionResolver. If
-// a job is in several clusters, its tasks are concatenated in the order of the resolvers. If the
+// Union merges the clusters of several resolvers. It corresponds to TensorFlow's UnionResolver. If a
+// job is in several clusters, its tasks are concatenated in the order of the resolvers. If the
 // indices of the job have gaps in one of the clusters, its tasks are merged by index instead, and
-// duplicate indices are an error. All other fields, including the task, are from the first
-// resolver.
+// duplicate indices are an error. All other fields, including the task, are from the first resolver.
 type Union struct {
 	// Resolvers has at least one entry. All resolvers must succeed.
 	Resolvers []Resolver

@@ -112,8 +112,8 @@ type envReader struct {
 
 func (r *envReader) lookup(name string) string { return strings.TrimSpace(r.getenv.lookup(name)) }
 
-// readVariable parses the value of the first variable that is set. It returns unset if no variable
-// is set or the value is malformed.
+// readVariable parses the value of the first variable that is set. If no variable is set, or the
+// value is malformed, it returns the argument unset.
 func readVariable[T any](r *envReader, unset T, parse func(source, text string) (T, error), names ...string) T {
 	for _, name := range names {
 		text := r.lookup(name)

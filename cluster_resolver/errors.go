@@ -9,9 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// ErrNotDetected is matched by errors that only mean that a source is absent: a variable is not
-// set, or there is no metadata server. After such an error, a [Chain] continues with its next
-// resolver.
+// ErrNotDetected is matched by errors that only mean that a source is absent: a variable is not set,
+// or there is no metadata server. After such an error, a [Chain] continues with its next resolver.
 var ErrNotDetected = errkind.New(errkind.NotFoundError, "clusterresolver: not detected")
 
 // ErrNotFound is matched by errors for a node, queued resource or metadata key that does not exist

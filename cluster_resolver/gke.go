@@ -8,9 +8,8 @@ const gkeName = "gke"
 // see [Environment]. Other platforms set the same variables. GKE applies if TPU_WORKER_HOSTNAMES or
 // TPU_PROCESS_ADDRESSES is set.
 //
-// With TPU_PROCESS_ADDRESSES, there is one task for each address, and CLOUD_TPU_TASK_ID is the
-// index of this task. Otherwise there is one task for each host, and TPU_WORKER_ID is the index of
-// this task.
+// With TPU_PROCESS_ADDRESSES, there is one task for each address, and CLOUD_TPU_TASK_ID is the index of
+// this task. Otherwise there is one task for each host, and TPU_WORKER_ID is the index of this task.
 type GKE struct {
 	// Getenv reads the environment. If nil, the environment is empty.
 	Getenv Getenv

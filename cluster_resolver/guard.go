@@ -21,17 +21,17 @@ var (
 // maxRedirects is the maximum number of redirects within a host.
 const maxRedirects = 3
 
-// CheckSameHost is a value for CheckRedirect of [http.Client]. It allows a few redirects within the
-// same host and scheme. For other redirects, it returns an error that matches [ErrRedirected].
+// CheckSameHost can be used as CheckRedirect of an [http.Client]. It allows a few redirects within
+// the same host and scheme. For other redirects, it returns an error that matches [ErrRedirected].
 func CheckSameHost(req *http.Request, via []*http.Request) error {
 	first := via[0].URL
 	if req.URL.Host != first.Host || req.URL.Scheme != first.Scheme {
 		return redirectError(req.URL.Host)
 	}
 	if len(via) > maxRedirects {
-		return &errkind.Fault{Op: "clusterresolver: redirect", Reason: fmt.Sprintf("stopped after %d redirects",
-			maxRedirects),
-			Hint: "use the URL of the last redirect", Class: errkind.UnavailableError}
+		return &errkind.Fault{Op: "clusterresolver: redirect",
+			Reason: fmt.Sprintf("stopped after %d redirects", maxRedirects),
+			Hint:   "use the URL of the last redirect", Class: errkind.UnavailableError}
 	}
 	return nil
 }
@@ -40,9 +40,8 @@ func redirectError(host string) error {
 	return &errkind.Fault{Match: ErrRedirected, Reason: truncate(host), Hint: "use this host directly if it is trusted"}
 }
 
-// LimitResponseSize returns a transport that limits the size of response bodies to limit bytes.
-// Reading more returns an error that matches [ErrTooLarge]. If base is nil, [http.DefaultTransport]
-// is used.
+// LimitResponseSize returns a transport that limits the size of response bodies to limit bytes. Reading
+// more returns an error that matches [ErrTooLarge]. If base is nil, [http.DefaultTransport] is used.
 func LimitResponseSize(base http.RoundTripper, limit int) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport

@@ -21,8 +21,7 @@ type Metadata struct {
 	// AcceleratorType is the attribute "accelerator-type", such as "v4-32".
 	AcceleratorType string
 	// WorkerID is the attribute "agent-worker-number" of the Cloud TPU API, the attribute
-	// "worker-id" of managed instance groups, or WORKER_ID in "tpu-env". It is -1 if all are
-	// absent.
+	// "worker-id" of managed instance groups, or WORKER_ID in "tpu-env". It is -1 if all are absent.
 	WorkerID int
 	// Endpoints is the attribute "worker-network-endpoints", by worker id.
 	Endpoints []Endpoint

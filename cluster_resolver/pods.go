@@ -15,8 +15,7 @@ import (
 type podInfo struct {
 	// index is JOB_COMPLETION_INDEX plus one, or 0 if it is not set.
 	index int
-	// name is HOSTNAME: the name of the pod, or the name of the host if the pod uses the host
-	// network.
+	// name is HOSTNAME: the name of the pod, or the name of the host if the pod uses the host network.
 	name string
 }
 
@@ -51,8 +50,8 @@ func (c *configChecker) checkPods() {
 		}
 	}
 	if index := env.pod.index - 1; index >= 0 && index != env.WorkerID {
-		c.add(FindingWorkerID, SeverityWarning, "TPU_WORKER_ID", env.WorkerID, fmt.Sprintf("%d from JOB_COMPLETION_INDEX",
-			index),
+		c.add(FindingWorkerID, SeverityWarning, "TPU_WORKER_ID", env.WorkerID,
+			fmt.Sprintf("%d from JOB_COMPLETION_INDEX", index),
 			"if TPU_WORKER_ID is set in the pod template, remove it; GKE sets it")
 	}
 }

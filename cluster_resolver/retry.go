@@ -54,7 +54,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// backoff returns the pause after failure n, counted from 0. The defaults must be set.
+// backoff returns the pause after failure n, counted from 0. The zero fields of r must already have
+// their default values.
 func (r Retry) backoff(n int) time.Duration {
 	d := r.Max
 	if n < 30 && r.Base<<n < r.Max && r.Base<<n > 0 {

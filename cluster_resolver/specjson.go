@@ -10,9 +10,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// MarshalJSON returns the jobs in the format of TF_CONFIG, sorted by name. A job is encoded as a
-// list of addresses. If its indices have gaps, it is encoded as an object that maps indices to
-// addresses.
+// MarshalJSON returns the jobs in the format of TF_CONFIG, sorted by name. A job is encoded as a list
+// of addresses. If its indices have gaps, it is encoded as an object that maps indices to addresses.
 func (s ClusterSpec) MarshalJSON() ([]byte, error) {
 	jobs := make(map[string]any, len(s.jobs))
 	for _, j := range s.jobs {

@@ -26,8 +26,7 @@ const (
 //
 // The error matches [ErrNotDetected] if the variable is not set, and is a [*ParseError] if it is
 // malformed. An address is a host with or without a port. Tasks must have different addresses. The
-// task index can be a number or a string. The task must be in the cluster, unless it is the
-// evaluator.
+// task index can be a number or a string. The task must be in the cluster, unless it is the evaluator.
 type TFConfig struct {
 	// Getenv reads the environment. If nil, the environment is empty.
 	Getenv Getenv

@@ -33,9 +33,8 @@ var (
 	errConnection = errkind.New(errkind.UnavailableError, "connection failed")
 )
 
-// connectionError reports a failed connection. It matches only its kind and context errors. It has
-// no Unwrap method, because the client library would retry network errors that it finds by
-// unwrapping.
+// connectionError reports a failed connection. It matches only its kind and context errors. It has no
+// Unwrap method, because the client library would retry network errors that it finds by unwrapping.
 type connectionError struct{ kind, cause error }
 
 func (e *connectionError) Error() string { return e.kind.Error() + ": " + e.cause.Error() }

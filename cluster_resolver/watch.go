@@ -66,10 +66,9 @@ const pollTimeout = 60 * time.Second
 //
 // The channel is not buffered. A slow receiver gets only the latest value of a key.
 //
-// The server announces maintenance 60 seconds ahead only to hosts that have queried the key since
-// the last maintenance, so call Watch at the start of the program. The sources are "Query metadata
-// server for maintenance event notices" and "Preemptible VM instances",
-// cloud.google.com/compute/docs.
+// The server announces maintenance 60 seconds ahead only to hosts that have queried the key since the
+// last maintenance, so call Watch at the start of the program. The sources are "Query metadata server
+// for maintenance event notices" and "Preemptible VM instances", cloud.google.com/compute/docs.
 func (c *MetadataClient) Watch(ctx context.Context) <-chan Event {
 	events := make(chan Event)
 	var wg sync.WaitGroup

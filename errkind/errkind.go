@@ -52,8 +52,7 @@ var kindNames = [...]string{"unknown", "ValueError", "TypeError", "RuntimeError"
 	"AssertionError",
 	"InvalidArgumentError",
 	"OutOfRangeError", "NotFoundError", "ResourceExhaustedError", "DataLossError", "FailedPreconditionError",
-	"UnavailableError",
-	"PermissionDeniedError", "DeadlineExceededError", "CancelledError", "InternalError"}
+	"UnavailableError", "PermissionDeniedError", "DeadlineExceededError", "CancelledError", "InternalError"}
 
 // String returns the name of the TensorFlow exception.
 func (k Kind) String() string {

@@ -56,8 +56,8 @@ func (f *Fault) Kind() Kind {
 }
 
 // Format returns "what: reason: cause; hint", the format of all error texts of this module. Empty
-// arguments are omitted. what starts with the name of a package. If the text of cause starts with
-// the same name, the name is removed from the text of cause.
+// arguments are omitted. The argument what must start with the name of a package. If the text of
+// cause starts with the same name, the name is not repeated.
 func Format(what, reason string, cause error, hint string) string {
 	text := what
 	if reason != "" {

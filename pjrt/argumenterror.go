@@ -11,7 +11,7 @@ import (
 type ArgumentError struct {
 	// IsResult is true for a result slot, false for an argument.
 	IsResult bool
-	// Device is the position of the device in launch order. Index is the number of the parameter or
+	// Device is the index of the device in launch order, and Index the index of the parameter or
 	// result. A field is -1 if the error concerns the complete list.
 	Device, Index int
 	// Reason describes the problem: the actual and the expected value.

@@ -9,13 +9,12 @@ import (
 
 // acquireArguments acquires every argument buffer: donated buffers for exclusive use, the others
 // for shared use. It stores in s the handles of all arguments, the handles of the donated
-// arguments, and the numbers of the parameters that are not donated.
+// arguments, and the indices of the parameters that are not donated.
 //
 // n is the number of acquired buffers, which the caller must release after an error. numNonDonated
 // counts the parameters that are not donated, and numDonated the donated handles.
-func (l *LoadedExecutable) acquireArguments(s *launchState, args, results [][]*Buffer, donate []bool) (n, numNonDonated,
-	numDonated int,
-	err error) {
+func (l *LoadedExecutable) acquireArguments(s *launchState, args, results [][]*Buffer,
+	donate []bool) (n, numNonDonated, numDonated int, err error) {
 	s.numInPlace = 0
 	params := s.params
 	for d, row := range args {
@@ -68,8 +67,7 @@ func foreignBufferError(b *Buffer, result bool, device, index int) error {
 	return &ArgumentError{IsResult: result, Device: device, Index: index, Reason: reason}
 }
 
-// mismatchError returns the error for an argument that is on the wrong device or has the wrong
-// shape.
+// mismatchError returns the error for an argument that is on the wrong device or has the wrong shape.
 func (l *LoadedExecutable) mismatchError(params []*shape, d, i int, b *Buffer) error {
 	e := &ArgumentError{Device: d, Index: i}
 	if got, want := b.device.Load(), l.devices[d]; got != want {
@@ -125,7 +123,7 @@ func (l *LoadedExecutable) releaseArguments(args [][]*Buffer, donate []bool, n i
 }
 
 // acquireResults acquires the result buffers that Execute will refill. It skips results that
-// replace the argument with the same number, because these buffers are already acquired as
+// replace the argument with the same index, because these buffers are already acquired as
 // arguments. It stores the state of each result slot in s.
 func (l *LoadedExecutable) acquireResults(s *launchState, args, results [][]*Buffer, donate []bool) error {
 	for k := range s.slotStates {
@@ -166,7 +164,7 @@ func (l *LoadedExecutable) acquireResults(s *launchState, args, results [][]*Buf
 	return nil
 }
 
-// isInPlaceResult reports whether result buffer b, with number j, is also the donated argument j.
+// isInPlaceResult reports whether b, the buffer for result j, is also the donated argument j.
 func isInPlaceResult(args []*Buffer, donate []bool, j int, b *Buffer) bool {
 	return j < len(args) && donate != nil && donate[j] && args[j] == b
 }

@@ -33,9 +33,9 @@ type Buffer struct {
 	handle *bufferHandle
 }
 
-// bufferHandle owns the C buffer of a Buffer. The garbage collector's cleanup of the Buffer uses
-// the handle. The field c is not nil while the buffer is live. Only a call with exclusive use
-// writes c.
+// bufferHandle owns the C buffer of a Buffer. It has no pointer to the Buffer, so that the garbage
+// collector can detect that the Buffer is unreachable. c is nil unless the buffer is live, and
+// changes only during exclusive use.
 type bufferHandle struct {
 	core *clientHandle
 	c    capi.Buffer
@@ -52,8 +52,8 @@ const (
 	bufUserMask = 1<<28 - 1
 )
 
-// newBuffer returns a Buffer that owns a live C buffer. The caller must have acquired the client
-// with dependentBuffer. The Buffer releases the client when it is destroyed.
+// newBuffer returns a Buffer that owns a live C buffer. The caller must have registered the buffer
+// as a dependent of the client.
 func newBuffer(c *clientHandle, handle capi.Buffer, s *shape, d *Device, m *Memory) *Buffer {
 	b := &Buffer{core: c, handle: &bufferHandle{c, handle}}
 	b.shape.Store(s)
@@ -252,8 +252,7 @@ func (b *Buffer) State() State {
 	return Live
 }
 
-// DType returns the element type. For a donated or closed buffer, it is the type of the last
-// contents.
+// DType returns the element type. For a donated or closed buffer, it is the type of the last contents.
 func (b *Buffer) DType() DType { return b.lastShape().dtype }
 
 // Dims returns the dimensions, outermost first. For a donated or closed buffer, they are the
@@ -309,7 +308,7 @@ func (b *Buffer) String() string {
 	return s
 }
 
-// withHandle calls f and prevents other calls from freeing the C buffer meanwhile.
+// withHandle calls f. The C buffer is not freed during the call.
 func (b *Buffer) withHandle(op string, f func() error) error {
 	if err := b.acquire(); err != nil {
 		return opError(op, b.String(), err)

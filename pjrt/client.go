@@ -18,8 +18,7 @@ import (
 // ClientOptions configures [Plugin.NewClient]. The zero value selects the defaults of the plugin.
 type ClientOptions struct {
 	// Options are passed to the plugin. Values are string, int64, int, []int64, []int, float32 or
-	// bool. The XLA CPU plugin has the option cpu_device_count, the number of devices, from 1 to
-	// 1024.
+	// bool. The XLA CPU plugin has the option cpu_device_count, the number of devices, from 1 to 1024.
 	Options map[string]any
 	// KeyValues is the store through which the clients of several processes exchange data, such as
 	// the addresses of their GPUs. The CUDA plugin requires a store, and the options num_nodes and
@@ -27,9 +26,8 @@ type ClientOptions struct {
 	KeyValues KeyValueStore
 }
 
-// Client is a connection to the devices of one plugin. It is safe for concurrent use. The client
-// owns its devices and memories. It cannot be closed while its buffers, executables or topologies
-// are open.
+// Client is a connection to the devices of one plugin. It is safe for concurrent use. The client owns
+// its devices and memories. It cannot be closed while its buffers, executables or topologies are open.
 type Client struct {
 	*clientHandle
 	plugin          *Plugin
@@ -53,9 +51,8 @@ type Client struct {
 const maxCPUDevices = 1024
 
 // NewClient opens the devices of the plugin. Opening a TPU takes seconds, and only one process at a
-// time can open it. An option of an unsupported type is an error of kind ValueError. If ctx ends
-// first, NewClient returns the cause of ctx, and closes the client as soon as the plugin has
-// created it.
+// time can open it. An option of an unsupported type is an error of kind ValueError. If ctx ends first,
+// NewClient returns the cause of ctx, and closes the client as soon as the plugin has created it.
 func (p *Plugin) NewClient(ctx context.Context, opts ClientOptions) (*Client, error) {
 	if p.api == nil {
 		return nil, zeroValueError("create client", "plugin", "Open")
@@ -222,8 +219,8 @@ func (c *Client) LookupDevice(id int) (*Device, error) {
 		Hint:   "Devices returns all devices"}
 }
 
-// readMemories sets c.memories and returns the memories of the client by handle. The map is nil if
-// the plugin does not report memories.
+// readMemories reads the memories of the client, stores them in c, and returns them by handle. The
+// map is nil if the plugin does not report memories.
 func (c *Client) readMemories() (map[capi.Memory]*Memory, error) {
 	handles, err := c.api.ClientMemories(c.client)
 	if err != nil {

@@ -26,8 +26,7 @@ type CompileOptions struct {
 	// SPMD makes the compiler partition one program over Partitions devices.
 	SPMD bool
 	// Shardy makes the compiler use Shardy's sharding annotations (sdy.) instead of GSPMD's. The
-	// compiler then aborts the process if the program contains custom calls of GSPMD, such as
-	// @Sharding.
+	// compiler then aborts the process if the program contains custom calls of GSPMD, such as @Sharding.
 	Shardy bool
 	// DumpDir, if not empty, is a directory on the compiling machine. The compiler writes the
 	// program there before and after optimization (XLA's --xla_dump_to).
@@ -38,9 +37,8 @@ type CompileOptions struct {
 	//
 	// Two options default to false on CPU clients. With xla_cpu_enable_fast_min_max, XLA's maximum
 	// and minimum do not propagate NaN; float32 maxima that xla_cpu_experimental_ynn_fusion_type
-	// accelerates have the same problem. With xla_cpu_use_xnnpack, large float32 matrix products
-	// are wrong: GoMLX's CIFAR example does not learn on one device and deadlocks in a reduction on
-	// two.
+	// accelerates have the same problem. With xla_cpu_use_xnnpack, large float32 matrix products are
+	// wrong: GoMLX's CIFAR example does not learn on one device and deadlocks in a reduction on two.
 	Overrides map[string]any
 }
 

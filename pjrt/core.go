@@ -24,9 +24,8 @@ const (
 	numDependentKinds
 )
 
-// clientHandle owns the C client of a Client. The objects of the client refer to the handle. The
-// handle does not refer to the Client, so that the garbage collector can detect that the Client is
-// unreachable.
+// clientHandle owns the C client of a Client. The objects of the client refer to the handle. The handle
+// does not refer to the Client, so that the garbage collector can detect that the Client is unreachable.
 type clientHandle struct {
 	api    *capi.API
 	path   string
@@ -56,8 +55,8 @@ type clientHandle struct {
 	memories map[capi.Memory]*Memory
 }
 
-// acquire adds a dependent, which keeps the client open. It returns ErrClosed if the client is
-// closed.
+// acquire adds a dependent of the given kind, which keeps the client open. It returns ErrClosed if
+// the client is closed.
 func (c *clientHandle) acquire(kind dependentKind) error {
 	if c == nil {
 		return ErrClosed // the client is a zero value
@@ -131,8 +130,7 @@ func (c *clientHandle) isIdle() bool {
 	return false
 }
 
-// collectGarbage runs the garbage collector and waits until a cleanup has run, for at most one
-// second.
+// collectGarbage runs the garbage collector and waits until a cleanup has run, for at most one second.
 func collectGarbage() {
 	ran := make(chan struct{})
 	runtime.AddCleanup(new(*clientHandle), func(ran chan struct{}) { close(ran) }, ran)
@@ -157,8 +155,7 @@ func (c *clientHandle) waitForWork() bool {
 	return true
 }
 
-// closeWhenIdle marks the client as closing. The client is destroyed when its running work
-// completes.
+// closeWhenIdle marks the client as closing. The client is destroyed when its running work completes.
 func (c *clientHandle) closeWhenIdle() {
 	c.closing.Store(true)
 	c.unref()

@@ -5,10 +5,9 @@
 // # Example
 //
 // [FindPlugin] locates a plugin, and [Open] loads it. [Plugin.NewClient] opens its devices.
-// [Client.Compile] compiles StableHLO to a [LoadedExecutable]. [Client.BufferFromHost] copies
-// tensors to devices, [LoadedExecutable.Execute] runs the program, and [Buffer.ToHost] copies
-// results back. [Plugin.NewTopology] and [Topology.Compile] compile for devices that are not
-// available.
+// [Client.Compile] compiles StableHLO to a [LoadedExecutable]. [Client.BufferFromHost] copies tensors
+// to devices, [LoadedExecutable.Execute] runs the program, and [Buffer.ToHost] copies results back.
+// [Plugin.NewTopology] and [Topology.Compile] compile for devices that are not available.
 //
 // # Asynchronous execution and contexts
 //
@@ -37,10 +36,9 @@
 // pjrt.ResourceExhausted). If the plugin does not implement a function, the error matches
 // errors.ErrUnsupported and contains the PJRT version that introduced the function.
 //
-// This package checks inputs that would crash a plugin. Such errors are [*PluginError],
-// [*CompileError] and [*ArgumentError]; invalid options have the kind ValueError, and invalid
-// transfers the kind InvalidArgumentError. A closed or donated object returns [ErrClosed] or
-// [ErrDonated].
+// This package checks inputs that would crash a plugin. Such errors are [*PluginError], [*CompileError]
+// and [*ArgumentError]; invalid options have the kind ValueError, and invalid transfers the kind
+// InvalidArgumentError. A closed or donated object returns [ErrClosed] or [ErrDonated].
 //
 // # Compiler passes
 //

@@ -116,8 +116,7 @@ type Element interface {
 		~float32 | ~float64 | ~complex64 | ~complex128
 }
 
-// Bytes returns the memory of s as a byte slice in host byte order. The result shares memory with
-// s.
+// Bytes returns the memory of s as a byte slice in host byte order. The result shares memory with s.
 func Bytes[T Element](s []T) []byte {
 	var zero T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(zero)))

@@ -13,13 +13,11 @@ import (
 
 // These errors report that an object cannot be used. Errors of this package wrap them.
 var (
-	// ErrClosed reports that the object or its client is closed, or that the object is a zero
-	// value.
+	// ErrClosed reports that the object or its client is closed, or that the object is a zero value.
 	ErrClosed = errkind.New(errkind.RuntimeError, "the object is closed")
 	// ErrDonated reports that the buffer was donated to a program.
 	ErrDonated = errkind.New(errkind.RuntimeError, "the buffer was donated")
-	// ErrBusy reports that a call requires exclusive use of a buffer while another call uses the
-	// buffer.
+	// ErrBusy reports that a call requires exclusive use of a buffer while another call uses the buffer.
 	ErrBusy = errkind.New(errkind.RuntimeError, "the buffer is in use by another call")
 	// ErrDeserialized reports that the program was loaded from serialized bytes and cannot be
 	// serialized again, because plugins may omit its machine code.
@@ -51,8 +49,7 @@ func zeroValueError(op, object, constructor string) error {
 }
 
 // Error is an error that a plugin returned, or the error for a function that the plugin does not
-// implement. It matches its Code. It also matches errors.ErrUnsupported if the Code is
-// Unimplemented.
+// implement. It matches its Code. It also matches errors.ErrUnsupported if the Code is Unimplemented.
 type Error struct {
 	// Op is the operation, such as "compile".
 	Op string
@@ -95,8 +92,7 @@ func (e *Error) Unwrap() error { return e.Code }
 // maxSummary is the limit of the length of Error.Msg in bytes.
 const maxSummary = 500
 
-// wrapError converts an error of package capi to an Error with the operation and the path of the
-// plugin.
+// wrapError converts an error of package capi to an Error with the operation and the path of the plugin.
 func wrapError(op, plugin string, err error) error {
 	if err == nil {
 		return nil

@@ -11,10 +11,10 @@ import (
 // pipe, and one goroutine per client reads the messages. The pipe is opened by the first wait whose
 // context can end.
 type eventPipe struct {
-	mu      sync.Mutex
-	pipe    *pipe
-	next    uint64
-	pending map[uint64]pendingWait
+	mu       sync.Mutex
+	pipe     *pipe
+	nextSlot uint64
+	pending  map[uint64]pendingWait
 }
 
 // pendingWait is a wait for an event. The outcome is passed to the function done if it is not nil,

@@ -19,8 +19,7 @@ import (
 // [LoadedExecutable.Executable] belongs to the LoadedExecutable.
 type Executable struct {
 	*executableHandle
-	// record, if not nil, contains the properties. Then the handle is nil, and no plugin is
-	// queried.
+	// record, if not nil, contains the properties. Then the handle is nil, and no plugin is queried.
 	record *ExecutableRecord
 	owned  bool
 }
@@ -39,7 +38,7 @@ type executableHandle struct {
 	params *[]*shape
 }
 
-// withHandle calls f and prevents other calls from freeing the C executable meanwhile.
+// withHandle calls f. The C executable is not freed during the call.
 func (h *executableHandle) withHandle(op string, f func() error) error {
 	if h == nil {
 		return zeroValueError(op, "executable", "Compile")
@@ -79,8 +78,7 @@ func (e *Executable) Close() error {
 	return e.closeOnce("close executable")
 }
 
-// readProperty returns a record in which only property p is set. The record may share memory with
-// e.
+// readProperty returns a record in which only property p is set. The record may share memory with e.
 func (e *Executable) readProperty(p property) (r ExecutableRecord, err error) {
 	if e.record == nil {
 		err = e.withHandle(p.name, func() error { return p.read(e.executableHandle, &r) })

@@ -12,12 +12,11 @@ import (
 // Execute enqueues one run of the program on its devices and returns without waiting for the run.
 // Errors of the run are returned by [Buffer.Ready] and [Buffer.ToHost] of its results.
 //
-// args[d][i] is the argument for parameter i on device d of AddressableDevices, with the
-// parameter's shape on one device. results[d][j] receives result j. If the entry is nil, Execute
-// replaces it with a new Buffer, which the caller must close. If the entry is a closed or donated
-// Buffer, or a Buffer that this call donates, Execute refills it. A live Buffer is an error. A loop
-// that donates its state and passes the same Buffers as arguments and results does not allocate
-// memory.
+// args[d][i] is the argument for parameter i on device d of AddressableDevices, with the parameter's
+// shape on one device. results[d][j] receives result j. If the entry is nil, Execute replaces it
+// with a new Buffer, which the caller must close. If the entry is a closed or donated Buffer, or a
+// Buffer that this call donates, Execute refills it. A live Buffer is an error. A loop that donates
+// its state and passes the same Buffers as arguments and results does not allocate memory.
 //
 // An invalid buffer is an [*ArgumentError], and nothing is executed or donated. If the plugin
 // rejects the launch, the buffers that the plugin has consumed are donated, and all others are
@@ -97,7 +96,7 @@ func (l *LoadedExecutable) execute(s *launchState, args, results [][]*Buffer, op
 }
 
 // releaseExecutedArguments releases the arguments of a successful launch and marks donated buffers
-// as donated. If a result replaces the argument with the same number, it is stored in the Buffer of
+// as donated. If a result replaces the argument with the same index, it is stored in the Buffer of
 // the argument.
 func (l *LoadedExecutable) releaseExecutedArguments(s *launchState, args, results [][]*Buffer, donate []bool) {
 	numDonated := 0
@@ -127,7 +126,7 @@ func (l *LoadedExecutable) releaseExecutedArguments(s *launchState, args, result
 	}
 }
 
-// storeResults stores the results that do not replace the argument with the same number. It refills
+// storeResults stores the results that do not replace the argument with the same index. It refills
 // existing Buffers and creates new ones.
 func (l *LoadedExecutable) storeResults(s *launchState, results [][]*Buffer) {
 	filled := 0

@@ -87,8 +87,7 @@ var tpuPaths = []string{"/lib/libtpu.so", "/usr/lib/libtpu.so", "/usr/local/lib/
 // FindPlugin searches for a plugin library in this order: Path; $TPUSTRATEGY_CPU_PLUGIN (or
 // $TPUSTRATEGY_TPU_PLUGIN, $TPUSTRATEGY_CUDA_PLUGIN); for a TPU, $TPU_LIBRARY_PATH; the installer's
 // directory in UserCacheDir; for a TPU, /lib, /usr/lib and /usr/local/lib. If Path or a variable is
-// set but not valid, FindPlugin returns an error and does not continue. The error is a
-// [*FindError].
+// set but not valid, FindPlugin returns an error and does not continue. The error is a [*FindError].
 func FindPlugin(opts FindOptions) (Location, error) {
 	hint, ok := map[string]string{
 		"cpu":  "run `" + installCommand("cpu") + "`, or `make plugin` in a clone",

@@ -59,7 +59,7 @@ type handle struct {
 	closeErr error // guarded by mu
 }
 
-// withHandle calls f and prevents other calls from freeing the C object meanwhile.
+// withHandle calls f. The C object is not freed during the call.
 func (h *handle) withHandle(op string, f func() error) error {
 	if !h.acquire() {
 		return opError(op, "", closedError(h.kind.String()))

@@ -26,8 +26,8 @@ func (c *Client) Identity() (string, error) {
 	return c.Plugin().Identity(c.PlatformName(), c.PlatformVersion())
 }
 
-// Identity returns the [Client.Identity] that a client of the plugin with this platform name and
-// version has. It does not open a client.
+// Identity returns the [Client.Identity] of clients of the plugin that have this platform name and
+// version. It does not open a client.
 func (p *Plugin) Identity(platform, version string) (string, error) {
 	build, err := buildID(p.Path())
 	if err != nil {
@@ -41,9 +41,8 @@ func (p *Plugin) Identity(platform, version string) (string, error) {
 	return identity, nil
 }
 
-// buildID returns the linker's build id of a library. If the library has no build id, buildID
-// returns a hash of the size and of samples of the contents, because hashing a large library takes
-// too long.
+// buildID returns the linker's build id of a library. If the library has no build id, buildID returns
+// a hash of the size and of samples of the contents, because hashing a large library takes too long.
 func buildID(path string) (string, error) {
 	file, info, err := files.Open(path)
 	if err != nil {

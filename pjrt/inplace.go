@@ -7,7 +7,7 @@ import (
 )
 
 // executeInPlace is a fast path of Execute for training loops in which all arguments are donated
-// and each result replaces the argument with the same number. For all other calls, including
+// and each result replaces the argument with the same index. For all other calls, including
 // invalid ones, it has no effect and returns false.
 //
 // The function duplicates code of execute because the plugin evicts the caches of the CPU between

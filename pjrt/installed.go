@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/pins"
 )
 
-// installCommand returns the command that installs the plugin of a kind.
+// installCommand returns the shell command that installs a plugin of the given kind, such as "cpu".
 func installCommand(kind string) string {
 	return "go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install " + kind
 }
@@ -20,9 +20,8 @@ func installCommand(kind string) string {
 // modified or truncated since. Other libraries are not checked.
 //
 // Hashing a library costs up to a second. The installer therefore records the size and the
-// modification time of the verified library in a file next to the library. checkInstalled hashes
-// the library only if this record is missing or does not match, and then tries to write a new
-// record.
+// modification time of the verified library in a file next to the library. checkInstalled hashes the
+// library only if this record is missing or does not match, and then tries to write a new record.
 func checkInstalled(path string) error {
 	pin, ok := findPin(path)
 	if !ok {

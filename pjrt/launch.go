@@ -21,7 +21,8 @@ type ExecuteOptions struct {
 	LaunchID int
 }
 
-// launchState contains the arrays and temporary data of an Execute call. Later calls reuse it.
+// launchState contains the arrays and temporary data of an Execute call. Later calls of the same
+// executable reuse it.
 type launchState struct {
 	capi.Launch
 	id                  uint64 // even; id|1 marks a donated buffer that a result reuses
@@ -29,8 +30,8 @@ type launchState struct {
 	isPrimary           bool     // this is loadedHandle.primaryLaunch
 	params              []*shape // shapes of the parameters; nil if unknown
 	resultsChecked      bool     // checkResultTypes has succeeded
-	sameShapes          bool     // checked, and each result has the shape of the parameter with the same number
-	numInPlace          int      // number of results that replace the argument with the same number
+	sameShapes          bool     // checked, and each result has the shape of the parameter with the same index
+	numInPlace          int      // number of results that replace the argument with the same index
 	slotStates          []uint32 // per result slot: one of the constants below, or the status of the buffer to restore
 }
 
@@ -38,7 +39,7 @@ type launchState struct {
 const (
 	slotNew     uint32 = 1 + iota // nil: Execute creates a Buffer
 	slotAlias                     // a buffer that is donated in the same call
-	slotInPlace                   // the argument with the same number
+	slotInPlace                   // the argument with the same index
 	slotUnused                    // not checked yet
 )
 
@@ -53,16 +54,15 @@ const (
 )
 
 // loadedHandle owns the C objects of a LoadedExecutable. The handle does not refer to the
-// LoadedExecutable, so that the garbage collector can detect that the LoadedExecutable is
-// unreachable.
+// LoadedExecutable, so that the garbage collector can detect that the LoadedExecutable is unreachable.
 type loadedHandle struct {
 	refCount
 	core       *clientHandle
 	loaded     capi.Loaded
 	executable *executableHandle
 
-	// Calls reuse launch states. The call that changes primaryState from primaryIdle to
-	// primaryInUse may use primaryLaunch. The other unused launch states are in freeLaunches.
+	// The call that changes primaryState from primaryIdle to primaryInUse may use primaryLaunch.
+	// All other unused launch states are in freeLaunches.
 	primaryState  atomic.Uint32
 	primaryLaunch *launchState
 	launchesMu    sync.Mutex
@@ -89,9 +89,9 @@ func (h *loadedHandle) unload() error {
 	return err
 }
 
-// getLaunch registers a call of the executable and returns an unused launch state, or a new one.
-// For a loop that executes one step at a time, this is always the primary launch state, which costs
-// only one atomic operation.
+// getLaunch registers a call of the executable, and returns an unused launchState or a new one. A
+// loop that executes one step at a time always receives the primary launchState, which costs only
+// one atomic operation.
 func (h *loadedHandle) getLaunch(devices, args, results int) (*launchState, error) {
 	if h.primaryState.CompareAndSwap(primaryIdle, primaryInUse) {
 		if h.primaryLaunch.numArgs == args {
@@ -102,7 +102,7 @@ func (h *loadedHandle) getLaunch(devices, args, results int) (*launchState, erro
 	return h.getSecondaryLaunch(devices, args, results)
 }
 
-// getSecondaryLaunch returns a launch state from freeLaunches, or a new one.
+// getSecondaryLaunch returns a launchState from freeLaunches, or a new one.
 func (h *loadedHandle) getSecondaryLaunch(devices, args, results int) (*launchState, error) {
 	if !h.acquire() {
 		return nil, errExecutableClosed
@@ -140,15 +140,15 @@ func (h *loadedHandle) launchError(op string, err error) error {
 	return h.core.wrapError(op, err)
 }
 
-// putLaunch makes a launch state available to other calls, and unregisters the call that used it.
-// The primary launch state, however, remains registered as a call of the executable.
+// putLaunch makes a launchState available to later calls, and unregisters the call that used it.
+// The primary launchState always counts as one call, so that the next call needs no registration.
 func (h *loadedHandle) putLaunch(l *launchState) {
 	if !l.isPrimary || !h.primaryState.CompareAndSwap(primaryInUse, primaryIdle) {
 		h.putSecondaryLaunch(l)
 	}
 }
 
-// putSecondaryLaunch adds a launch state to freeLaunches and unregisters the call that used it.
+// putSecondaryLaunch adds a launchState to freeLaunches and unregisters the call that used it.
 func (h *loadedHandle) putSecondaryLaunch(l *launchState) {
 	h.launchesMu.Lock()
 	h.freeLaunches = append(h.freeLaunches, l)
@@ -156,7 +156,7 @@ func (h *loadedHandle) putSecondaryLaunch(l *launchState) {
 	h.release()
 }
 
-// demotePrimaryLaunch moves the primary launch state to freeLaunches. The caller must be using it.
+// demotePrimaryLaunch moves the primary launchState to freeLaunches. The caller must be using it.
 func (h *loadedHandle) demotePrimaryLaunch() {
 	l := h.primaryLaunch
 	h.launchesMu.Lock()

@@ -112,7 +112,7 @@ func (c *Client) load(ctx context.Context, op string, b []byte, params []*shape,
 }
 
 // newLoaded returns a LoadedExecutable that owns x. The caller must have acquired the client.
-// params are as for load.
+// params are the shapes of the program's parameters, or nil if they must be queried.
 func (c *Client) newLoaded(x capi.Loaded, params []*shape) (*LoadedExecutable, error) {
 	inner, err := c.api.LoadedExecutable(x)
 	if err != nil {
@@ -137,8 +137,8 @@ func (c *Client) newLoaded(x capi.Loaded, params []*shape) (*LoadedExecutable, e
 	return l, nil
 }
 
-// readProperties reads the devices and shapes of the program. params are as for load. If the plugin
-// does not report the parameters, the first call of Execute determines them.
+// readProperties reads the devices and shapes of the program. params are the shapes of the parameters,
+// or nil to query them. If the plugin does not report them, the first Execute call determines them.
 func (l *LoadedExecutable) readProperties(c *Client, params []*shape) error {
 	handles, err := c.api.LoadedDevices(l.loaded)
 	if err != nil {
@@ -257,9 +257,8 @@ func (l *LoadedExecutable) setParams(params []*shape) {
 	l.params.Store(l.exec.params)
 }
 
-// reuseOutputShapes replaces a parameter's shape by the shape of the result with the same number if
-// both are equal. Execute can then check a buffer that is both argument and result by comparing
-// pointers.
+// reuseOutputShapes replaces a parameter's shape by the shape of the result with the same index if both
+// are equal. Execute can then check a buffer that is both argument and result by comparing pointers.
 func (l *LoadedExecutable) reuseOutputShapes(params []*shape) *[]*shape {
 	for i, p := range params {
 		if i < len(l.outputs) && p.equal(l.outputs[i]) {

@@ -15,7 +15,7 @@ import (
 type LoopTime struct{ FirstLaunch, Total time.Duration }
 
 // MeasureLoop runs the program n times in a loop written in C, waits for the last run, and returns
-// the duration. n must be at least 1. Each result replaces the argument with the same number. All
+// the duration. n must be at least 1. Each result replaces the argument with the same index. All
 // buffers of state are donated and contain the last results afterwards.
 //
 // The result is the minimum cost of a training loop with this plugin, to which other loops can be

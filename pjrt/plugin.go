@@ -107,8 +107,7 @@ func (p *Plugin) Attributes() map[string]any { return cloneAttributes(p.attribut
 var extensionNames = [...]string{"Gpu_Custom_Call", "Profiler", "Custom_Partitioner", "Stream", "Layouts", "FFI",
 	"MemoryDescriptions", "Triton", "RawBuffer", "PhaseCompile", "Example", "Unknown", "CrossHostTransfers",
 	"ExecutableMetadata", "Callback", "HostAllocator", "TpuTopology", "TpuExecutable", "Megascale", "Shardings",
-	"AbiVersion", "Collectives", "MultiSlice", "HostMemoryAllocator",
-	"XlaTransform"}
+	"AbiVersion", "Collectives", "MultiSlice", "HostMemoryAllocator", "XlaTransform"}
 
 // Extensions returns the names of the plugin's API extensions in the order of the plugin. The name
 // of an unknown extension is "Extension(n)", where n is its number.

@@ -48,9 +48,8 @@ var pluginReasons = map[PluginReason]struct{ phrase, hint string }{
 // String returns the reason as a short phrase.
 func (r PluginReason) String() string { return pluginReasons[r].phrase }
 
-// PathError reports a path that is rejected because it is a URL, a pipe or a device, or because
-// other users could modify it. Its fields Reason, Found and Hint describe the problem and a
-// correction.
+// PathError reports a path that is rejected because it is a URL, a pipe or a device, or because other
+// users could modify it. Its fields Reason, Found and Hint describe the problem and a correction.
 type PathError = files.Error
 
 // PluginError reports why [Open] or [VerifyPlugin] rejected a file. It matches the errors that its

@@ -17,10 +17,9 @@ type Profile struct {
 	handle atomic.Pointer[capi.Profiler] // nil after Stop
 }
 
-// StartProfile starts the plugin's profiler, an extension that libtpu and the CUDA plugin
-// implement. Without the extension, the error matches errors.ErrUnsupported. A profile includes all
-// activity of the process. If two profiles are recorded at the same time, only one of them may
-// contain the devices.
+// StartProfile starts the plugin's profiler, an extension that libtpu and the CUDA plugin implement.
+// Without the extension, the error matches errors.ErrUnsupported. A profile includes all activity of
+// the process. If two profiles are recorded at the same time, only one of them may contain the devices.
 func (p *Plugin) StartProfile() (*Profile, error) {
 	if p.api == nil {
 		return nil, zeroValueError("start profile", "plugin", "Open")
@@ -34,11 +33,10 @@ func (p *Plugin) StartProfile() (*Profile, error) {
 	return r, nil
 }
 
-// Stop ends the recording and returns it as an encoded tensorflow.profiler.XSpace message with
-// times in nanoseconds since 1970. Package report/xspace converts it to a file. To include a
-// training step, wait for its results before Stop. A TPU takes seconds to return its data. If ctx
-// ends first, Stop returns the error of ctx and discards the recording. A second Stop returns an
-// error that matches ErrClosed.
+// Stop ends the recording and returns it as an encoded tensorflow.profiler.XSpace message with times in
+// nanoseconds since 1970. Package report/xspace converts it to a file. To include a training step, wait
+// for its results before Stop. A TPU takes seconds to return its data. If ctx ends first, Stop returns
+// the error of ctx and discards the recording. A second Stop returns an error that matches ErrClosed.
 func (r *Profile) Stop(ctx context.Context) ([]byte, error) {
 	if r == nil || r.plugin == nil {
 		return nil, zeroValueError("stop profile", "profile", "Client.Profile")

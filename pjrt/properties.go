@@ -1,8 +1,7 @@
 package pjrt
 
-// property is a property of an executable that the plugin can report. name identifies the property
-// in errors and in [ExecutableRecord].Missing. read queries the plugin and stores the result in a
-// record.
+// property is a property of an executable that the plugin can report. name identifies the property in
+// errors and in [ExecutableRecord].Missing. read queries the plugin and stores the result in a record.
 type property struct {
 	name string
 	read func(h *executableHandle, r *ExecutableRecord) error
@@ -76,5 +75,4 @@ var (
 
 // recordProperties are the properties of an [ExecutableRecord], except propSerialized.
 var recordProperties = []property{propName, propFingerprint, propCounts, propGeneratedCode, propOutputDTypes,
-	propOutputDims, propOutputMemoryKinds,
-	propParameterKinds, propCost, propMemory, propOptimized}
+	propOutputDims, propOutputMemoryKinds, propParameterKinds, propCost, propMemory, propOptimized}

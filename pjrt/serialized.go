@@ -64,8 +64,7 @@ func decodeSerialized(b []byte) (payload []byte, params []*shape, err error) {
 	return payload, params, nil
 }
 
-// appendShapes encodes the number of shapes and, for each shape, its element type, rank and
-// dimensions.
+// appendShapes encodes the number of shapes and, for each shape, its element type, rank and dimensions.
 func appendShapes(dst []byte, shapes []*shape) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(shapes)))
 	for _, s := range shapes {
@@ -77,7 +76,7 @@ func appendShapes(dst []byte, shapes []*shape) []byte {
 	return dst
 }
 
-// decodeShapes decodes the result of appendShapes. The slice is not nil if ok is true.
+// decodeShapes decodes the result of appendShapes. If ok is true, shapes is not nil.
 func decodeShapes(b []byte) (shapes []*shape, ok bool) {
 	readUvarint := func() (v uint64) {
 		v, n := binary.Uvarint(b)

@@ -25,8 +25,7 @@ var zeroByte byte
 // checkHostTransfer validates the arguments of a transfer from host memory and returns the shape of
 // the data.
 func (c *Client) checkHostTransfer(ctx context.Context, op string, data []byte, dtype DType, dims []int,
-	d *Device) (*shape,
-	error) {
+	d *Device) (*shape, error) {
 	fail := func(format string, args ...any) error {
 		return transferError(op, fmt.Sprintf(format, args...), "", nil)
 	}
@@ -154,7 +153,7 @@ func AlignedBytes(n int) []byte {
 // The address of data must be a multiple of [Alignment] (see [AlignedBytes]); otherwise the error
 // is of kind InvalidArgumentError. The caller must not modify data until the channel released is
 // closed. The channel is closed when the buffer is closed and no program uses it, or when the
-// plugin has copied data. The garbage collector does not free data before.
+// plugin has copied data. Until then, the garbage collector does not free data.
 func (c *Client) BufferFromHostZeroCopy(ctx context.Context, data []byte, dtype DType, dims []int,
 	d *Device) (b *Buffer, released <-chan struct{}, err error) {
 	ch := make(chan struct{})
@@ -180,8 +179,7 @@ func (c *Client) BufferFromHostInPlace(ctx context.Context, data []byte, dtype D
 
 // bufferFromHostZeroCopy implements BufferFromHostZeroCopy and BufferFromHostInPlace.
 func (c *Client) bufferFromHostZeroCopy(ctx context.Context, op string, semantics int, data []byte, dtype DType,
-	dims []int,
-	d *Device, released func()) (*Buffer, error) {
+	dims []int, d *Device, released func()) (*Buffer, error) {
 	s, err := c.checkHostTransfer(ctx, op, data, dtype, dims, d)
 	if err != nil {
 		return nil, err
@@ -255,8 +253,7 @@ func (b *Buffer) CopyToDevice(ctx context.Context, d *Device) (*Buffer, error) {
 	if d == nil || d.core != b.core || !d.addressable {
 		return nil, transferError(op, "the device is nil, or belongs to another client or another process", "", nil)
 	}
-	return b.copyTo(ctx, op, d, nil, func(h capi.Buffer) (capi.Buffer,
-		error) {
+	return b.copyTo(ctx, op, d, nil, func(h capi.Buffer) (capi.Buffer, error) {
 		return b.core.api.BufferToDevice(h, d.handle)
 	})
 }
@@ -273,8 +270,7 @@ func (b *Buffer) CopyToMemory(ctx context.Context, m *Memory) (*Buffer, error) {
 	if !slices.Contains(m.devices, d) {
 		d = m.devices[0]
 	}
-	return b.copyTo(ctx, op, d, m, func(h capi.Buffer) (capi.Buffer,
-		error) {
+	return b.copyTo(ctx, op, d, m, func(h capi.Buffer) (capi.Buffer, error) {
 		return b.core.api.BufferToMemory(h, m.handle)
 	})
 }

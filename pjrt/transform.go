@@ -28,10 +28,9 @@ type Transform struct {
 	// the program. If it returns an error, panics, or returns a program that the compiler cannot
 	// decode, the compilation fails with that error.
 	//
-	// Apply is called once per module of a compilation, and concurrently if compilations are
-	// concurrent. It may keep module, and must not modify the result later. Because the compilation
-	// waits for it, Apply must not compile with the same plugin, and must not register or close
-	// transforms.
+	// Apply is called once per module of a compilation, and concurrently if compilations are concurrent.
+	// It may keep module, and must not modify the result later. Because the compilation waits for it,
+	// Apply must not compile with the same plugin, and must not register or close transforms.
 	Apply func(module []byte) ([]byte, error)
 }
 

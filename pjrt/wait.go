@@ -24,8 +24,8 @@ func (c *clientHandle) startWait(wait pendingWait) error {
 		c.api.EventDestroy(event)
 		return err
 	}
-	w.next++
-	slot := w.next
+	w.nextSlot++
+	slot := w.nextSlot
 	live.Add(live.Wait, unsafe.Pointer(event))
 	c.addDependents(dependentWork, 1)
 	w.pending[slot] = wait

@@ -19,11 +19,10 @@ type DeviceAssignment struct {
 	deviceIndices []int32 // device index in the topology, by replica and logical core
 }
 
-// NewDeviceAssignment returns the assignment of cores[r][p] to logical core p of replica r. Use it
-// for custom placements, and [BuildDeviceAssignment] otherwise. All replicas must have the same
-// number of cores, and all coordinates must have a device. A core may be assigned twice, as in
-// TensorFlow, but programs cannot be compiled for such an assignment (see
-// [DeviceAssignment.Validate]).
+// NewDeviceAssignment returns the assignment of cores[r][p] to logical core p of replica r. Use it for
+// custom placements, and [BuildDeviceAssignment] otherwise. All replicas must have the same number of
+// cores, and all coordinates must have a device. A core may be assigned twice, as in TensorFlow, but
+// programs cannot be compiled for such an assignment (see [DeviceAssignment.Validate]).
 func NewDeviceAssignment(topology Topology, cores [][]Coordinates) (DeviceAssignment, error) {
 	a := DeviceAssignment{topology: topology, replicas: len(cores)}
 	if len(cores) > 0 {
@@ -104,8 +103,7 @@ func coreProperty[T any](a DeviceAssignment, replica, core int, property func(i 
 	return property(int(a.deviceIndices[replica*a.cores+core])), nil
 }
 
-// Coordinates returns the coordinates of a logical core (TensorFlow's
-// DeviceAssignment.coordinates).
+// Coordinates returns the coordinates of a logical core (TensorFlow's DeviceAssignment.coordinates).
 func (a DeviceAssignment) Coordinates(replica, core int) (Coordinates, error) {
 	return coreProperty(a, replica, core, func(i int) Coordinates { return a.topology.coords[i] })
 }

@@ -18,8 +18,7 @@
 // # Device assignments
 //
 // A [DeviceAssignment] (TensorFlow's tf.tpu.experimental.DeviceAssignment) assigns a core to each
-// logical core p of each replica r. [BuildDeviceAssignment] computes the same assignment as
-// TensorFlow:
+// logical core p of each replica r. [BuildDeviceAssignment] computes the same assignment as TensorFlow:
 //
 //	slice, err := tpu.ParseAccelerator("v3-8")
 //	topology, err := slice.Topology()

@@ -39,11 +39,10 @@ const gibibyte = 1 << 30
 
 // Generations returns the supported generations, oldest first.
 //
-// The sizes and performance figures are from the Cloud TPU documentation at
-// docs.cloud.google.com/tpu ("TPU v2", "TPU v3", "TPU v4", "TPU v5e", "TPU v5p", "TPU v6e", "TPU7x
-// (Ironwood)"). DevicesPerChip is from the table accelerator_to_spec_map of
-// AI-Hypercomputer/maxtext. The files testdata/generations.tsv and testdata/slices.tsv contain the
-// published values for tests.
+// The sizes and performance figures are from the Cloud TPU documentation at docs.cloud.google.com/tpu
+// ("TPU v2", "TPU v3", "TPU v4", "TPU v5e", "TPU v5p", "TPU v6e", "TPU7x (Ironwood)"). DevicesPerChip
+// is from the table accelerator_to_spec_map of AI-Hypercomputer/maxtext. The files
+// testdata/generations.tsv and testdata/slices.tsv contain the published values for tests.
 func Generations() []Generation {
 	return []Generation{
 		{"v2", "v2", true, 2, 2, 2, 4, 4, 256, 16 * gibibyte, 700e9, 46e12},

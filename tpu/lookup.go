@@ -11,16 +11,14 @@ func (t Topology) Name() string { return t.name }
 // MeshShape returns the size of the mesh in x, y, z and core (TensorFlow's Topology.mesh_shape).
 func (t Topology) MeshShape() [MeshRank]int { return t.mesh }
 
-// MeshRank returns the number of axes of the mesh, which is always 4 (TensorFlow's
-// Topology.mesh_rank).
+// MeshRank returns the number of axes of the mesh, which is always 4 (TensorFlow's Topology.mesh_rank).
 func (t Topology) MeshRank() int { return MeshRank }
 
 // NumTasks returns the number of tasks, which are the processes of the job (TensorFlow's
 // Topology.num_tasks).
 func (t Topology) NumTasks() int { return t.tasks }
 
-// NumTPUsPerTask returns the number of devices of each task (TensorFlow's
-// Topology.num_tpus_per_task).
+// NumTPUsPerTask returns the number of devices of each task (TensorFlow's Topology.num_tpus_per_task).
 func (t Topology) NumTPUsPerTask() int { return t.perTask }
 
 // NumDevices returns the total number of devices.
@@ -57,8 +55,7 @@ func (t Topology) MissingDevices() []Coordinates {
 
 func (t Topology) hasMissing() bool { return len(t.coords) < len(t.deviceByPosition) }
 
-// coordinatesAt converts a row-major position in a mesh, with the last axis fastest, to
-// coordinates.
+// coordinatesAt converts a row-major position in a mesh, with the last axis fastest, to coordinates.
 func coordinatesAt(position int, mesh Coordinates) (c Coordinates) {
 	for i := MeshRank - 1; i >= 0; i-- {
 		c[i] = position % mesh[i]
@@ -135,9 +132,8 @@ func (t Topology) TPUDeviceNameAtCoordinates(c Coordinates, job string) (string,
 	return deviceProperty(t, c, t.tpuNameFunc(job))
 }
 
-// CPUDeviceNameAtCoordinates returns the name of the CPU device on the host of the device at
-// coordinates c, such as /job:worker/task:0/device:CPU:0 (TensorFlow's
-// Topology.cpu_device_name_at_coordinates).
+// CPUDeviceNameAtCoordinates returns the name of the CPU device on the host of the device at coordinates
+// c, such as /job:worker/task:0/device:CPU:0 (TensorFlow's Topology.cpu_device_name_at_coordinates).
 func (t Topology) CPUDeviceNameAtCoordinates(c Coordinates, job string) (string, error) {
 	return deviceProperty(t, c, t.hostNameFunc(job))
 }

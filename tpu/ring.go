@@ -33,8 +33,7 @@ func ringOrder(sizes [3]int) [][3]int {
 }
 
 // appendTower appends the chips of an x by y by z block except (0,0,0). It visits the planes from
-// bottom to top, without the chips at the corner (0,0), and then the corner chips from top to
-// bottom.
+// bottom to top, without the chips at the corner (0,0), and then the corner chips from top to bottom.
 func appendTower(order [][3]int, x, y, z int) [][3]int {
 	plane := openRing(x, y)
 	for level := range z {

@@ -23,8 +23,7 @@ const (
 // largeCubes lists the offered numbers of cubes above maxCubes, by generation.
 var largeCubes = map[string][]int{"v5p": {108, 140}, "tpu7x": {108, 128, 140, 144}}
 
-// typeSizes returns the numbers of chips of all accelerator types of the generation, in ascending
-// order.
+// typeSizes returns the numbers of chips of all accelerator types of the generation, in ascending order.
 //
 // The sizes are from the table accelerator_to_spec_map of AI-Hypercomputer/maxtext; a test compares
 // them. The complete pod of v4, and the powers of two for v2 and v3, are not in the table.

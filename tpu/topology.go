@@ -40,8 +40,7 @@ type TopologyOptions struct {
 
 // Topology describes the mesh of a TPU slice, and the coordinates and ids of the devices of each
 // task. A task is a process of the job. Topology corresponds to TensorFlow's
-// tf.tpu.experimental.Topology, but also contains the runtime's device ids, which the compiler
-// needs.
+// tf.tpu.experimental.Topology, but also contains the runtime's device ids, which the compiler needs.
 //
 // A Topology is an immutable value, is equal in all processes, and may be shared between
 // goroutines. The zero Topology has no devices.
@@ -122,8 +121,8 @@ func parseMeshShape(shape []int) (mesh Coordinates, size int, err error) {
 	return mesh, size, nil
 }
 
-// indexDevices validates t.coords and sets t.deviceByPosition. size is the number of cores of the
-// mesh.
+// indexDevices validates the coordinates of the devices, and sets the map from positions in the
+// mesh to devices. size is the number of cores of the mesh.
 func (t *Topology) indexDevices(size int) error {
 	t.deviceByPosition = slices.Repeat([]int32{-1}, size)
 	for i, c := range t.coords {
@@ -141,7 +140,7 @@ func (t *Topology) indexDevices(size int) error {
 	return nil
 }
 
-// indexIDs validates ids and sets t.ids and t.byID. If ids is nil, device i has id i.
+// indexIDs validates the device ids and stores them in t. If ids is nil, device i has id i.
 func (t *Topology) indexIDs(ids [][]int) error {
 	t.ids = make([]int, len(t.coords))
 	t.byID = make(map[int]int32, len(t.coords))

@@ -11,8 +11,7 @@ const (
 )
 
 // MarshalProto returns the topology as a serialized tensorflow.tpu.TopologyProto, like TensorFlow's
-// Topology.serialized. The message does not contain the device ids, the name and the number of
-// slices.
+// Topology.serialized. The message does not contain the device ids, the name and the number of slices.
 func (t Topology) MarshalProto() []byte {
 	if len(t.deviceByPosition) == 0 {
 		return nil
@@ -67,8 +66,7 @@ func newProtoTopology(mesh []int, tasks, perTask int, numbers []int) (Topology, 
 	if len(numbers)%MeshRank != 0 || perTask > 0 && (tasks != devices/perTask || devices%perTask != 0) || perTask == 0 &&
 		devices != 0 {
 		return Topology{}, topologyError("DeviceCoordinates", "",
-			"%d numbers, expected four for each of %d tasks with %d devices",
-			len(numbers), tasks, perTask)
+			"%d numbers, expected four for each of %d tasks with %d devices", len(numbers), tasks, perTask)
 	}
 	if perTask == 0 {
 		if tasks > maxMeshSize {

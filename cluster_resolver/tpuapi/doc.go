@@ -1,8 +1,7 @@
 // Package tpuapi reads nodes and queued resources from the Cloud TPU API, version 2.
 //
-// It is a separate module so that only programs that look up a TPU by name depend on Google's
-// client libraries. Its [Client] is used with
-// [github.com/tpustrategy/tpustrategy/cluster_resolver.CloudTPU]:
+// It is a separate module so that only programs that look up a TPU by name depend on Google's client
+// libraries. Its [Client] is used with [github.com/tpustrategy/tpustrategy/cluster_resolver.CloudTPU]:
 //
 //	client, err := tpuapi.New(ctx)
 //	...

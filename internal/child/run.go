@@ -163,8 +163,7 @@ func OutputTail(err error) string {
 }
 
 // goSignalPattern matches the start of the Go runtime's report of a signal in C code. The report
-// contains all goroutines even with GOTRACEBACK=none, and can be longer than the limit of
-// outputTail.
+// contains all goroutines even with GOTRACEBACK=none, and can be longer than the limit of outputTail.
 var goSignalPattern = regexp.MustCompile(`(?m)^(SIG[A-Z]+: .+)\nPC=`)
 
 // outputTail is a writer that stores the end of a child's output. It ignores the Go runtime's
@@ -196,8 +195,7 @@ func (t *outputTail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// maxSignalLines is larger than the number of bytes of the line with the signal and the line
-// before.
+// maxSignalLines is larger than the number of bytes of the line with the signal and the line before.
 const maxSignalLines = 256
 
 // signal returns the signal that the Go runtime reported, or an empty string.
@@ -207,7 +205,7 @@ func (t *outputTail) signal() string {
 	return t.goSignal
 }
 
-// String returns the stored output. It starts at the start of a line.
+// String returns the stored output. If it was truncated, the result starts with a complete line.
 func (t *outputTail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

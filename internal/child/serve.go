@@ -10,10 +10,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Serve handles one request in a child process that [Run] has started. It reads the request from
-// the standard input, calls work, and writes the result as the response. The process exits when its
-// parent exits. If Run has not started the process, Serve returns an error with the name of the
-// command.
+// Serve handles one request in a child process that [Run] has started. It reads the request from the
+// standard input, calls work, and writes the result as the response. The process exits when its parent
+// exits. If Run has not started the process, Serve returns an error with the name of the command.
 func Serve(command string, work func(request []byte) []byte) error {
 	responses := os.NewFile(3, "responses")
 	if responses == nil {

@@ -37,8 +37,7 @@ func OpenAppender(path string, mustBeNew bool) (*Appender, error) {
 	return &Appender{file: f, size: info.Size()}, nil
 }
 
-// SetFile replaces the file of the Appender and returns the old file. Tests use it to simulate
-// errors.
+// SetFile replaces the file of the Appender and returns the old file. Tests use it to simulate errors.
 func (a *Appender) SetFile(file File) File {
 	old := a.file
 	a.file = file

@@ -14,8 +14,7 @@ const (
 	// IsURL means that the path starts with a scheme, as in "gs://bucket". Only local paths are
 	// supported.
 	IsURL Reason = iota + 1
-	// NotRegular means that the path is a pipe, a device, a socket or a directory instead of a
-	// file.
+	// NotRegular means that the path is a pipe, a device, a socket or a directory instead of a file.
 	NotRegular
 	// NotDirectory means that the path is not a directory.
 	NotDirectory
@@ -37,8 +36,7 @@ func (r Reason) String() string {
 		"it belongs to another user", "other users can write to it", "other users can read it", "it is too large")
 }
 
-// Error reports a path that was rejected. If the path is a URL, the error matches
-// errors.ErrUnsupported.
+// Error reports a path that was rejected. If the path is a URL, the error matches errors.ErrUnsupported.
 type Error struct {
 	// Path is the invalid file or directory, which may be a parent directory of the original path.
 	Path string

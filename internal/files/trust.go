@@ -14,8 +14,7 @@ import (
 type Trust struct {
 	// Owners are additional user ids.
 	Owners []int
-	// User is the user id of the process, and Groups are its group ids. [Trust.WithProcess] sets
-	// them.
+	// User is the user id of the process, and Groups are its group ids. [Trust.WithProcess] sets them.
 	User   int
 	Groups []int
 }
@@ -75,8 +74,7 @@ func (t Trust) CheckDirectory(path string, shared bool) (real string, err error)
 	return real, nil
 }
 
-// resolve resolves the links in a path, and checks the owner and mode of each file and directory in
-// it.
+// resolve resolves the links in a path, and checks the owner and mode of each file and directory in it.
 func (t Trust) resolve(path string) (real string, info fs.FileInfo, err error) {
 	if err := CheckLocal(path); err != nil {
 		return "", nil, err

@@ -6,10 +6,9 @@
 //
 //	err = handshake.Authenticate(ctx, conn, secret) // in the client, after Dial
 //
-// Both sides prove that they know the secret with a keyed hash (HMAC-SHA-256) of random numbers
-// that both sides have generated for the connection. The secret is not sent. The connection is
-// neither encrypted nor signed afterwards, so it should be used only in the internal network of a
-// job.
+// Both sides prove that they know the secret with a keyed hash (HMAC-SHA-256) of random numbers that
+// both sides have generated for the connection. The secret is not sent. The connection is neither
+// encrypted nor signed afterwards, so it should be used only in the internal network of a job.
 //
 // # Limits
 //

@@ -13,8 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// ErrSecret is matched by the error if the other side has a different secret or the secret is
-// empty.
+// ErrSecret is matched by the error if the other side has a different secret or the secret is empty.
 var ErrSecret = errkind.New(errkind.PermissionDeniedError, "handshake: the secrets of the two sides differ")
 
 // ErrProtocol is matched by the error if the other side does not use this protocol.

@@ -3,10 +3,9 @@
 //
 //	facts := hostfacts.ReadFacts("")
 //	for _, f := range facts.Findings() {
-//		log.Print(f.Text())	// transparent huge pages: madvise; ...
+//		log.Print(f) // transparent huge pages: madvise; ...
 //	}
 //
-// [ReadRequirements] returns the C library version that a program or a plugin requires. On machines
-// with an older version, the program does not start, and the dynamic linker prints the name of a
-// symbol.
+// [ReadRequirements] returns the C library version that a program or a plugin requires. On machines with
+// an older version, the program does not start, and the dynamic linker prints the name of a symbol.
 package hostfacts

@@ -13,8 +13,7 @@ import (
 type Facts struct {
 	// HugePages is the mode of transparent huge pages: always, madvise or never.
 	HugePages string `json:"huge_pages,omitempty"`
-	// MemoryBytes is the size of the memory, and AvailableBytes is the memory that is available
-	// now.
+	// MemoryBytes is the size of the memory, and AvailableBytes is the memory that is available now.
 	MemoryBytes    int64 `json:"memory_bytes,omitempty"`
 	AvailableBytes int64 `json:"available_bytes,omitempty"`
 	// CLibrary is the version of the GNU C library, such as 2.35.
@@ -122,16 +121,14 @@ func hasCapability(status string, bit int) bool {
 }
 
 // minLockedMemory is the limit that "Run containers without privileged mode" of
-// docs.cloud.google.com/kubernetes-engine/docs/how-to/tpus sets before it starts a program with a
-// TPU.
+// docs.cloud.google.com/kubernetes-engine/docs/how-to/tpus sets before it starts a program with a TPU.
 const minLockedMemory = 68719476736
 
 // minMemory is the memory that must be available for the Go runtime, the plugin (0.6 GB), a
 // compilation and a batch of data.
 const minMemory = 8 << 30
 
-// Findings returns the problems of the machine that should be corrected before a TPU job runs, or
-// nil.
+// Findings returns the problems of the machine that should be corrected before a TPU job runs, or nil.
 func (f Facts) Findings() []Finding {
 	var found []Finding
 	if f.HugePages != "" && f.HugePages != "always" {

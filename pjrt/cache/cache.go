@@ -35,9 +35,8 @@ type Options struct {
 	// Store, if not nil, is a second cache that several hosts or jobs share, such as a bucket.
 	// Programs that are not in the directory are read from the store. The process that compiles a
 	// program first writes it to the store. All users of the store need the same SigningKey or
-	// SigningKeyFile; [StoreSigningKey] returns a key that is stored in the store. The cache does
-	// not evict entries from the store. The caller must close the store when the cache is no longer
-	// used.
+	// SigningKeyFile; [StoreSigningKey] returns a key that is stored in the store. The cache does not
+	// evict entries from the store. The caller must close the store when the cache is no longer used.
 	Store storage.Store
 	// AllowSharedDir permits a directory that other users own or can write to. These users can remove
 	// entries, but they cannot create valid ones without the key.
@@ -71,7 +70,7 @@ type Cache struct {
 	signingKey     []byte
 	sharedStore    storage.Store // may be nil
 	logger         *slog.Logger
-	stats          struct{ hits, misses, fetched, corrupt, failed atomic.Int64 }
+	stats          struct{ hits, misses, downloads, corrupt, writeErrors atomic.Int64 }
 	lastIdentity   atomic.Pointer[cachedIdentity]
 }
 
@@ -155,8 +154,8 @@ func (c *Cache) Dir() string { return c.dir }
 
 // Stats returns the current counters.
 func (c *Cache) Stats() Stats {
-	return Stats{c.stats.hits.Load(), c.stats.misses.Load(), c.stats.corrupt.Load(), c.stats.fetched.Load(),
-		c.stats.failed.Load()}
+	return Stats{c.stats.hits.Load(), c.stats.misses.Load(), c.stats.corrupt.Load(), c.stats.downloads.Load(),
+		c.stats.writeErrors.Load()}
 }
 
 // Compile loads the program from the cache. If the program is not in the cache, Compile compiles it
@@ -240,7 +239,7 @@ func (c *Cache) load(ctx context.Context, client *pjrt.Client, key entryKey) *pj
 	x := c.loadEntry(ctx, client, key, c.sharedStore.String()+": "+name, data, nil,
 		func() error { return c.sharedStore.Remove(ctx, name) })
 	if x != nil {
-		c.stats.fetched.Add(1)
+		c.stats.downloads.Add(1)
 		c.writeEntry(key, data)
 	}
 	return x
@@ -250,8 +249,7 @@ func (c *Cache) load(ctx context.Context, client *pjrt.Client, key entryKey) *pj
 // invalid, or err is a read error of the file, loadEntry calls remove and returns nil. location is
 // the entry's path in log messages.
 func (c *Cache) loadEntry(ctx context.Context, client *pjrt.Client, key entryKey, location string, data []byte,
-	err error,
-	remove func() error) *pjrt.LoadedExecutable {
+	err error, remove func() error) *pjrt.LoadedExecutable {
 	var payload []byte
 	if err == nil {
 		payload, err = decodeEntry(c.signingKey, key, data)
@@ -317,7 +315,7 @@ func (c *Cache) writeEntry(key entryKey, entry []byte) {
 }
 
 func (c *Cache) logWriteError(location string, err error) {
-	c.stats.failed.Add(1)
+	c.stats.writeErrors.Add(1)
 	c.logger.Warn("compile cache entry not written", "entry", location, "error", err)
 }
 

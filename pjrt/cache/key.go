@@ -13,8 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// signingKeySize is the size of a new key, and maxKeyFileSize the maximum size of a key file, in
-// bytes.
+// signingKeySize is the size of a new key, and maxKeyFileSize the maximum size of a key file, in bytes.
 const (
 	signingKeySize = 32
 	maxKeyFileSize = 4 << 10
@@ -60,8 +59,7 @@ func loadSigningKey(signingKey []byte, file, dir string, logger *slog.Logger) ([
 	return readOrCreateKey(filepath.Join(dir, localKeyFile))
 }
 
-// readOrCreateKey returns the key in a file. If the file does not exist, it is created with a new
-// key.
+// readOrCreateKey returns the key in a file. If the file does not exist, it is created with a new key.
 func readOrCreateKey(path string) ([]byte, error) {
 	if err := files.CheckLocal(path); err != nil {
 		return nil, opError("read the key", err)
@@ -98,8 +96,7 @@ func readKey(path string) ([]byte, error) {
 	return k, nil
 }
 
-// createKey atomically creates a file with a new random key. It returns fs.ErrExist if the file
-// exists.
+// createKey atomically creates a file with a new random key. It returns fs.ErrExist if the file exists.
 func createKey(path string) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

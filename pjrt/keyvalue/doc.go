@@ -15,16 +15,14 @@
 //
 // # Security
 //
-// Server and client prove to each other that they know the secret before the server reads a
-// request. The secret is not sent; see package internal/handshake. Requests and values are neither
-// encrypted nor signed, so a store should be served only in the internal network of the job. The
-// secret must not be empty. An address without a host accepts only connections from the same
-// machine.
+// Server and client prove to each other that they know the secret before the server reads a request.
+// The secret is not sent; see package internal/handshake. Requests and values are neither encrypted
+// nor signed, so a store should be served only in the internal network of the job. The secret must
+// not be empty. An address without a host accepts only connections from the same machine.
 //
 // # Limits
 //
 // A key has at most [MaxKeyBytes] bytes, and a value at most [MaxValueBytes]. The server checks all
-// input and closes connections that send invalid data. Sending a request and receiving a response
-// may take 30 seconds each. Only Get waits longer, and the server then sends a message every 5
-// seconds.
+// input and closes connections that send invalid data. Sending a request and receiving a response may
+// take 30 seconds each. Only Get waits longer, and the server then sends a message every 5 seconds.
 package keyvalue

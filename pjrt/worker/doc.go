@@ -42,9 +42,8 @@
 // # Devices
 //
 // For a TPU, the parent opens the devices, and the worker compiles for their topology. The XLA CPU
-// plugin cannot compile for a topology, so the worker opens a client with the options of the
-// parent's client. If the plugin cannot serialize or load programs, the error matches
-// errors.ErrUnsupported.
+// plugin cannot compile for a topology, so the worker opens a client with the options of the parent's
+// client. If the plugin cannot serialize or load programs, the error matches errors.ErrUnsupported.
 //
 // # Errors
 //

@@ -17,8 +17,7 @@ type Reason int
 const (
 	// NotStarted means that the worker could not be started.
 	NotStarted Reason = iota + 1
-	// Died means that the worker exited without a result, because its compiler crashed or was
-	// killed.
+	// Died means that the worker exited without a result, because its compiler crashed or was killed.
 	Died
 	// TimedOut means that the worker was stopped after [Options].Timeout.
 	TimedOut

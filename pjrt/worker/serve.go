@@ -141,8 +141,7 @@ func openTopology(ctx context.Context, plugin *pjrt.Plugin, req request) (*pjrt.
 	return plugin.NewTopology(ctx, req.TopologyName, req.TopologyOptions)
 }
 
-// newRecord returns the record of x. It returns an error if the plugin cannot serialize the
-// program.
+// newRecord returns the record of x. It returns an error if the plugin cannot serialize the program.
 func newRecord(x *pjrt.Executable) (pjrt.ExecutableRecord, error) {
 	r, err := x.Record()
 	if err != nil {

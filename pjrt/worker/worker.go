@@ -23,18 +23,16 @@ type Options struct {
 	Command []string
 	// Timeout stops a compilation that takes longer. 0 means no timeout.
 	Timeout time.Duration
-	// MemoryBytes limits the writable memory of a worker. 0 means no limit. A compiler that needs
-	// more memory aborts its process, which is reported as an [*Error]. It is supported on Linux
-	// only.
+	// MemoryBytes limits the writable memory of a worker. 0 means no limit. A compiler that needs more
+	// memory aborts its process, which is reported as an [*Error]. It is supported on Linux only.
 	MemoryBytes int64
 	// MaxWorkers is the maximum number of workers that run at the same time. Other compilations wait.
 	// 0 means the number of processors.
 	MaxWorkers int
 	// Env are additional environment variables "NAME=value" of the workers.
 	Env []string
-	// Transforms are the names of the transforms that the worker applies. They must have been
-	// passed to [Main] or [Serve]. A cache does not include them in its keys, so it needs a
-	// separate directory.
+	// Transforms are the names of the transforms that the worker applies. They must have been passed to
+	// [Main] or [Serve]. A cache does not include them in its keys, so it needs a separate directory.
 	Transforms []string
 	// OpenOptions specifies which plugin files the worker trusts; see [pjrt.Open].
 	OpenOptions pjrt.OpenOptions
@@ -127,8 +125,7 @@ func (c *Compiler) CompileTopology(ctx context.Context, topology *pjrt.Topology,
 // time of a complete compilation. The result is not cached. If the plugin does not support
 // transforms, the error matches errors.ErrUnsupported. Other errors are as for CompileTopology.
 func (c *Compiler) CompileUntil(ctx context.Context, topology *pjrt.Topology, program pjrt.Program,
-	opts pjrt.CompileOptions,
-	stage pjrt.Stage) ([]byte, error) {
+	opts pjrt.CompileOptions, stage pjrt.Stage) ([]byte, error) {
 	req, err := newRequest(topology, program, opts)
 	if err != nil {
 		return nil, err
@@ -149,8 +146,7 @@ func newRequest(topology *pjrt.Topology, program pjrt.Program, opts pjrt.Compile
 }
 
 // runWorker starts a worker process, sends a request and returns the response. It waits while
-// Options.MaxWorkers other workers are running. platform is the name of the platform, such as
-// "tpu".
+// Options.MaxWorkers other workers are running. platform is the name of the platform, such as "tpu".
 func (c *Compiler) runWorker(ctx context.Context, platform string, req request) (resp response, err error) {
 	if c.slots == nil {
 		return response{}, &Error{Reason: NotStarted, State: "the compiler is a zero value", Hint: "create it with New"}
@@ -193,9 +189,8 @@ func (c *Compiler) runWorker(ctx context.Context, platform string, req request) 
 	return resp, nil
 }
 
-// tpuDefaultEnv contains the default environment of workers for TPUs. The variables permit a worker
-// to load libtpu although its parent has loaded libtpu, and prevent libtpu from searching for
-// devices.
+// tpuDefaultEnv contains the default environment of workers for TPUs. The variables permit a worker to
+// load libtpu although its parent has loaded libtpu, and prevent libtpu from searching for devices.
 var tpuDefaultEnv = []string{"ALLOW_MULTIPLE_LIBTPU_LOAD=1", "TPU_SKIP_MDS_QUERY=1", "TPU_ACCELERATOR_TYPE=v5litepod-8",
 	"TPU_WORKER_HOSTNAMES=localhost", "TPU_WORKER_ID=0"}
 

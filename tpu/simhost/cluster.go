@@ -142,7 +142,7 @@ func (c *Cluster) startProcess(i int) (*process, error) {
 	return p, nil
 }
 
-// awaitStart waits until all processes have started. process is the process that waits.
+// awaitStart waits until all processes have started. process is the number of the calling process.
 func (c *Cluster) awaitStart(ctx context.Context, process int) error {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Patience)
 	defer cancel()
@@ -201,11 +201,11 @@ func (c *Cluster) Kill(process int) {
 }
 
 func (c *Cluster) lostError(x *program, p *process) *LostError {
-	return &LostError{Op: x.op(), Process: p.index, Name: c.opts.Names[p.index], Launches: p.launches}
+	return &LostError{Op: x.op(), Process: p.index, Name: c.opts.Names[p.index], Launches: p.numLaunches}
 }
 
-// breakWith marks the cluster as broken and ends all waits. If the cluster is already broken, the
-// first error remains its error. The caller must hold mu.
+// breakWith marks the cluster as broken and ends all waits with err, or with the first error if the
+// cluster is already broken. The caller must hold mu.
 func (c *Cluster) breakWith(err error) {
 	if c.broken == nil {
 		c.broken = err

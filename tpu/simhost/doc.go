@@ -11,10 +11,9 @@
 //
 // # Differences from a slice
 //
-// All processes share one address space and one client. A launch blocks until the other processes
-// have launched the program; on a TPU, a launch returns at once, and its results wait. Equal
-// programs are compiled once. The network has no delays or losses, and the end of a process is
-// detected at once.
+// All processes share one address space and one client. A launch blocks until the other processes have
+// launched the program; on a TPU, a launch returns at once, and its results wait. Equal programs are
+// compiled once. The network has no delays or losses, and the end of a process is detected at once.
 //
 // # Errors
 //

@@ -63,8 +63,7 @@ type Launch struct {
 	// Process is the process, and Name its name.
 	Process int
 	Name    string
-	// Program is the name of the program's module, and Fingerprint is a hash of its text and
-	// options.
+	// Program is the name of the program's module, and Fingerprint is a hash of its text and options.
 	Program, Fingerprint string
 }
 

@@ -117,7 +117,7 @@ func (c *Cluster) executeLaunch(x *program, opts pjrt.ExecuteOptions) {
 		c.waiting[i].done <- err
 		delete(c.waiting, i)
 		if len(x.processes) > 1 {
-			c.processes[i].launches++
+			c.processes[i].numLaunches++
 		}
 	}
 }

@@ -18,14 +18,14 @@ var errEnded = errkind.New(errkind.FailedPreconditionError, "the process has end
 
 // process is a simulated process of a cluster. It implements [system.Runtime].
 type process struct {
-	cluster    *Cluster
-	index      int
-	ids        []int // of its devices
-	open       atomic.Int64
-	launchSlot chan struct{} // held by the running launch
+	cluster      *Cluster
+	index        int
+	ids          []int // of its devices
+	openPrograms atomic.Int64
+	launchSlot   chan struct{} // held by the running launch
 
-	ended    bool // guarded by cluster.mu
-	launches int  // likewise
+	ended       bool // guarded by cluster.mu
+	numLaunches int  // guarded by cluster.mu
 }
 
 var _ system.Runtime = (*process)(nil)
@@ -98,13 +98,13 @@ func (p *process) Compile(ctx context.Context, code pjrt.Program, opts pjrt.Comp
 			e.devices, e.deviceIndices = append(e.devices, device), append(e.deviceIndices, row)
 		}
 	}
-	p.open.Add(1)
+	p.openPrograms.Add(1)
 	return e, nil
 }
 
 // Close ends the process. While programs of the process are open, it returns an error.
 func (p *process) Close() error {
-	if n := p.open.Load(); n > 0 {
+	if n := p.openPrograms.Load(); n > 0 {
 		return &errkind.Fault{Op: "simhost: close", Reason: fmt.Sprintf("%s: %d executables are open", p.name(), n),
 			Hint: "close them first", Class: errkind.FailedPreconditionError}
 	}
@@ -119,8 +119,8 @@ type executable struct {
 	devices       []*pjrt.Device
 	deviceIndices []int // positions of devices in the whole launch
 
-	closing sync.Once
-	result  error
+	closing  sync.Once
+	closeErr error
 }
 
 func (e *executable) AddressableDevices() []*pjrt.Device { return slices.Clone(e.devices) }
@@ -129,8 +129,8 @@ func (e *executable) Loaded() *pjrt.LoadedExecutable { return e.program.loaded }
 
 func (e *executable) Close() error {
 	e.closing.Do(func() {
-		e.process.open.Add(-1)
-		e.result = e.process.cluster.release(e.program)
+		e.process.openPrograms.Add(-1)
+		e.closeErr = e.process.cluster.release(e.program)
 	})
-	return e.result
+	return e.closeErr
 }

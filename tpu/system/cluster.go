@@ -28,9 +28,8 @@ func (s *starter) resolveCluster(ctx context.Context) (*clusterresolver.Cluster,
 	return &c, nil
 }
 
-// checkEnvironment compares the environment with the metadata server and logs the findings.
-// Resolvers check only the sources that they use; this check also covers a cluster from another
-// source.
+// checkEnvironment compares the environment with the metadata server and logs the findings. Resolvers
+// check only the sources that they use; this check also covers a cluster from another source.
 func (s *starter) checkEnvironment(ctx context.Context) ([]clusterresolver.Finding, error) {
 	env, err := clusterresolver.ReadEnvironment(getenvOrDefault(s.opts))
 	if err != nil {
@@ -109,8 +108,8 @@ func (s *starter) processAt(process int) Process {
 // cluster. The message contains both numbers.
 var ErrCount = errkind.New(errkind.RuntimeError, "the number differs from the cluster")
 
-// countError returns an error for a number of units, such as "devices", that differs from the
-// number in source.
+// countError returns an error that matches ErrCount. got is the number of units, such as "devices",
+// that was found, and want is the number that source specifies.
 func countError(got int, unit, source string, want int, hint string) error {
 	return &errkind.Fault{Op: fmt.Sprintf("found %d %s, but %s specifies %d", got, unit, source, want), Match: ErrCount,
 		Hint: hint}

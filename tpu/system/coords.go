@@ -13,8 +13,8 @@ import (
 // chip's x, y and z, and "core_on_chip" is the core.
 //
 // Devices of several slices have the same coordinates but different values of "slice_index". The
-// topology places the slices next to each other along x. The block of cores of a replica extends
-// along x last, so that the replica stays within a slice if it fits.
+// topology places the slices next to each other along x. A replica that fits into a slice stays
+// within a slice, because its block of cores extends along x last.
 func topologyFromDevices(name string, devices []*pjrt.DeviceDescription) (tpu.Topology, error) {
 	type deviceInfo struct {
 		process, id, slice int

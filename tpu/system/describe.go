@@ -17,10 +17,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// Slice describes one or several TPU slices, or GPUs, without the hardware. It contains the
-// topology of the devices and the plugin that compiles for them. A Slice owns plugin memory until
-// it is closed. Values returned by its methods remain valid afterwards. A Slice is safe for
-// concurrent use.
+// Slice describes one or several TPU slices, or GPUs, without the hardware. It contains the topology
+// of the devices and the plugin that compiles for them. A Slice owns plugin memory until it is
+// closed. Values returned by its methods remain valid afterwards. A Slice is safe for concurrent use.
 type Slice struct {
 	plugin   *pjrt.Plugin
 	handle   *pjrt.Topology
@@ -115,13 +114,12 @@ const maxDevices = 1 << 17
 // The devices are the devices of the runtime: one for each chip of v4 and v5p, whose two cores are
 // combined (megacore), and one for each core of v2, v3 and tpu7x.
 //
-// libtpu reads its environment when it is loaded. On a host without a TPU (see [HasTPU]) it would
-// query the metadata server for minutes. Therefore Describe sets TPU_SKIP_MDS_QUERY=1,
-// TPU_ACCELERATOR_TYPE, TPU_WORKER_HOSTNAMES=localhost and TPU_WORKER_ID=0 in the environment of
-// the process, and ALLOW_MULTIPLE_LIBTPU_LOAD=1 so that several processes can load libtpu. It does
-// not change variables that are already set, logs the variables that it sets, and does not change
-// the environment on a host with a TPU. Call Describe before other goroutines access the
-// environment through C.
+// libtpu reads its environment when it is loaded. On a host without a TPU (see [HasTPU]) it would query
+// the metadata server for minutes. Therefore Describe sets TPU_SKIP_MDS_QUERY=1, TPU_ACCELERATOR_TYPE,
+// TPU_WORKER_HOSTNAMES=localhost and TPU_WORKER_ID=0 in the environment of the process, and
+// ALLOW_MULTIPLE_LIBTPU_LOAD=1 so that several processes can load libtpu. It does not change variables
+// that are already set, logs the variables that it sets, and does not change the environment on a host
+// with a TPU. Call Describe before other goroutines access the environment through C.
 //
 // A name such as "h100:8" describes GPUs with the CUDA plugin. The supported GPUs are a100, h100,
 // h200 and b200, with up to 8 per host and coordinates along x. The command `tpustrategy install
@@ -192,8 +190,8 @@ func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, e
 	return s, nil
 }
 
-// describe asks the plugin at path for the named topology and returns it as a Slice. o.Options
-// override options.
+// describe returns the Slice for a topology name, using the plugin at path. Options in o take
+// precedence over options.
 func (o DescribeOptions) describe(ctx context.Context, path, name string, options map[string]any) (*Slice, error) {
 	plugin, err := pjrt.Open(path, o.PluginCheck)
 	if err != nil {

@@ -43,9 +43,8 @@
 // # Describing a slice without hardware
 //
 // [Describe] returns the devices of a named slice such as "v5p:4x4x4". It uses libtpu but needs no
-// TPU. The resulting [Slice] compiles programs for these devices, and a strategy can trace and
-// compile steps for it. On a host without a TPU, Describe sets the environment variables that
-// libtpu requires.
+// TPU. The resulting [Slice] compiles programs for these devices, and a strategy can trace and compile
+// steps for it. On a host without a TPU, Describe sets the environment variables that libtpu requires.
 //
 // # Closing
 //

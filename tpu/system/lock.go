@@ -69,7 +69,7 @@ func (*LockedError) Kind() errkind.Kind { return errkind.FailedPreconditionError
 // Unwrap returns the error of libtpu.
 func (e *LockedError) Unwrap() error { return e.Err }
 
-// hostPaths are the paths of a host that are used to detect its TPU and the processes that use it.
+// hostPaths contains the paths at which the TPU of a host, and the processes that use it, are detected.
 type hostPaths struct {
 	dev      string // device files
 	pci      string // devices of the PCI bus
@@ -84,16 +84,13 @@ func localHost() hostPaths {
 		selfPID: os.Getpid()}
 }
 
-// newLockedError returns a *LockedError if err is libtpu's error for a TPU in use, and nil
-// otherwise.
+// newLockedError returns a *LockedError if err is libtpu's error for a TPU in use, and nil otherwise.
 func newLockedError(err error, host hostPaths) error {
 	var locked *LockedError
 	// These texts are parts of libtpu's messages for a TPU in use.
 	patterns := []string{"lockfile", "already in use", "Device or resource busy", "already acquired"}
-	if errors.As(err, &locked) || !slices.ContainsFunc(patterns, func(w string) bool {
-		return strings.Contains(err.Error(),
-			w)
-	}) {
+	matches := func(pattern string) bool { return strings.Contains(err.Error(), pattern) }
+	if errors.As(err, &locked) || !slices.ContainsFunc(patterns, matches) {
 		return nil
 	}
 	e := &LockedError{Holders: host.findHolders(), Err: err}

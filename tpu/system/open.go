@@ -26,9 +26,8 @@ type openedRuntime struct {
 // experimental_connect_to_cluster, because the program runs on every host. Open performs and logs the following steps:
 //
 // 1. If the options contain a cluster or a resolver, resolve the cluster and check the environment.
-// 2. Find and open the plugin.
-// 3. Create the client. On a slice with several hosts, the client waits for all processes.
-// 4. Read the topology, and compare the devices with the cluster.
+// 2. Find and open the plugin. 3. Create the client. On a slice with several hosts, the client
+// waits for all processes. 4. Read the topology, and compare the devices with the cluster.
 //
 // Open blocks until the devices are ready or ctx is done. If a call into the plugin does not
 // return, Open abandons the call when ctx is done. If the TPU is in use but no running process uses
@@ -141,8 +140,7 @@ func (s *starter) openRuntime(ctx context.Context) (o openedRuntime, err error) 
 			return nil, nil, err
 		}
 		plugin, err := retryWhileBusy(ctx, s, func() (*pjrt.Plugin, error) {
-			return pjrt.Open(o.location.Path,
-				s.opts.PluginCheck)
+			return pjrt.Open(o.location.Path, s.opts.PluginCheck)
 		})
 		if err != nil {
 			return nil, nil, err

@@ -28,8 +28,7 @@ type Options struct {
 	// Plugin is the path of the plugin's shared library. If empty, the plugin is searched for by
 	// [pjrt.FindPlugin], and libtpu is opened only if the host has a TPU (see [HasTPU]).
 	Plugin string
-	// PluginCheck contains the conditions under which a plugin file is trusted; see
-	// [pjrt.VerifyPlugin].
+	// PluginCheck contains the conditions under which a plugin file is trusted; see [pjrt.VerifyPlugin].
 	PluginCheck pjrt.OpenOptions
 	// ClientOptions are passed to the plugin unchanged.
 	ClientOptions map[string]any
@@ -45,9 +44,8 @@ type Options struct {
 	KeepEnvironment bool
 
 	// Resolver determines the processes that share the slice, like TensorFlow's TPUClusterResolver.
-	// If it is set, the environment is checked, the devices are compared with the cluster, and
-	// errors contain the processes that are missing. Without Resolver and Cluster there are no such
-	// checks.
+	// If it is set, the environment is checked, the devices are compared with the cluster, and errors
+	// contain the processes that are missing. Without Resolver and Cluster there are no such checks.
 	Resolver clusterresolver.Resolver
 	// Cluster is an already resolved cluster. It is used instead of Resolver.
 	Cluster *clusterresolver.Cluster
@@ -73,8 +71,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// maxCPUDevices limits CPUDevices, because the CPU plugin allocates threads and memory for each
-// device.
+// maxCPUDevices limits CPUDevices, because the CPU plugin allocates threads and memory for each device.
 const maxCPUDevices = 1 << 14
 
 // optionError returns an error for invalid options.
@@ -87,8 +84,7 @@ func optionError(op, reason, hint string) error {
 type DescribeOptions struct {
 	// Plugin is the path of libtpu. If empty, libtpu is searched for by [pjrt.FindPlugin].
 	Plugin string
-	// PluginCheck contains the conditions under which a plugin file is trusted; see
-	// [pjrt.VerifyPlugin].
+	// PluginCheck contains the conditions under which a plugin file is trusted; see [pjrt.VerifyPlugin].
 	PluginCheck pjrt.OpenOptions
 	// Slices is the number of equal slices, connected by the data-center network. 0 means the
 	// number in the name, or 1.

@@ -44,14 +44,12 @@ func (h hostPaths) hasTPU() bool {
 	return false
 }
 
-// isDiskOrNetwork reports whether a PCI class such as 0x020000 is a disk (01) or a network card
-// (02).
+// isDiskOrNetwork reports whether a PCI class such as 0x020000 is a disk (01) or a network card (02).
 func isDiskOrNetwork(class string) bool {
 	return strings.HasPrefix(class, "0x01") || strings.HasPrefix(class, "0x02")
 }
 
-// checkTPUPresent returns ErrNoTPU if the host has no TPU. If Options.Plugin is set, it returns
-// nil.
+// checkTPUPresent returns ErrNoTPU if the host has no TPU. If Options.Plugin is set, it returns nil.
 func (s *starter) checkTPUPresent(host hostPaths) error {
 	if s.opts.CPUDevices > 0 || s.opts.Plugin != "" || host.hasTPU() {
 		return nil

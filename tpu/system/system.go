@@ -13,8 +13,7 @@ import (
 )
 
 // System is a set of open devices with their plugin, client and topology. Its methods are safe for
-// concurrent use. Topology, NumProcesses and Process provide the data of TensorFlow's
-// TPUSystemMetadata.
+// concurrent use. Topology, NumProcesses and Process provide the data of TensorFlow's TPUSystemMetadata.
 type System struct {
 	runtime  Runtime
 	client   *pjrt.Client // nil for other runtimes
@@ -55,8 +54,7 @@ func topologyError(format string, args ...any) error {
 	return &errkind.Fault{Op: "topology", Reason: fmt.Sprintf(format, args...), Class: errkind.ValueError}
 }
 
-// Client returns the PJRT client, which the System owns. It is nil if the System was created by
-// [New].
+// Client returns the PJRT client, which the System owns. It is nil if the System was created by [New].
 func (s *System) Client() *pjrt.Client { return s.client }
 
 // Topology returns the topology of the devices.
@@ -84,8 +82,7 @@ func (s *System) Device(id int) (*pjrt.Device, bool) {
 }
 
 // Close closes the runtime. If strategies or buffers of the system are open, Close returns an error
-// with their number and closes nothing. After a successful call, further calls return the same
-// result.
+// with their number and closes nothing. After a successful call, further calls return the same result.
 func (s *System) Close() error {
 	if s == nil {
 		return nil
@@ -112,11 +109,10 @@ func (s *System) Check() error {
 	return nil
 }
 
-// Shutdown is like Close, but returns at the latest when ctx is done. Closing a client waits for
-// active calls, and a call into the plugin may never return; in this case closing continues in the
-// background. Shutdown corresponds to TensorFlow's tf.tpu.experimental.shutdown_tpu_system. On a
-// slice with several hosts, every process must shut down; the Barrier method of a strategy
-// synchronizes the processes.
+// Shutdown is like Close, but returns at the latest when ctx is done. Closing a client waits for active
+// calls, and a call into the plugin may never return; in this case closing continues in the background.
+// Shutdown corresponds to TensorFlow's tf.tpu.experimental.shutdown_tpu_system. On a slice with several
+// hosts, every process must shut down; the Barrier method of a strategy synchronizes the processes.
 func (s *System) Shutdown(ctx context.Context) error {
 	done := make(chan error, 1)
 	go func() { done <- s.Close() }()

@@ -40,7 +40,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// The handle types are addresses of objects of the plugin. Go code does not dereference them.
+// The handle types, such as Client and Buffer, are addresses of objects of the plugin. Go code must
+// not dereference them.
+
 type (
 	Client      unsafe.Pointer
 	Device      unsafe.Pointer
@@ -203,8 +205,8 @@ func goHandles[T ~unsafe.Pointer](l C.tps_list) []T {
 	return out
 }
 
-// takeBytes copies the byte result of a C shim to Go memory and frees the C memory. The error of
-// the shim, e, is converted to a Go error.
+// takeBytes copies the bytes that a C shim returned to Go memory and frees the C memory. If the
+// shim returned an error e instead, takeBytes returns e as a Go error.
 func (a *API) takeBytes(e unsafe.Pointer, b *C.tps_blob) ([]byte, error) {
 	if e != nil {
 		return nil, a.goError(e)

@@ -26,7 +26,8 @@ func (a *API) ClientDestroy(c Client) error {
 	return a.goError(C.tps_client_destroy(a.p, unsafe.Pointer(c)))
 }
 
-// takeString converts the string result of a C shim to Go, or its error e to a Go error.
+// takeString converts the string that a C shim returned to a Go string. If the shim returned an
+// error e instead, takeString returns e as a Go error.
 func (a *API) takeString(e unsafe.Pointer, s *C.tps_str) (string, error) {
 	if e != nil {
 		return "", a.goError(e)
@@ -78,8 +79,7 @@ func (a *API) ClientMemories(c Client) ([]Memory, error) {
 func (a *API) ClientCompile(c Client, code []byte, format string, options []byte) (Loaded, error) {
 	var x unsafe.Pointer
 	err := a.goError(C.tps_client_compile(a.p, unsafe.Pointer(c), bytesPointer(code), C.size_t(len(code)),
-		stringPointer(format),
-		C.size_t(len(format)), bytesPointer(options), C.size_t(len(options)), &x))
+		stringPointer(format), C.size_t(len(format)), bytesPointer(options), C.size_t(len(options)), &x))
 	return Loaded(x), err
 }
 

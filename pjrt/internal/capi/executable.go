@@ -197,8 +197,8 @@ func (a *API) NewLaunch(x Loaded, devices, args, outs int) (Launch, error) {
 func (a *API) FreeLaunch(l *Launch) { C.tps_launch_free(l.p) }
 
 // Execute enqueues a launch. It uses the first numNonDonated entries of NonDonated and the first
-// numDonated entries of Donated. After success, the donated handles belong to the Launch. They are
-// destroyed at the latest LaunchDepth launches later, and that launch waits for this one.
+// numDonated entries of Donated. After success, the donated handles belong to the Launch. A later
+// launch, at most LaunchDepth launches later, waits until this launch is complete and destroys them.
 func (a *API) Execute(l *Launch, numNonDonated, numDonated, launchID int) error {
 	C.tps_execute(C.uintptr_t(uintptr(unsafe.Pointer(l.p))), C.size_t(numNonDonated), C.size_t(numDonated),
 		C.int(launchID))
@@ -221,7 +221,7 @@ func (a *API) LaunchError(l *Launch) error {
 }
 
 // RunLoop enqueues n launches in a loop in C and waits for the last one. Each result replaces the
-// argument with the same number, so the number of arguments must equal the number of results.
+// argument with the same index, so the number of arguments must equal the number of results.
 // Afterwards, Args contains the last results. firstLaunch and total are the durations of the first
 // launch and of the complete loop in nanoseconds.
 func (a *API) RunLoop(l *Launch, n int) (firstLaunch, total int64, err error) {

@@ -10,9 +10,8 @@ import (
 	"unsafe"
 )
 
-// RequestPipe sends requests of the plugin to Go. A plugin thread writes the address of its request
-// to a pipe (8 bytes in host byte order) and waits for Reply. The zero value means that there is no
-// receiver.
+// RequestPipe sends requests of the plugin to Go. A plugin thread writes the address of its request to a
+// pipe (8 bytes in host byte order) and waits for Reply. The zero value means that there is no receiver.
 type RequestPipe struct{ p *C.tps_request_pipe }
 
 // NewRequestPipe returns a RequestPipe that writes to fd, which must be in blocking mode. The

@@ -17,8 +17,7 @@ const (
 	kindBool
 )
 
-// NamedValue is a named option or attribute. Value must be a string, int64, []int64, float32 or
-// bool.
+// NamedValue is a named option or attribute. Value must be a string, int64, []int64, float32 or bool.
 type NamedValue struct {
 	Name  string
 	Value any
@@ -73,8 +72,8 @@ func newCValues(values []NamedValue) (p *C.tps_NamedValue, free func()) {
 	}
 }
 
-// takeValues converts the attributes that a C shim returned to a map, or its error e to a Go error.
-// It skips values of unknown types. The plugin owns the memory of the list.
+// takeValues converts the attribute list that a C shim returned to a map. It skips values of
+// unknown types. If the shim returned an error e instead, takeValues returns e as a Go error.
 func (a *API) takeValues(e unsafe.Pointer, l *C.tps_list) (map[string]any, error) {
 	if e != nil {
 		return nil, a.goError(e)

@@ -39,6 +39,5 @@ func (a *API) RegisterTransform(name string, stage int, requests RequestPipe) (T
 // UnregisterTransform removes a transform. Later compilations do not use it.
 func (a *API) UnregisterTransform(t Transform) error {
 	return a.goError(C.tps_transform_clear(a.p, (*C.char)(unsafe.Pointer(unsafe.StringData(t.name))),
-		C.size_t(len(t.name)),
-		C.int(t.stage), t.number))
+		C.size_t(len(t.name)), C.int(t.stage), t.number))
 }

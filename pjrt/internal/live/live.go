@@ -1,6 +1,5 @@
 // Package live counts the C objects of package pjrt, so that tests can check that none is leaked.
-// Counting costs one atomic addition per object. Creation stacks are recorded only during such
-// tests.
+// Counting costs one atomic addition per object. Creation stacks are recorded only during such tests.
 package live
 
 import (
@@ -108,8 +107,7 @@ func Counts() (alive, collected map[string]int) {
 	return alive, collected
 }
 
-// SetRecording enables or disables the recording of creation stacks. Disabling it deletes all
-// stacks.
+// SetRecording enables or disables the recording of creation stacks. Disabling it deletes all stacks.
 func SetRecording(on bool) {
 	recording.Store(on)
 	mu.Lock()
