@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/fit/watchdog"
 )
 
-// isRecord reports whether the loss is read after the current step.
+// isRecord reports whether the current step is a record: a step after which the loss is read.
 func (r *runner) isRecord() bool {
 	step := r.state.step
 	if step == 1 || r.options.Every.isDue(step) || step == r.state.totalSteps || r.pendingMetrics != nil {
@@ -18,7 +18,8 @@ func (r *runner) isRecord() bool {
 	return slices.ContainsFunc(r.hooks, func(h Hook) bool { return h.makesRecord(step) })
 }
 
-// nextDueStep returns the next step after which a hook, a record or a save is due.
+// nextDueStep returns the next step after which the run reads the loss, calls a hook or saves
+// variables.
 func (r *runner) nextDueStep() int64 {
 	step := r.state.step
 	if step == 0 {
@@ -32,17 +33,17 @@ func (r *runner) nextDueStep() int64 {
 		if h := &r.hooks[i]; h.addsRecords() || h.saveVariables != nil {
 			next = min(next, h.Every.nextDue(step), h.saveEvery.nextDue(step))
 		}
-		for _, asked := range r.hooks[i].recordSteps {
-			if asked > step {
-				next = min(next, asked)
+		for _, extra := range r.hooks[i].recordSteps {
+			if extra > step {
+				next = min(next, extra)
 			}
 		}
 	}
 	return next
 }
 
-// finishStep does everything that is due after a step: it reads the loss, runs the Measure and
-// Record functions of the hooks, and saves checkpoints.
+// finishStep performs the work that is due after a step: it reads the metrics, calls the hooks, and
+// saves checkpoints.
 func (r *runner) finishStep(ctx context.Context) error {
 	var err error
 	if r.isRecord() {
@@ -71,7 +72,7 @@ func (r *runner) finishStep(ctx context.Context) error {
 	return nil
 }
 
-// hooksToSave returns for each hook whether it saves variables after this step.
+// hooksToSave reports for each hook, by index, whether it saves variables after this step.
 func (r *runner) hooksToSave() []bool {
 	keep := make([]bool, len(r.hooks))
 	for i := range r.hooks {
@@ -82,7 +83,7 @@ func (r *runner) hooksToSave() []bool {
 	return keep
 }
 
-// measureMetrics reads the loss and calls the Measure functions.
+// measureMetrics reads the metrics of the step and calls the Measure functions of the hooks.
 func (r *runner) measureMetrics(ctx context.Context) error {
 	s := &r.state
 	s.metrics = s.metrics[:0]
@@ -108,8 +109,8 @@ func (r *runner) measureMetrics(ctx context.Context) error {
 	return nil
 }
 
-// readLoss waits for the step and reads its loss and its metrics. If the run can be resumed, an
-// interrupt does not end the wait, because the loss cannot be read again later.
+// readLoss waits for the step and reads its loss and metrics. If the run has checkpoints or several
+// processes, an interrupt does not cancel the wait.
 func (r *runner) readLoss(ctx context.Context) error {
 	if r.saver != nil || r.isMultiProcess() {
 		ctx = r.withoutInterrupt(ctx)
@@ -138,7 +139,7 @@ func (r *runner) readLoss(ctx context.Context) error {
 	return r.trainStep.ResetMetrics(ctx)
 }
 
-// publishedName returns the name under which a metric of the step is published.
+// publishedName returns the name under which hooks see a metric of the training step.
 func publishedName(name string) string {
 	if name == Loss { // Loss is the name of the last step's loss
 		return MeanLoss
@@ -146,7 +147,8 @@ func publishedName(name string) string {
 	return strings.ToValidUTF8(name, "\ufffd") // the metric files only support UTF-8
 }
 
-// runRecordHooks calls all Record functions that are due, also after one returned an error.
+// runRecordHooks calls the Record functions that are due. An error does not prevent the remaining
+// calls.
 func (r *runner) runRecordHooks(ctx context.Context) error {
 	r.recordStep = r.state.step
 	var err error

@@ -9,8 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 )
 
-// start finds the checkpoint to resume from, opens the data, restores the variables, and begins the
-// hooks.
+// start finds the checkpoint to resume from, opens the data, restores the variables, and calls the
+// Begin functions of the hooks.
 func (r *runner) start(ctx context.Context) error {
 	if err := r.checkSameOptions(ctx); err != nil {
 		return err
@@ -54,8 +54,8 @@ func (r *runner) start(ctx context.Context) error {
 	return r.agree(ctx, err, nil)
 }
 
-// setTotalSteps computes the total number of steps from the dataset's size, unless Options.Steps is
-// set.
+// setTotalSteps computes the number of steps of the run from the size of the dataset, unless
+// Options.Steps is set.
 func (r *runner) setTotalSteps() error {
 	card := r.source.cardinality()
 	switch {
@@ -68,7 +68,8 @@ func (r *runner) setTotalSteps() error {
 	return nil
 }
 
-// beginHooks calls the Load functions with the saved state, and then the Begin functions.
+// beginHooks calls the Load functions of the hooks with their saved state, and then the Begin
+// functions.
 func (r *runner) beginHooks(ctx context.Context, saved *savedState) error {
 	if saved != nil {
 		for i := range r.hooks {
@@ -96,8 +97,8 @@ func (r *runner) beginHooks(ctx context.Context, saved *savedState) error {
 	return nil
 }
 
-// prefetchBatch reads the next batch, so that the step can be compiled for its shapes. It returns
-// nil if the data has ended.
+// prefetchBatch reads the first batch early, so that the step can be compiled for its shapes. It
+// returns nil if the data has ended.
 func (r *runner) prefetchBatch(ctx context.Context) (*batch, error) {
 	for {
 		args, rows, err := r.source.next(ctx)

@@ -13,17 +13,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// BestOptions define which of two metric values is better. With the zero value, a lower value is
-// better.
+// BestOptions specifies which of two metric values is better. By default, a lower value is better.
 type BestOptions struct {
 	// Maximize makes higher values better, as for an accuracy.
 	Maximize bool
-	// MinDelta is the improvement that a value must exceed to count as better than the best value
-	// so far.
+	// MinDelta is the minimum improvement: a value that improves the best value so far by MinDelta
+	// or less does not count as better.
 	MinDelta float64
 }
 
-// bestTracker tracks the best value of a metric. A NaN is never the best value.
+// bestTracker tracks the best value of a metric. It ignores NaN.
 type bestTracker struct {
 	metric string
 	opts   BestOptions
@@ -34,7 +33,7 @@ type bestTracker struct {
 	recordsSince int
 }
 
-// update adds a value and reports whether it is the best value so far.
+// update processes the value of a record and reports whether it is the best value so far.
 func (b *bestTracker) update(step int64, value float64) bool {
 	gain := b.value - value
 	if b.opts.Maximize {
@@ -48,7 +47,7 @@ func (b *bestTracker) update(step int64, value float64) bool {
 	return true
 }
 
-// bestState is the encoding of a best in a checkpoint. The value is text because JSON has no
+// bestState is the encoding of a bestTracker in a checkpoint. The value is text because JSON has no
 // infinity.
 type bestState struct {
 	Metric       string `json:"metric"`
@@ -74,7 +73,8 @@ func (b *bestTracker) load(data []byte) error {
 	return nil
 }
 
-// newBestTracker returns the tracker for a metric and checks its options.
+// newBestTracker returns a tracker for a metric. It returns an error if the name is empty or the
+// options are invalid.
 func newBestTracker(hook, metric string, opts []BestOptions) (*bestTracker, error) {
 	o, err := singleOption("hook "+hook, opts)
 	b := &bestTracker{metric: metric, opts: o}
@@ -87,12 +87,13 @@ func newBestTracker(hook, metric string, opts []BestOptions) (*bestTracker, erro
 	return b, err
 }
 
-// EarlyStop ends the run when a metric has not improved at patience consecutive records that
-// contain the metric. The metric is [Loss], another metric of the step, or a metric that a hook
-// measures, such as "held/loss" of [Evaluate]. The count is saved in checkpoints: a run that
-// stopped early and resumes runs no more steps, unless patience is larger than before.
+// EarlyStop ends the run when a metric has not improved for patience consecutive records. Records
+// without the metric are not counted. The metric is [Loss], another metric of the step, or a metric
+// of a hook, such as "held/loss" of [Evaluate].
 //
-// With several processes all processes decide the same, because they compare the same numbers.
+// Checkpoints contain the count. If a run that stopped early is resumed, it runs no more steps
+// unless patience is larger than before. With several processes, all of them make the same decision
+// because they compare the same values.
 func EarlyStop(metric string, patience int, opts ...BestOptions) Hook {
 	name := "early stop by " + metric
 	b, wrong := newBestTracker(name, metric, opts)
@@ -123,9 +124,9 @@ func EarlyStop(metric string, patience int, opts ...BestOptions) Hook {
 }
 
 // TerminateOnNaN ends the run with a [*train.NonFiniteError] at the first record at which one of
-// the metrics is NaN or infinite. Without arguments it checks the loss. No checkpoint of that step
-// is saved. In contrast, [train.NonFinite] checks within each step and leaves the variables of such
-// a step unchanged.
+// the metrics is NaN or infinite. Without arguments it checks the loss. The run saves no checkpoint
+// of that step. In contrast, [train.NonFinite] checks every step and discards the update of a step
+// that fails the check.
 func TerminateOnNaN(metrics ...string) Hook {
 	if len(metrics) == 0 {
 		metrics = []string{Loss}
@@ -141,13 +142,12 @@ func TerminateOnNaN(metrics ...string) Hook {
 	}}
 }
 
-// KeepBest saves a checkpoint of the run whenever a metric is better than all values before, and
-// keeps only the latest of these checkpoints. dir is a folder or a URL that no other hook uses. The
-// checkpoints have the format of [Checkpoint], so a run can also resume from them. The best value
-// is saved in checkpoints, so a resumed run continues the comparison.
+// KeepBest saves a checkpoint whenever a metric is better than all earlier values, and removes the
+// previous one. dir is a folder or a URL that no other hook uses. The checkpoints have the format
+// of [Checkpoint], so a run can resume from them. The best value is part of every checkpoint, so a
+// resumed run continues the comparison.
 //
-// A full disk does not end the run: the hook logs a warning, and the previous best checkpoint
-// stays.
+// If the disk is full, the hook logs a warning and keeps the previous best checkpoint.
 func KeepBest(dir, metric string, opts ...BestOptions) Hook {
 	name := "keep best by " + metric
 	b, wrong := newBestTracker(name, metric, opts)
@@ -182,8 +182,8 @@ func KeepBest(dir, metric string, opts ...BestOptions) Hook {
 		}}
 }
 
-// openBest opens the directory of the best checkpoint. A new run refuses a directory with
-// checkpoints.
+// openBest opens the directory of the best checkpoint. It returns an error if the directory
+// contains a checkpoint and the run does not resume.
 func (v *saver) openBest(ctx context.Context, s *State) error {
 	if err := v.open(ctx, s.runner); err != nil || !s.IsChief() {
 		return err

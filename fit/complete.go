@@ -8,10 +8,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/fit/watchdog"
 )
 
-// evaluateResumed evaluates the model of a resumed run that ran no steps, or too few steps for an
-// evaluation. It calls the Measure functions of the hooks that name their published metrics and
-// have not measured them in this run. It calls no Record function, because this step is not a
-// record. If the run had no step left, complete reports the reason.
+// evaluateResumed evaluates the model of a resumed run that ended before its next evaluation. It
+// calls the Measure functions of hooks whose Publishes were not measured in this run. It calls no
+// Record functions.
 func (r *runner) evaluateResumed(ctx context.Context) error {
 	s := &r.state
 	if s.resumedFrom == 0 {
@@ -37,7 +36,7 @@ func (r *runner) evaluateResumed(ctx context.Context) error {
 	return r.agree(ctx, err, nil)
 }
 
-// logNoStepsLeft logs that the run had no step left.
+// logNoStepsLeft sets the stop reason of a run without steps and logs a warning.
 func (r *runner) logNoStepsLeft() {
 	s := &r.state
 	hint := "give the early stop more patience, or remove it"
@@ -51,8 +50,8 @@ func (r *runner) logNoStepsLeft() {
 	r.log.Warn("fit: the resumed run has no steps left", "step", s.step, "reason", s.stopReason, "hint", hint)
 }
 
-// latestMetrics returns the last values of all metrics: the values of this call, and otherwise the
-// values of the checkpoint that the run resumed from.
+// latestMetrics returns the last value of each metric. If this run has not measured a metric, the
+// value is the value in the checkpoint from which the run resumed.
 func (r *runner) latestMetrics() []Metric {
 	return mergeMetrics(slices.Clone(r.checkpointMetrics), r.state.latest)
 }

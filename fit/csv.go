@@ -17,24 +17,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// CSV writes a row for each record to a file in the format of RFC 4180: the columns step and epoch,
-// and one column for each metric. A metric that was not measured at a record is an empty cell. The
-// file is rewritten with a new column when a metric first appears later in the run.
+// CSV writes a table with one row for each record to a file in the format of RFC 4180. The columns
+// are step, epoch and one column for each metric. The cell of a metric that was not measured is
+// empty. If a new metric appears later in the run, the hook rewrites the file with an additional
+// column.
 //
-// The path is a file or the URL of an object; see package storage. A row is in the file when the
-// hook returns, so a killed process loses at most the row that it was about to write. Object stores
-// cannot append: the hook uploads the complete table at the end of the run and with each checkpoint
-// of the [Checkpoint] hook. A table above 1 MiB is uploaded with fewer checkpoints, so that the
-// uploads use less than a twentieth of the time. Every checkpoint contains the rows that the object
-// does not have yet.
+// The path is a file or the URL of an object; see package storage. A file contains the row of a
+// record when the hook returns, so a killed process loses at most one row. An object store cannot
+// append, so the hook uploads the complete table with each checkpoint of the [Checkpoint] hook and
+// at the end of the run. A table above 1 MiB is uploaded less often, so that uploads use less than
+// a twentieth of the time. Each checkpoint contains the rows that are not uploaded yet.
 //
-// A resumed run appends to the table. It first removes the rows of the steps that it runs again,
-// and adds the rows of the checkpoint, so that the table has one row for each record. A new run
-// returns an error if the table exists.
+// A resumed run first removes the rows of the steps that it runs again, and adds the rows that the
+// checkpoint contains. A new run returns an error if the table exists.
 //
-// A full disk or an unreachable store does not end the run: the hook logs a warning, keeps the
-// rows, and writes them with the next row or checkpoint. If rows are still missing at the end, the
-// run's error matches [ErrWrite], and the checkpoint contains them.
+// If the disk is full or the store is unreachable, the hook logs a warning and writes the rows
+// later. If rows are still missing at the end, the run's error matches [ErrWrite], and the last
+// checkpoint contains the rows.
 func CSV(path string) Hook {
 	c := &csvTable{path: path}
 	return Hook{Name: "csv " + path, Files: []string{path}, reset: func() { *c = csvTable{path: path} },
@@ -50,33 +49,33 @@ func CSV(path string) Hook {
 	}
 }
 
-// The first columns of every table.
+// Names of the first two columns.
 const stepColumn, epochColumn = "step", "epoch"
 
-// maxTableBytes limits the bytes of a table that are read when a run resumes.
+// maxTableBytes is the maximum size of a table that a resumed run can read.
 const maxTableBytes = 1 << 30
 
-// csvTable is a CSV file or object.
+// csvTable is the state of a CSV hook.
 type csvTable struct {
 	path  string
 	state *State
 	file  tableFile
-	// object is file if the path is a URL, and nil otherwise. unsynced are the rows that the text of
-	// object contains and the store does not have yet.
+	// object has the same value as file if path is a URL, and is nil otherwise. unsynced contains
+	// the rows that object has in memory and has not uploaded.
 	object   *tableObject
 	unsynced []csvRow
-	// columns are the file's metric columns, after step and epoch.
+	// columns are the metric columns, without step and epoch.
 	columns []string
-	// lastStep is the step of the file's last row.
+	// lastStep is the step of the last row in the file.
 	lastStep int64
-	// pending are the rows that are not in the file yet.
+	// pending contains the rows that are not in the file yet.
 	pending     []csvRow
-	writeFailed bool // the last write failed
-	// syncFailed reports that the last put into the store failed.
+	writeFailed bool
+	// syncFailed reports that the last upload failed.
 	syncFailed bool
 }
 
-// csvRow is one record of a table.
+// csvRow contains the metrics of one record.
 type csvRow struct {
 	Step, Epoch int64
 	Names       []string
@@ -97,7 +96,7 @@ func (c *csvTable) open(ctx context.Context, isNew bool) (err error) {
 	return err
 }
 
-// begin opens the table and, in a resumed run, removes the rows of steps that are run again.
+// begin opens the table. In a resumed run it removes the rows of the steps that are run again.
 func (c *csvTable) begin(ctx context.Context, s *State) (err error) {
 	c.state = s
 	if !s.IsChief() {
@@ -125,7 +124,7 @@ func (c *csvTable) begin(ctx context.Context, s *State) (err error) {
 	return c.object.Sync() // an unwritable store is an error before the first step
 }
 
-// missingNames returns the names that are not in columns.
+// missingNames returns the names that columns does not contain, without duplicates.
 func missingNames(columns, names []string) (more []string) {
 	for _, name := range names {
 		if !slices.Contains(columns, name) && !slices.Contains(more, name) {
@@ -135,8 +134,8 @@ func missingNames(columns, names []string) (more []string) {
 	return more
 }
 
-// truncateFrom reads the header and truncates the file before the first row of a step >= firstStep,
-// and before an incomplete last row.
+// truncateFrom reads the header, and removes the rows from step firstStep on and an incomplete last
+// row.
 func (c *csvTable) truncateFrom(firstStep int64) error {
 	data, err := c.file.Bytes(maxTableBytes)
 	if err != nil {
@@ -177,8 +176,8 @@ func (c *csvTable) truncateFrom(firstStep int64) error {
 	}
 }
 
-// addRecord appends a record and writes all rows that are not in the file. A write error is a
-// warning.
+// addRecord writes the row of the current record. If that fails, it logs a warning and keeps the
+// row.
 func (c *csvTable) addRecord(s *State) {
 	r := csvRow{Step: s.Step(), Epoch: s.Epoch()}
 	for _, m := range s.Metrics() {
@@ -192,7 +191,7 @@ func (c *csvTable) addRecord(s *State) {
 	c.writeFailed = err != nil
 }
 
-// flush writes the rows that are not in the file, and adds columns for new metrics.
+// flush writes the pending rows, and adds columns for new metrics.
 func (c *csvTable) flush() error {
 	var names []string
 	for _, r := range c.pending {
@@ -220,7 +219,6 @@ func (c *csvTable) flush() error {
 	return nil
 }
 
-// encodeRow encodes a row.
 func (c *csvTable) encodeRow(r csvRow) ([]byte, error) {
 	cells := make([]string, 2+len(c.columns))
 	cells[0], cells[1] = strconv.FormatInt(r.Step, 10), strconv.FormatInt(r.Epoch, 10)
@@ -238,7 +236,7 @@ func encodeCSV(records ...[]string) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// addColumns replaces the file by a copy with additional columns.
+// addColumns rewrites the table with additional columns.
 func (c *csvTable) addColumns(names []string) error {
 	columns := slices.Concat(c.columns, names)
 	records := [][]string{slices.Concat([]string{stepColumn, epochColumn}, columns)}
@@ -279,8 +277,8 @@ func (c *csvTable) addColumns(names []string) error {
 	return err
 }
 
-// save syncs the table to the disk, or puts it into the store if that is due, and returns the rows
-// that are not stored yet.
+// save syncs the file to disk, or uploads the object if an upload is due. It returns the rows that
+// are not stored yet.
 func (c *csvTable) save() ([]byte, error) {
 	if c.file == nil {
 		return nil, nil
@@ -326,7 +324,7 @@ func (c *csvTable) load(saved []byte) error {
 	return nil
 }
 
-// close writes the remaining rows and closes the file.
+// close writes the pending rows and closes the file.
 func (c *csvTable) close() error {
 	if c.file == nil {
 		return nil

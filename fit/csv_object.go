@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// tableFile is the storage of a table: a *files.Appender or a tableObject.
+// tableFile stores the text of a table. It is a *files.Appender or a *tableObject.
 type tableFile interface {
 	Size() int64
 	Bytes(limit int64) ([]byte, error)
@@ -21,20 +21,20 @@ type tableFile interface {
 	Close() error
 }
 
-// tableObject is a table in an object store. A store has no append, so the text is kept in memory
-// and Sync puts all of it.
+// tableObject is a table in an object store. A store cannot append to an object, so the text is
+// kept in memory, and Sync uploads all of it.
 type tableObject struct {
 	ctx          context.Context // the run's context without cancellation by an interrupt
 	store        storage.Store
 	name         string
 	text         []byte
-	dirty        bool          // the store does not have the text
-	syncDuration time.Duration // duration of the last put
-	syncTime     time.Time     // end of the last put
+	dirty        bool          // changed since the last upload
+	syncDuration time.Duration // duration of the last upload
+	syncTime     time.Time     // end of the last upload
 }
 
-// openTableObject opens the table at a URL. It returns fs.ErrExist if isNew is set and the table
-// exists.
+// openTableObject reads the table at a URL; a missing table is empty. It returns fs.ErrExist if
+// isNew is set and the table exists.
 func openTableObject(ctx context.Context, url string, isNew bool) (*tableObject, error) {
 	i := strings.LastIndexByte(url, '/')
 	store, err := storage.Open(ctx, url[:i])
@@ -55,28 +55,24 @@ func openTableObject(ctx context.Context, url string, isNew bool) (*tableObject,
 	return o, nil
 }
 
-// Size returns the length of the text in bytes.
 func (o *tableObject) Size() int64 { return int64(len(o.text)) }
 
-// Bytes returns a copy of the text.
 func (o *tableObject) Bytes(int64) ([]byte, error) { return append([]byte(nil), o.text...), nil }
 
-// Append appends a record to the text.
 func (o *tableObject) Append(record []byte) error {
 	o.text, o.dirty = append(o.text, record...), true
 	return nil
 }
 
-// Truncate shortens the text to size bytes.
 func (o *tableObject) Truncate(size int64) error {
 	o.text, o.dirty = o.text[:size], true
 	return nil
 }
 
-// syncTimeout limits the time of one put. The next step waits for the put.
+// syncTimeout limits the time of one upload, for which the next step waits.
 const syncTimeout = time.Minute
 
-// Sync puts the text if the store does not have it.
+// Sync uploads the text if it has changed since the last upload.
 func (o *tableObject) Sync() error {
 	if !o.dirty {
 		return nil
@@ -90,14 +86,13 @@ func (o *tableObject) Sync() error {
 	return err
 }
 
-// smallTableBytes is the size in bytes up to which a table is put with every checkpoint.
+// smallTableBytes is the size up to which a table is uploaded with every checkpoint.
 const smallTableBytes = 1 << 20
 
-// shouldSync reports whether the table is put with this checkpoint: always if the table is small,
-// and otherwise only if the puts use less than a twentieth of the time.
+// shouldSync reports whether this checkpoint uploads the table. A large table is only uploaded if
+// uploads use less than a twentieth of the time.
 func (o *tableObject) shouldSync() bool {
 	return len(o.text) <= smallTableBytes || time.Since(o.syncTime) >= 20*o.syncDuration
 }
 
-// Close closes the store.
 func (o *tableObject) Close() error { return o.store.Close() }

@@ -15,13 +15,13 @@ import (
 )
 
 // Curve draws the learning curve of the run as an HTML page; see package report/curve. The path
-// must end in .html. Without metric names the page shows all metrics with "loss" in their names.
-// The hook writes the page at the end of the run and from time to time before, and replaces an
-// existing page. `tpustrategy curve` draws several runs in one chart, from their CSV tables. The
-// points are saved in checkpoints, at most 2000 for each metric; above this limit every second
-// point is dropped.
+// must end in .html. An existing page is replaced. Without metric names the page shows all metrics
+// with "loss" in their names. The hook writes the page several times during the run and at its end.
 //
-// During the run, an error of drawing or writing the page is a warning. At the end, a page that
+// Checkpoints contain the points. A metric has at most 2000 points: above this limit, every second
+// point is removed. `tpustrategy curve` draws several runs in one chart, from their CSV tables.
+//
+// During the run, a page that cannot be drawn or written is a warning. At the end, a page that
 // cannot be written is an error that matches [ErrWrite].
 func Curve(path string, metrics ...string) Hook {
 	c := &curvePage{path: path, names: metrics}
@@ -82,7 +82,7 @@ type curvePage struct {
 	drawDuration time.Duration // duration of the last drawing
 }
 
-// addRecord appends the metrics of a record.
+// addRecord appends a point for each metric of the current record.
 func (c *curvePage) addRecord(s *State) {
 	c.records++
 	for _, m := range s.Metrics() {
@@ -99,7 +99,7 @@ func (c *curvePage) addRecord(s *State) {
 	}
 }
 
-// halvePoints removes every second point, but keeps the last one.
+// halvePoints removes every second point in place, but keeps the last point.
 func halvePoints(points []curve.Point) []curve.Point {
 	result := points[:0]
 	for i, p := range points {
@@ -110,8 +110,8 @@ func halvePoints(points []curve.Point) []curve.Point {
 	return result
 }
 
-// shouldDraw reports whether the page is drawn at this record. Drawing uses at most a fiftieth of
-// the time, and happens at most every 10 seconds.
+// shouldDraw reports whether this record redraws the page. Drawing uses at most a fiftieth of the
+// time and happens at most every 10 seconds.
 func (c *curvePage) shouldDraw() bool {
 	return c.drawTime.IsZero() || time.Since(c.drawTime) > max(10*time.Second, 50*c.drawDuration)
 }
@@ -129,8 +129,8 @@ func (c *curvePage) draw() error {
 	return plot.Save(c.path)
 }
 
-// seriesState is the encoding of a series in a checkpoint. Values are float64 bits, because JSON
-// has no NaN.
+// seriesState is the encoding of a curve.Series in a checkpoint. Values are float64 bits, because
+// JSON has no NaN.
 type seriesState struct {
 	Name   string
 	Steps  []int64
@@ -167,7 +167,7 @@ func (c *curvePage) load(data []byte) error {
 	return nil
 }
 
-// removeFrom removes the points of steps >= firstStep. It returns an error if the path is a
+// removeFrom removes the points from step firstStep on. It returns an error if the path is a
 // directory.
 func (c *curvePage) removeFrom(firstStep int64) error {
 	for i := range c.series {

@@ -15,23 +15,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
-// Data is the training or evaluation data of a run: batches for all replicas. [Dataset],
-// [Distributed], [Feed] and [Batches] create one. Several runs can use the same Data, unless its
-// function documents otherwise.
+// Data is a source of training or evaluation batches for all replicas. Create it with [Dataset],
+// [Distributed], [Feed] or [Batches]. Several runs can use the same Data unless its constructor
+// documents otherwise.
 type Data struct {
 	open func(ctx context.Context, p openOptions) (source, error)
 	// singlePass reports that the data can be read in one pass only.
 	singlePass bool
 }
 
-// openOptions specifies how a pass over the data is opened.
+// openOptions specifies one pass over the data.
 type openOptions struct {
 	strategy *strategy.TPUStrategy
-	// arguments are the annotations of the step's arguments, and at is the position where the pass
-	// begins.
+	// arguments are the annotations of the step's arguments, and start is the position of the first
+	// batch.
 	arguments []logical.Annotation
 	start     position
-	// partial is the treatment of a short batch if the caller gives no feed options.
+	// partial is the treatment of an incomplete batch if the caller gave no feed options.
 	partial feed.Partial
 }
 
@@ -45,10 +45,10 @@ type position struct {
 	Input input.State `json:"input,omitzero"`
 }
 
-// source is one pass over the data.
+// source reads one pass over the data.
 type source interface {
-	// next returns the next batch as the arguments of a step, and its number of rows. The source
-	// owns args. The error is io.EOF at the end.
+	// next returns the arguments of the next step and their number of rows. The arguments are valid
+	// until the next call. The error is io.EOF at the end.
 	next(ctx context.Context) (args []any, rows int, err error)
 	// state returns the position after the last batch that next returned.
 	state() input.State
@@ -58,14 +58,14 @@ type source interface {
 }
 
 // Dataset returns data that reads a dataset of global batches. The run distributes the dataset over
-// the strategy's replicas with the automatic policy, and feeds the batches ahead of the steps,
-// sharded over the logical devices as train.Options.Arguments specifies. opts are the options of
-// the feed; feed.Options.Start must not be set. Each epoch is another pass, and a Shuffle yields
-// another order in each pass.
+// the replicas with the automatic policy. It copies batches to the devices ahead of the steps,
+// sharded over the logical devices as train.Options.Arguments specifies. opts configure the feed;
+// feed.Options.Start must not be set. Each epoch is another pass over the dataset, and a Shuffle
+// yields another order in each pass.
 //
-// The position in the dataset is saved in checkpoints, so a resumed run continues with the next
-// batch, on any number of processes and replicas: each element is used once. Until the pass ends,
-// the processes share the pipelines of the saved run; see input.DistributedDataset.OpenAt.
+// Checkpoints contain the position in the dataset. A resumed run continues with the next batch, so
+// each element is used once, even if the number of processes or replicas has changed. See
+// input.DistributedDataset.OpenAt.
 func Dataset(ds input.Dataset, opts ...feed.Options) Data {
 	return Data{open: func(ctx context.Context, p openOptions) (source, error) {
 		d, err := feed.DistributeAhead(p.strategy, ds, feed.DistributeOptions{Epoch: uint64(p.start.Epoch),
@@ -77,8 +77,8 @@ func Dataset(ds input.Dataset, opts ...feed.Options) Data {
 	}}
 }
 
-// Distributed returns data that reads a dataset which the caller has distributed by its own rule,
-// policy or split ([feed.DistributeAhead]). The run feeds it like [Dataset]. Use the result for one
+// Distributed returns data that reads a dataset which the caller has distributed, for example with
+// another policy ([feed.DistributeAhead]). Otherwise it is like [Dataset]. Use the result for one
 // run only, because the dataset counts its passes.
 func Distributed(d *input.DistributedDataset, opts ...feed.Options) Data {
 	return Data{open: func(ctx context.Context, p openOptions) (source, error) {
@@ -86,9 +86,8 @@ func Distributed(d *input.DistributedDataset, opts ...feed.Options) Data {
 	}}
 }
 
-// Feed returns data that reads the rest of a feed in one pass. The caller remains the owner of the
-// feed and closes it. A resumed run needs a feed that was opened at the position of the checkpoint;
-// see [LatestSnapshot].
+// Feed returns data that reads the remaining batches of a feed in one pass. The caller closes the
+// feed. To resume a run, open its feed at the position of the checkpoint; see [LatestSnapshot].
 func Feed(f *feed.Feed) Data {
 	return Data{singlePass: true, open: func(_ context.Context, p openOptions) (source, error) {
 		if f == nil {
@@ -105,10 +104,10 @@ func Feed(f *feed.Feed) Data {
 	}}
 }
 
-// Batches returns data that reads an iterator. Each element is the arguments of one step: tensors
-// or Go slices of the global batch, or values of the strategy. Each pass calls batches again. A
-// resumed run reads and drops the batches that it has already used, so batches must yield the same
-// global batches each time, also if the number of processes or replicas has changed.
+// Batches returns data that reads an iterator. Each element contains the arguments of one step:
+// tensors or Go slices of the global batch, or values of the strategy. Each pass calls batches
+// again. A resumed run reads and drops the batches that were already used. Therefore batches must
+// yield the same global batches each time, even if the number of processes or replicas has changed.
 func Batches(batches iter.Seq2[[]any, error]) Data {
 	return Data{open: func(ctx context.Context, from openOptions) (source, error) {
 		if batches == nil {
@@ -218,7 +217,8 @@ func (p *batchSource) next(context.Context) (args []any, rows int, err error) {
 	return args, p.countRows(args), nil
 }
 
-// countRows returns the number of rows of the batch's first argument.
+// countRows returns the number of rows of the first argument over all replicas, or 0 if it has no
+// rows.
 func (p *batchSource) countRows(args []any) int {
 	if len(args) == 0 {
 		return 0
@@ -251,7 +251,7 @@ func (p *batchSource) countRows(args []any) int {
 func (p *batchSource) state() input.State             { return input.State{} }
 func (p *batchSource) cardinality() input.Cardinality { return input.UnknownCardinality }
 
-// closeWith closes the source and returns err.
+// closeWith closes the source, ignoring its error, and returns err.
 func (p *batchSource) closeWith(err error) error {
 	_ = p.close()
 	return err

@@ -12,8 +12,8 @@ func optionError(name, hint, reason string, args ...any) error {
 	return &errkind.Fault{Op: "fit: " + name, Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }
 
-// singleOption returns the options of a variadic call, the zero value if there are none, or an
-// error if there are several.
+// singleOption returns the element of opts, or the zero value if opts is empty. Several elements
+// are an error that names the caller.
 func singleOption[T any](name string, opts []T) (o T, err error) {
 	if len(opts) > 1 {
 		return o, optionError(name, "give one", "%d options", len(opts))
@@ -21,32 +21,31 @@ func singleOption[T any](name string, opts []T) (o T, err error) {
 	return append(slices.Clone(opts), o)[0], nil
 }
 
-// missingMetricError returns an error for a hook that needs a metric which nothing measures.
+// missingMetricError returns an error for a hook that requires a metric which no hook or step
+// publishes.
 func missingMetricError(hook, metric string, known []string) error {
 	return &errkind.Fault{Op: "fit: hook " + hook, Reason: fmt.Sprintf("nothing measures %q", metric),
 		Hint:  fmt.Sprintf("there are %q", known),
 		Class: errkind.NotFoundError}
 }
 
-// errDataEnded matches errors of data that ended before Options.Steps.
+// errDataEnded matches the error of a run whose data ended before Options.Steps.
 var errDataEnded = errkind.New(errkind.OutOfRangeError, "fit: the data ended")
 
 var (
-	// ErrResume matches errors of a run that cannot resume from the checkpoints in a directory,
-	// because another run wrote them, or because the settings, data or hooks differ. The text names
-	// the difference.
+	// ErrResume matches the error of a run that cannot resume from a checkpoint because another run
+	// wrote it, or because the settings, data or hooks differ. The text names the difference.
 	ErrResume = errkind.New(errkind.ValueError, "fit: resume")
-	// ErrWrite matches errors of a hook that could not write all of its file, for example
-	// because the disk is full. The training itself was not affected, and the file keeps its
-	// earlier contents.
+	// ErrWrite matches the error of a hook that could not write its file completely, for example
+	// because the disk is full. Training is not affected, and the file keeps its earlier contents.
 	ErrWrite = errkind.New(errkind.ResourceExhaustedError, "fit: write")
-	// ErrSave matches errors of a checkpoint that could not be saved. The earlier checkpoints
-	// are unchanged.
+	// ErrSave matches the error of a checkpoint that could not be saved. Earlier checkpoints are
+	// unchanged.
 	ErrSave = errkind.New(errkind.RuntimeError, "fit: save")
 )
 
-// writeError returns an error for a hook's file. lost is the number of missing bytes, or 0 if the
-// file is written as one unit.
+// writeError returns an error for a file that a hook could not write completely. lost is the number
+// of missing bytes; 0 means that nothing was written.
 func writeError(path string, lost int, err error) error {
 	reason, it := "", "it"
 	if lost > 0 {
@@ -57,14 +56,14 @@ func writeError(path string, lost int, err error) error {
 		Class: errkind.KindOr(err, errkind.ResourceExhaustedError)}
 }
 
-// resumeError returns an error for a run that cannot resume from the checkpoint of a step.
+// resumeError returns an error for a checkpoint from which the run cannot resume.
 func resumeError(directory string, step int64, cause error, hint, reason string, args ...any) error {
 	return &errkind.Fault{Match: ErrResume, Op: fmt.Sprintf("fit: resume from step %d in %s", step, directory),
 		Reason: fmt.Sprintf(reason, args...),
 		Hint:   hint, Err: cause, Class: errkind.KindOr(cause, errkind.ValueError)}
 }
 
-// saveError returns an error for a step's checkpoint that could not be saved.
+// saveError returns an error for a checkpoint that could not be saved.
 func saveError(directory string, step int64, err error) error {
 	return &errkind.Fault{Match: ErrSave, Op: fmt.Sprintf("fit: save step %d in %s", step, directory), Err: err,
 		Hint: "the earlier checkpoints are unchanged", Class: errkind.KindOr(err, errkind.RuntimeError)}

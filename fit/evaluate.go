@@ -23,16 +23,16 @@ type Evaluator interface {
 	Results(ctx context.Context) ([]train.Reading, error)
 }
 
-// Evaluate runs an evaluation over data after each step that is a multiple of every, and publishes
-// the metrics as name/metric: with the name "held", a *train.Evaluation usually publishes
-// "held/loss". Other hooks can record these metrics, stop the run by them, and keep the best
-// checkpoint by them. It corresponds to validation_data of Keras's Model.fit and to Model.evaluate.
+// Evaluate evaluates the model on data after each step that is a multiple of every. It publishes
+// each metric as name/metric, such as "held/loss" for the name "held". Other hooks can record the
+// metrics, stop the run, or keep the best checkpoint. Evaluate corresponds to validation_data of
+// Keras's Model.fit and to Model.evaluate.
 //
-// Each evaluation is one pass over the data from its beginning. The evaluation waits for the
-// launched steps. A short last batch counts with its actual rows, even if the replicas do not
-// divide them. With several processes the replicas must divide the rows, or the feed's options must
-// specify padding. Data without a batch and a [Feed], which has one pass only, are errors. A
-// [Dataset] has the same order in each evaluation.
+// An evaluation waits for the launched steps. It is one pass over the data from the beginning; a
+// [Dataset] has the same order each time. An incomplete last batch counts with its actual rows.
+// With several processes, the replicas must divide the rows of each batch, or the options of the
+// feed must specify padding. Data without batches is an error. A [Feed] is also an error, because
+// it can be read only once.
 func Evaluate(name string, e Evaluator, data Data, every Every) Hook {
 	h := Hook{Name: "evaluate " + name, Every: every, metricPrefix: name}
 	switch {
@@ -74,7 +74,7 @@ func Evaluate(name string, e Evaluator, data Data, every Every) Hook {
 	return h
 }
 
-// runEvaluation runs the evaluation on one pass over data.
+// runEvaluation evaluates the model on one pass over data.
 func runEvaluation(ctx context.Context, s *State, e Evaluator, data Data) (err error) {
 	p := openOptions{strategy: s.Strategy()}
 	if e, ok := e.(interface{ Arguments() []logical.Annotation }); ok {

@@ -17,7 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/events"
 )
 
-// EventsOptions configure an [Events] hook. The zero value works.
+// EventsOptions configures an [Events] hook.
 type EventsOptions struct {
 	// HistogramEvery is the interval, in records, at which the distribution of each trainable variable
 	// is written, starting at the first record; 0 writes none. Each distribution copies the
@@ -30,14 +30,13 @@ type EventsOptions struct {
 }
 
 // Events writes the metrics of each record to TensorBoard event files below dir, which it creates.
-// `tensorboard --logdir` shows them. The metrics of the step are scalars in the folder "train". The
-// metrics of an [Evaluate] hook are in a folder with the hook's name: "held/loss" is the scalar
-// "loss" in the folder "held", so that TensorBoard draws it in one chart with the training loss.
-// Options.Settings are the hyperparameters, in a file in dir itself.
+// `tensorboard --logdir` shows them. Metrics of the step are in the folder "train". Metrics of an
+// [Evaluate] hook are in a folder with its name, so that TensorBoard draws "held/loss" in one chart
+// with the training loss. A file in dir itself contains Options.Settings as hyperparameters.
 //
-// A record is in the files when the hook returns. A resumed run writes new files, which contain the
-// step from which it resumed, so that TensorBoard drops the steps that are run again. A new run
-// returns an error if the directory contains event files. A full disk is handled as in [CSV].
+// The files contain a record when the hook returns. A resumed run writes new files with the step
+// from which it resumed, so that TensorBoard drops the steps that are run again. A new run returns
+// an error if dir contains event files. A full disk is handled as in [CSV].
 func Events(dir string, opts ...EventsOptions) Hook {
 	o, wrong := singleOption("hook events "+dir, opts)
 	if wrong == nil && o.HistogramEvery < 0 {
@@ -65,10 +64,10 @@ func Events(dir string, opts ...EventsOptions) Hook {
 	}
 }
 
-// trainFolder is the folder of the step's metrics.
+// trainFolder is the folder of the metrics of the step.
 const trainFolder = "train"
 
-// eventLog writes the event files of a run.
+// eventLog is the state of an Events hook.
 type eventLog struct {
 	dir           string
 	opts          EventsOptions
@@ -76,7 +75,7 @@ type eventLog struct {
 	writers       map[string]*events.Writer // by folder; "" has the hyperparameters
 	unwritten     map[string][][]byte       // unwritten events of an earlier process, by folder
 	records       int
-	writeFailed   bool // the last write failed
+	writeFailed   bool
 }
 
 func (l *eventLog) begin(s *State) error {
@@ -104,7 +103,7 @@ func (l *eventLog) begin(s *State) error {
 	return l.writeRunValue(events.Hyperparameters(s.runner.options.Settings, l.wallTime()))
 }
 
-// writeRunValue writes a value that belongs to the whole run.
+// writeRunValue writes a value that describes the complete run, such as the hyperparameters.
 func (l *eventLog) writeRunValue(v events.Value) error {
 	w, err := l.writer("")
 	if err != nil {
@@ -122,7 +121,7 @@ func (l *eventLog) wallTime() float64 {
 	return float64(now().UnixMicro()) / 1e6
 }
 
-// writer returns the writer of a folder, and creates it if necessary.
+// writer returns the writer of a folder, and creates it at the first call.
 func (l *eventLog) writer(folder string) (*events.Writer, error) {
 	if w := l.writers[folder]; w != nil {
 		return w, nil
@@ -136,7 +135,7 @@ func (l *eventLog) writer(folder string) (*events.Writer, error) {
 	return w, nil
 }
 
-// folderAndTag returns the folder of a metric, and the tag of the metric in that folder.
+// folderAndTag returns the folder and the TensorBoard tag of a metric.
 func folderAndTag(s *State, metric string) (folder, tag string) {
 	for _, h := range s.runner.hooks {
 		name := h.metricPrefix
@@ -148,7 +147,8 @@ func folderAndTag(s *State, metric string) (folder, tag string) {
 	return trainFolder, metric
 }
 
-// addRecord writes a record. A write error is a warning.
+// addRecord writes the events of the current record. If that fails, it logs a warning; the writers
+// keep the events.
 func (l *eventLog) addRecord(ctx context.Context, s *State) error {
 	values := map[string][]events.Value{}
 	for _, m := range s.Metrics() {
@@ -181,7 +181,8 @@ func (l *eventLog) addRecord(ctx context.Context, s *State) error {
 	return nil
 }
 
-// histograms returns the distributions of the trainable variables. All processes must call it.
+// histograms returns a histogram of each trainable floating-point variable. All processes must call
+// it.
 func histograms(ctx context.Context, s *State) (all []events.Value, err error) {
 	for _, v := range s.Strategy().Variables(s.runner.trainStep.Store()).All() {
 		if !v.Trainable() || !v.Shape().DType.IsFloat() {
@@ -200,7 +201,7 @@ func histograms(ctx context.Context, s *State) (all []events.Value, err error) {
 	return all, nil
 }
 
-// floatValues returns the floats of a tensor.
+// floatValues converts the elements of a floating-point tensor to float64.
 func floatValues(t *tensors.Tensor) (numbers []float64, err error) {
 	err = t.ConstFlatData(func(flat any) {
 		list := reflect.ValueOf(flat)
@@ -215,7 +216,7 @@ func floatValues(t *tensors.Tensor) (numbers []float64, err error) {
 	return numbers, err
 }
 
-// save syncs the files and returns the events that are not written yet.
+// save syncs the files to disk and returns the events that are not written yet.
 func (l *eventLog) save() ([]byte, error) {
 	kept := map[string][][]byte{}
 	for folder, w := range l.writers {
@@ -232,12 +233,12 @@ func (l *eventLog) save() ([]byte, error) {
 	return json.Marshal(kept)
 }
 
-func (l *eventLog) close(ended error) error {
+func (l *eventLog) close(runErr error) error {
 	if l.writers[""] != nil {
 		switch {
-		case ended == nil:
+		case runErr == nil:
 			_ = l.writeRunValue(events.HyperparametersEnd(events.Succeeded, l.wallTime())) // the file exists already
-		case !errors.As(ended, new(*interrupt.Error)):
+		case !errors.As(runErr, new(*interrupt.Error)):
 			_ = l.writeRunValue(events.HyperparametersEnd(events.Failed, l.wallTime()))
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // findSnapshot returns the saved state to resume from, or nil for a new run. All processes return
 // the same step.
 func (v *saver) findSnapshot(ctx context.Context, r *runner) (*savedState, error) {
-	found, near, err := v.openLatestIntact(ctx, r)
+	found, isLocal, err := v.openLatestIntact(ctx, r)
 	if found == nil || err != nil {
 		return nil, err
 	}
@@ -30,12 +30,12 @@ func (v *saver) findSnapshot(ctx context.Context, r *runner) (*savedState, error
 		_ = found.Close()
 		return nil, err
 	}
-	p.checkpoint, p.isLocal = found, near
+	p.checkpoint, p.isLocal = found, isLocal
 	return p, nil
 }
 
-// listSteps lists the checkpoints on process 0. Without Options.Resume, existing checkpoints are an
-// error.
+// listSteps returns the steps of the checkpoints on process 0, and nil on the other processes. It
+// returns an error if there are checkpoints and Options.Resume is not set.
 func (v *saver) listSteps(ctx context.Context, r *runner) ([]int64, error) {
 	if !r.state.IsChief() {
 		return nil, nil
@@ -51,10 +51,10 @@ func (v *saver) listSteps(ctx context.Context, r *runner) ([]int64, error) {
 // candidate is a checkpoint that a run may resume from.
 type candidate struct {
 	Step  int64
-	Local bool // a local checkpoint
+	Local bool
 }
 
-// openAll opens the folders of the checkpoints on all processes.
+// openAll opens the directory of the checkpoints and, if the run has them, the local checkpoints.
 func (v *saver) openAll(ctx context.Context, r *runner) error {
 	if err := r.agree(ctx, v.open(ctx, r), nil); err != nil {
 		return err
@@ -65,8 +65,7 @@ func (v *saver) openAll(ctx context.Context, r *runner) error {
 	return v.openLocal(ctx, r)
 }
 
-// listCandidates lists the checkpoints at the opened folders, the last step first. All processes
-// return the listing of process 0.
+// listCandidates lists the checkpoints, latest first. All processes return the list of process 0.
 func (v *saver) listCandidates(ctx context.Context, r *runner) (all []candidate, err error) {
 	for _, source := range []*saver{v, v.local} {
 		if source == nil {
@@ -93,18 +92,18 @@ func (v *saver) listCandidates(ctx context.Context, r *runner) (all []candidate,
 	return all, json.Unmarshal(messages[0], &all)
 }
 
-// maxListings limits how often choose lists the checkpoints again because another run has changed
-// them. Each new listing needs a new save of the other run.
+// maxListings limits how often openLatestIntact lists the checkpoints again because another run has
+// changed them.
 const maxListings = 100
 
-// openLatestIntact opens the last intact checkpoint. It returns nil if there is none, and reports
-// whether it is a local checkpoint. Each process reads its share of a checkpoint, and all processes
-// choose the same checkpoint. A local checkpoint that one process cannot read is skipped like a
-// damaged one, because an earlier checkpoint can replace it.
+// openLatestIntact opens the latest checkpoint that is not damaged, or returns nil if there is
+// none. Each process verifies its part of a checkpoint, and all processes choose the same
+// checkpoint. A local checkpoint that a process cannot read counts as damaged, because an earlier
+// checkpoint can replace it.
 //
-// Another run may save and remove checkpoints meanwhile, for example the run that this one
-// replaces. A checkpoint that was removed is not damaged: choose lists the checkpoints again.
-func (v *saver) openLatestIntact(ctx context.Context, r *runner) (c *checkpoint.Checkpoint, near bool, err error) {
+// Another run can save and remove checkpoints at the same time. A removed checkpoint does not count
+// as damaged; instead, the checkpoints are listed again.
+func (v *saver) openLatestIntact(ctx context.Context, r *runner) (c *checkpoint.Checkpoint, isLocal bool, err error) {
 	if err := v.openAll(ctx, r); err != nil {
 		return nil, false, err
 	}
@@ -114,9 +113,9 @@ func (v *saver) openLatestIntact(ctx context.Context, r *runner) (c *checkpoint.
 		if err != nil {
 			return nil, false, err
 		}
-		c, near, changed, err := v.openFirstIntact(ctx, r, all, damaged)
+		c, isLocal, changed, err := v.openFirstIntact(ctx, r, all, damaged)
 		if c != nil || err != nil {
-			return c, near, err
+			return c, isLocal, err
 		}
 		if changed {
 			continue
@@ -139,11 +138,11 @@ func (v *saver) openLatestIntact(ctx context.Context, r *runner) (c *checkpoint.
 		"another run removed each checkpoint before it was read, %d times", maxListings)
 }
 
-// openFirstIntact opens the first intact candidate on all processes. It skips the candidates in
-// damaged, and adds the errors of further damaged candidates to it. changed reports that a
-// candidate could not be opened and that the checkpoints have changed since they were listed.
+// openFirstIntact opens the first candidate that is not damaged, on all processes. It skips the
+// candidates in damaged, and adds further damaged candidates with their errors. changed reports
+// that the list of checkpoints has changed in the meantime.
 func (v *saver) openFirstIntact(ctx context.Context, r *runner, candidates []candidate,
-	damaged map[candidate][]error) (c *checkpoint.Checkpoint, near, changed bool, err error) {
+	damaged map[candidate][]error) (c *checkpoint.Checkpoint, isLocal, changed bool, err error) {
 	for _, at := range candidates {
 		source := v
 		if at.Local {
@@ -167,8 +166,8 @@ func (v *saver) openFirstIntact(ctx context.Context, r *runner, candidates []can
 	return nil, false, false, nil
 }
 
-// openIntact opens a checkpoint on all processes. If it is damaged or was removed, c is nil and
-// damages contains the errors of the processes. err is any other error.
+// openIntact opens a checkpoint on all processes. If the checkpoint is damaged or was removed, c is
+// nil and damages contains the errors of the processes. err is any other error.
 func (v *saver) openIntact(ctx context.Context, r *runner, at candidate) (c *checkpoint.Checkpoint, damages []error,
 	err error) {
 	c, err = v.manager.Open(ctx, at.Step)

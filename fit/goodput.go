@@ -10,15 +10,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// The metrics of a [Goodput] hook: the fraction of the wall time spent in steps that count, over
-// all attempts of the run, and the model FLOPs utilization in that time. Both are from 0 to 1.
+// Names of the metrics that a [Goodput] hook publishes.
 const (
 	goodputMetric     = "goodput"
 	utilizationMetric = "mfu"
 )
 
-// GoodputOptions override the operation count of a step and the peak rate of the devices. The zero
-// value uses the step's report.
+// GoodputOptions overrides the operation count of a step and the peak rate of the devices. By
+// default, both are read from the report of the step.
 type GoodputOptions struct {
 	// FLOPs is the number of floating-point operations of a step, over all devices; 0 means
 	// Cost.ModelFLOPs of the step's report.
@@ -29,11 +28,13 @@ type GoodputOptions struct {
 	Peak float64
 }
 
-// Goodput publishes at each record the fraction of the run's wall time that was spent in steps that
-// count ("goodput"), and the model FLOPs utilization ("mfu") if the operations and the peak rate
-// are known. Hooks that record metrics can use both, such as [CSV], [Events], [Curve] and
-// observe/prom. Goodput requires a [Watch] hook, whose watchdog measures the times. With the option
-// Dir of the watchdog, the times include the earlier attempts of the run.
+// Goodput publishes the metric "goodput" at each record: the fraction of the run's wall time spent
+// in productive steps (see package goodput). It also publishes "mfu", the model FLOPs utilization,
+// if the operation count and the peak rate are known. Both are from 0 to 1. Other hooks can record
+// them, such as [CSV], [Events], [Curve] and observe/prom.
+//
+// Goodput requires a [Watch] hook, whose watchdog measures the times. If the watchdog has a Dir,
+// the times include the earlier attempts of the run.
 func Goodput(opts ...GoodputOptions) Hook {
 	o, wrong := singleOption("hook goodput", opts)
 	if wrong == nil && (o.FLOPs < 0 || o.Peak < 0) {
@@ -73,16 +74,16 @@ func Goodput(opts ...GoodputOptions) Hook {
 	return h
 }
 
-// passCompiledStep passes the compiled step to the hooks that need it, before the first step of a
-// attempt.
+// passCompiledStep passes the compiled step to the hooks that need it. It is called before the
+// first step of an attempt.
 func (r *runner) passCompiledStep(ctx context.Context, args []any) error {
 	if !slices.ContainsFunc(r.hooks, func(h Hook) bool { return h.onCompiled != nil }) {
 		return nil
 	}
 	c, err := r.trainStep.Compiled(ctx, args...)
 	for i := range r.hooks {
-		if tell := r.hooks[i].onCompiled; tell != nil && err == nil {
-			tell(&r.state, c)
+		if f := r.hooks[i].onCompiled; f != nil && err == nil {
+			f(&r.state, c)
 		}
 	}
 	return err
@@ -91,7 +92,7 @@ func (r *runner) passCompiledStep(ctx context.Context, args []any) error {
 // goodputFileVariable is the environment variable with the path of the goodput file; see [Watch].
 const goodputFileVariable = "TPUSTRATEGY_GOODPUT"
 
-// writeGoodputFile writes the shares of the run's time to the goodput file.
+// writeGoodputFile writes the breakdown of the run's wall time to the goodput file.
 func (r *runner) writeGoodputFile() {
 	path := os.Getenv(goodputFileVariable)
 	if path == "" || !r.state.isChief {

@@ -14,7 +14,7 @@ type Every int64
 
 func (e Every) isDue(step int64) bool { return e > 0 && step%int64(e) == 0 }
 
-// nextDue returns the first later step at which the interval is due, or never.
+// nextDue returns the first step after step at which the interval is due, or never.
 func (e Every) nextDue(step int64) int64 {
 	if e <= 0 {
 		return never
@@ -30,12 +30,12 @@ type Metric struct {
 	Value float64
 }
 
-// Hook extends a run. It is a struct of functions, each of which may be nil. The hooks of this
-// package are built in the same way.
+// Hook extends a run with functions, each of which may be nil. The hooks of this package are Hook
+// values, too.
 //
-// A record is a step after which the loss is read: see [Options].Every. After such a step all
-// Measure functions that are due run, in the order of the hooks, and then all Record functions. A
-// step at which a hook with an interval is due is a record, too. Between records the loop only
+// A record is a step after which the run reads the loss: see [Options].Every. A step at which the
+// interval of a hook is due is also a record. After a record, the run calls all Measure functions
+// that are due, in the order of the hooks, and then all Record functions. Between records it only
 // calls OnActivity.
 //
 // With several processes every process must have the same hooks. A hook that writes files must do
@@ -67,13 +67,12 @@ type Hook struct {
 	// failed. err is the error that Run is about to return, or nil.
 	End func(ctx context.Context, s *State, err error) error
 
-	// OnActivity is called when the run starts an activity: it waits for a batch (watchdog.Input),
-	// launches a step, waits for a result or for the other processes, saves, restores, calls a
-	// hook, or opens its data. The activity lasts until the next call. Name identifies the hook or
-	// the object of the activity, and may be empty. A resumed run restores before Begin. The run's
-	// goroutine calls OnActivity at least twice per step, so OnActivity must not block. A background save is
-	// reported only while a step waits for it.
-	OnActivity func(what watchdog.Activity, name string)
+	// OnActivity is called when the run starts an activity, which lasts until the next call. The
+	// run waits for a batch (watchdog.Input), launches a step, waits for a result or for the other
+	// processes, saves, restores, calls a hook, or opens its data. The name of the hook or of the
+	// object may be empty. A resumed run restores before Begin. A background save is reported only
+	// while a step waits for it. OnActivity is called at least twice per step and must not block.
+	OnActivity func(kind watchdog.Activity, name string)
 
 	// Save returns the state of the hook for a checkpoint. Load restores it in a resumed run,
 	// before Begin. With several processes the state is the state of process 0.
@@ -87,7 +86,7 @@ type Hook struct {
 	reset func()
 	// onCompiled is called with the compiled step before the first step of an attempt.
 	onCompiled func(s *State, c *strategy.CompiledStep)
-	// recordSteps are additional steps that become records.
+	// recordSteps are additional steps that are records.
 	recordSteps []int64
 	// saveEvery is a second interval at which shouldSave is called.
 	saveEvery Every
@@ -106,18 +105,17 @@ func (h *Hook) publishesAny() bool { return h.Measure != nil && len(h.Publishes)
 // isDue reports whether Measure and Record are due at a record.
 func (h *Hook) isDue(step int64) bool { return h.Every == 0 || h.Every.isDue(step) }
 
-// addsRecords reports whether the interval of the hook makes steps records.
+// addsRecords reports whether the interval of the hook turns steps into records.
 func (h *Hook) addsRecords() bool { return h.Every > 0 && (h.Measure != nil || h.Record != nil) }
 
-// makesRecord reports whether the hook makes this step a record.
+// makesRecord reports whether this hook turns a step into a record.
 func (h *Hook) makesRecord(step int64) bool {
 	return h.addsRecords() && h.Every.isDue(step) || slices.Contains(h.recordSteps, step)
 }
 
-// Each returns a hook that calls f after each step that is a multiple of every. f may read the loss
-// with [State.Value], set its own metrics with [State.SetMetric], which other hooks record, and end
-// the run with [State.Stop]. An error of f ends the run, and a resumed run calls f again for the
-// same step.
+// Each returns a hook that calls f after each step that is a multiple of every. f can read metrics
+// with [State.Value], publish metrics with [State.SetMetric], and end the run with [State.Stop]. An
+// error of f ends the run; when the run is resumed, it calls f again for the same step.
 func Each(every Every, f func(ctx context.Context, s *State) error) Hook {
 	h := Hook{Name: "each", Every: every, Measure: f}
 	if every < 1 || f == nil {

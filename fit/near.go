@@ -12,26 +12,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage/peers"
 )
 
-// LocalCheckpoints configures local checkpoints: additional checkpoints on the hosts of the run,
-// saved more often than an object store would allow. Each host writes its shards to a local folder
-// and to the local folder of the next host, so that the loss of one host loses no data. A resumed
-// run uses the newest intact checkpoint, either a local one or one of the Checkpoint hook. The zero
-// value saves no local checkpoints.
+// LocalCheckpoints configures additional checkpoints on the hosts, on a local disk or in memory.
+// They can be saved more often than checkpoints in an object store. Each host writes its shards to
+// its own folder and to the folder of the next host, so that the loss of one host loses no data. A
+// resumed run uses the latest checkpoint that is not damaged, local or not. The zero value saves no
+// local checkpoints.
 //
-// Two local checkpoints are kept in addition to the one that is being saved. Together the hosts
-// store three times the state of the run, and the same amount again for the copies. A save that
-// fails is a warning, because the next save follows soon.
+// While a local checkpoint is being saved, the two previous ones are kept. The hosts together
+// therefore need space for six copies of the training state: three checkpoints, each stored on two
+// hosts. An error of a local save is only a warning.
 type LocalCheckpoints struct {
 	// Folder is a folder of each host: on a local disk, or in memory such as /dev/shm/run. Several
 	// runs can share it, because each run uses a subfolder. The name of the subfolder is stored
 	// with the checkpoints of the Checkpoint hook.
 	Folder string
-	// Every is the interval of local checkpoints. Steps that the Checkpoint hook saves have no
-	// local checkpoint.
+	// Every is the interval of local checkpoints. Steps that the Checkpoint hook saves are skipped.
 	Every Every
 }
 
-// validate returns an error for invalid options.
+// validate returns an error for invalid options. dir is the checkpoint directory, for the error.
 func (n LocalCheckpoints) validate(dir string) error {
 	if (n.Folder == "") != (n.Every == 0) || n.Every < 0 || storage.IsURL(n.Folder) {
 		return optionError("hook checkpoint "+dir, "give a folder of each host, and an interval of at least 1",
@@ -43,7 +42,7 @@ func (n LocalCheckpoints) validate(dir string) error {
 // keepLocal is the number of local checkpoints that are kept.
 const keepLocal = 2
 
-// newSaver returns the saver of local checkpoints, or nil without a Folder.
+// newSaver returns a saver for local checkpoints, or nil if they are disabled.
 func (n LocalCheckpoints) newSaver(opts CheckpointOptions) *saver {
 	if n.Folder == "" {
 		return nil
@@ -52,7 +51,7 @@ func (n LocalCheckpoints) newSaver(opts CheckpointOptions) *saver {
 		Restore: opts.Restore}}
 }
 
-// openLocal opens the local checkpoints. All processes must call it.
+// openLocal opens the local checkpoints of the run. All processes must call it.
 func (v *saver) openLocal(ctx context.Context, r *runner) error {
 	local, name, err := v.openLocalFolder(ctx, r)
 	if err := r.agree(ctx, err, nil); err != nil {
@@ -76,7 +75,7 @@ func (v *saver) openLocal(ctx context.Context, r *runner) error {
 }
 
 // checkDistinctFolders returns an error on all processes if two processes of one machine have the
-// same folder, because they would overwrite each other's files.
+// same local folder, because they would overwrite each other's files.
 func (v *saver) checkDistinctFolders(ctx context.Context, r *runner) error {
 	machine, _ := os.Hostname() // without a host name, the folders alone must differ
 	folder, err := filepath.Abs(v.local.path)
@@ -98,12 +97,12 @@ func (v *saver) checkDistinctFolders(ctx context.Context, r *runner) error {
 	return nil
 }
 
-// runNameObject is the object, stored with the checkpoints of a run, that contains the name of the
+// runNameObject is the name of the object in the checkpoint directory that contains the name of the
 // run's local subfolder.
 const runNameObject = "run.id"
 
-// openLocalFolder opens this host's folder. Process 0 also reads the name of the run, or creates
-// it.
+// openLocalFolder opens the local folder of this host. On process 0 it also returns the name of the
+// run's subfolder, which it creates for a new run.
 func (v *saver) openLocalFolder(ctx context.Context, r *runner) (local storage.Store, name string, err error) {
 	folder, err := filepath.Abs(v.local.path)
 	if err == nil {
@@ -121,14 +120,15 @@ func (v *saver) openLocalFolder(ctx context.Context, r *runner) (local storage.S
 	return local, string(text), err
 }
 
-// saveLocal saves a local checkpoint.
+// saveLocal saves a local checkpoint. An error is logged as a warning.
 func (v *saver) saveLocal(ctx context.Context, s *State) {
 	if err := v.local.save(ctx, s.runner); err != nil {
 		s.Warn("fit: training continues without this local checkpoint", "error", err)
 	}
 }
 
-// closeLocal finishes the local saves at the end of the run. err is the run's error.
+// closeLocal waits for the last local save and closes the store. If err is a [*replay.Error], it
+// also removes the local checkpoints that may contain wrong values.
 func (v *saver) closeLocal(ctx context.Context, r *runner, err error) {
 	local := v.local
 	if local == nil || local.store == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Options configure a run. The zero value runs one pass over the data.
+// Options configures a run. The zero value runs one pass over the data.
 type Options struct {
 	// Steps is the number of steps of the whole run, including the steps before a resume; 0 ends
 	// the run with the data. If a resumed run has no step left, it logs a warning, reports the
@@ -38,8 +38,7 @@ type Options struct {
 
 const defaultEvery = 10
 
-// Result describes a run. If Run returns an error, Result describes the part of the run before the
-// error.
+// Result describes a run. If Run returns an error, Result describes the completed part of the run.
 type Result struct {
 	// Step is the number of steps of the whole run, ResumedFrom is the number of steps before this
 	// call of Run, and StepsRun is the number of steps of this call.
@@ -62,7 +61,8 @@ type Result struct {
 // Value returns the last value of a metric and reports whether the metric was measured.
 func (r Result) Value(name string) (value float64, measured bool) { return findMetric(r.Metrics, name) }
 
-// validateOptions returns an error for invalid options or hooks. known are the metrics of the step.
+// validateOptions returns an error for invalid options or hooks. known are the metric names of the
+// step.
 func validateOptions(o Options, hooks []Hook, known []string) error {
 	switch {
 	case o.Steps < 0:
@@ -120,8 +120,8 @@ func validateOptions(o Options, hooks []Hook, known []string) error {
 	return checkRequiredMetrics(hooks, known)
 }
 
-// checkRequiredMetrics returns an error if a hook needs a metric that nothing publishes. known are
-// the step's metrics.
+// checkRequiredMetrics returns an error if a hook requires a metric that nothing publishes. known
+// are the metric names of the step.
 func checkRequiredMetrics(hooks []Hook, known []string) error {
 	for i := range hooks {
 		if hooks[i].publishesAny() {

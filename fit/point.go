@@ -16,39 +16,39 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
-// snapshotKey is the key of the saved state in a checkpoint's metadata.
+// snapshotKey is the metadata key of the saved state in a checkpoint.
 const snapshotKey = "tpustrategy.fit"
 
 // snapshotVersion is the version of the encoding of a saved state.
 const snapshotVersion = 1
 
-// savedState is the state of a run that is saved in addition to the variables.
+// savedState is the state of a run that a checkpoint contains in addition to the variables.
 type savedState struct {
 	Version  int      `json:"version"`
 	Step     int64    `json:"step"`
 	Position position `json:"position"`
-	// Inputs are the positions of all processes. Earlier versions saved them separately instead of
-	// one joined position.
+	// Inputs are the positions of all processes. Only earlier versions wrote them; now Position
+	// contains the joined position.
 	Inputs   []input.State     `json:"inputs,omitempty"`
 	Settings map[string]string `json:"settings,omitempty"`
 	Hooks    map[string][]byte `json:"hooks,omitempty"`
-	// Pending are the metrics of the step, names and values alternating, if its hooks have not run
-	// yet.
+	// Pending contains the metrics of the step, as alternating names and values, if the hooks have
+	// not processed the step yet.
 	Pending []string `json:"pending,omitempty"`
-	// Latest are the last values of all metrics, in the encoding of Pending. Earlier versions did
-	// not save them.
+	// Latest contains the last values of all metrics, encoded like Pending. Earlier versions did
+	// not write it.
 	Latest []string `json:"latest,omitempty"`
-	// Metrics are the names of the step's metrics. Sums are the accumulated values since the last
-	// record, as little-endian float64.
+	// Metrics are the names of the step's metrics. Sums contains their accumulated values since the
+	// last record, as little-endian float64.
 	Metrics []string `json:"metrics,omitempty"`
 	Sums    []byte   `json:"sums,omitempty"`
 
 	checkpoint *checkpoint.Checkpoint
-	isLocal    bool // a local checkpoint
+	isLocal    bool
 }
 
-// encodeMetrics returns metrics as a list of strings: the name and the value of each metric in
-// turn. The values are text because JSON has no NaN.
+// encodeMetrics encodes metrics as alternating names and values. The values are text because JSON
+// has no NaN.
 func encodeMetrics(metrics []Metric) (text []string) {
 	for _, m := range metrics {
 		text = append(text, m.Name, strconv.FormatFloat(m.Value, 'g', -1, 64))
@@ -74,8 +74,8 @@ func (p *savedState) encode() (map[string]string, error) {
 	return map[string]string{snapshotKey: string(data)}, nil
 }
 
-// errSavedState matches errors of metadata that no run can have saved with its checkpoint. A resume
-// skips such a checkpoint.
+// errSavedState matches the error for metadata that no run can have written. A resumed run skips
+// such a checkpoint.
 var errSavedState = errkind.New(errkind.DataLossError, "fit: the position in the checkpoint's metadata")
 
 // readSavedState decodes the saved state of a checkpoint and checks its step.
@@ -120,12 +120,11 @@ func parseSavedState(metadata map[string]string) (*savedState, error) {
 	return &p, nil
 }
 
-// isExactCount reports whether n is a possible count: not negative, and exact as a float64, as n+1
-// is.
+// isExactCount reports whether n is not negative and small enough for an exact float64.
 func isExactCount(n int64) bool { return n >= 0 && n <= 1<<53 }
 
-// joinPositions joins the positions of all processes into the position of the run. It returns the
-// zero state if the data has no positions.
+// joinPositions joins the data positions of all processes. It returns the zero state if the data
+// has no positions.
 func joinPositions(states []input.State) (input.State, error) {
 	if !slices.ContainsFunc(states, func(s input.State) bool { return !s.IsZero() }) {
 		return input.State{}, nil
@@ -133,7 +132,8 @@ func joinPositions(states []input.State) (input.State, error) {
 	return input.JoinStates(states)
 }
 
-// differentSetting returns the first setting, in alphabetical order, whose values differ.
+// differentSetting returns the first setting, in alphabetical order, whose saved and current values
+// differ.
 func differentSetting(saved, current map[string]string) (name string, found bool) {
 	names := slices.Sorted(maps.Keys(saved))
 	for name := range current {
@@ -150,7 +150,7 @@ func differentSetting(saved, current map[string]string) (name string, found bool
 	return "", false
 }
 
-// Snapshot is the state of a run when it saved a checkpoint.
+// Snapshot is the state of a run at a checkpoint.
 type Snapshot struct {
 	// Step is the number of completed steps.
 	Step int64
@@ -163,8 +163,8 @@ type Snapshot struct {
 	Settings map[string]string
 }
 
-// LatestSnapshot returns the state of the run that saved the last checkpoint in a directory or at a
-// URL. If there is no checkpoint, the error matches checkpoint.ErrNotFound.
+// LatestSnapshot returns the state of a run at its latest checkpoint in a directory or at a URL. If
+// there is no checkpoint, the error matches checkpoint.ErrNotFound.
 func LatestSnapshot(ctx context.Context, dir string) (snapshot Snapshot, err error) {
 	if err := strategy.RefuseTracing(ctx, "read where a run stood", fault.InsteadOfMeeting); err != nil {
 		return Snapshot{}, err

@@ -17,7 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// vote is the message that the processes exchange after a record.
+// vote is the message that each process sends to the other processes after a record.
 type vote struct {
 	Failed string `json:",omitempty"` // text of the process's error
 	// ResumeRefused reports that the error of Failed matches ErrResume.
@@ -26,12 +26,13 @@ type vote struct {
 	Kind   errkind.Kind      `json:",omitempty"`
 	Stop   string            `json:",omitempty"`
 	Notice interrupt.Message `json:",omitzero"` // interrupt notice of the process
-	// Keep contains for each hook whether it saves. The processes use the decision of process 0.
+	// Keep reports for each hook whether it saves. All processes use the Keep of process 0.
 	Keep []bool `json:",omitempty"`
 }
 
-// agree exchanges the votes of the processes. If any process has an error, a stop or an interrupt,
-// agree returns it on all processes. It copies the save decisions of process 0 to keep.
+// agree exchanges votes between the processes. If a process has an error or was interrupted, agree
+// returns an error on all processes. If a hook of one process stops the run, all processes stop.
+// keep is overwritten with the save decisions of process 0.
 func (r *runner) agree(ctx context.Context, mine error, keep []bool) error {
 	if !r.isMultiProcess() {
 		return mine
@@ -75,9 +76,8 @@ func (r *runner) agree(ctx context.Context, mine error, keep []bool) error {
 	return mine
 }
 
-// checkSameOptions returns an error if the processes have different options. It runs before any
-// process opens its data or traces, so that no process waits in an exchange that the others do not
-// reach.
+// checkSameOptions returns an error if the processes have different options. It runs first, so that
+// no process later waits for an exchange that the other processes never begin.
 func (r *runner) checkSameOptions(ctx context.Context) error {
 	if !r.isMultiProcess() {
 		return nil
@@ -94,8 +94,8 @@ func (r *runner) checkSameOptions(ctx context.Context) error {
 	return err
 }
 
-// checkInterrupts checks between records whether any process was interrupted, and stops all
-// processes after the same step. It does not wait for the devices.
+// checkInterrupts checks between records whether any process was interrupted. If so, it returns an
+// error after the same step on all processes. It does not wait for the devices.
 func (r *runner) checkInterrupts(ctx context.Context) error {
 	if !r.isMultiProcess() {
 		return nil // the loop checks the context
@@ -118,8 +118,8 @@ func (r *runner) interruptError(ctx context.Context, notice *interrupt.Notice) e
 		Unsaved: r.saver == nil}
 }
 
-// warnDeadline logs a warning if the last save took longer than the time until the deadline of the
-// notice.
+// warnDeadline logs a warning if the deadline of the notice is closer than the duration of the last
+// save.
 func (r *runner) warnDeadline(notice *interrupt.Notice) {
 	if remaining := time.Until(notice.Deadline); !notice.Deadline.IsZero() && remaining < r.saver.lastDuration {
 		r.log.Warn("fit: the checkpoint may not be complete before the process is ended", "reason", notice.Reason,
@@ -127,8 +127,8 @@ func (r *runner) warnDeadline(notice *interrupt.Notice) {
 	}
 }
 
-// gatherErrors returns the errors of all processes, or nil if no process has an error. An error of
-// another process has the text and the kind of the original error, and the number of the process.
+// gatherErrors returns the errors of all processes, or nil if there are none. An error of another
+// process has the text and kind of the original error and names the process.
 func (r *runner) gatherErrors(ctx context.Context, name string, localErr error) (errs []error, err error) {
 	if !r.isMultiProcess() {
 		if localErr != nil {
@@ -188,7 +188,8 @@ func (v vote) remoteError(process int) error {
 	return failed
 }
 
-// gather exchanges messages of any length between the processes. It splits them into pieces.
+// gather sends mine to all processes and returns the messages of all processes. Long messages are
+// sent in several exchanges.
 func (r *runner) gather(ctx context.Context, name string, mine []byte) ([][]byte, error) {
 	const maxPiece = 1 << 19
 	all := make([][]byte, r.strategy.NumProcesses())

@@ -8,15 +8,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/fit/watchdog"
 )
 
-// Profile records a profile of the steps o.From to o.To for XProf, or of steps that are requested
-// through o.Trigger; see package profile.
+// Profile records the steps o.From to o.To, or the steps that are requested through o.Trigger, for
+// XProf; see package profile.
 //
 //	fit.Profile(profile.Options{Dir: "run/profile", From: 100, To: 110})
 //
-// The step before From and step To are records of the run. If the plugin has no profiler, as the
-// CPU plugin, the profile contains only the host's activities. A missing profiler and a profile
-// that cannot be written are warnings and do not end the run. The hook adds no cost to steps that
-// are not recorded.
+// The step before From and step To are records, so the run waits for them. If the plugin has no
+// profiler, like the CPU plugin, the profile only contains the host's activities. A missing
+// profiler and a failed write are logged as warnings. Steps that are not recorded have no extra
+// cost.
 func Profile(o profile.Options) Hook {
 	p := &profiler{options: o}
 	h := Hook{Name: "profile", reset: func() { *p = profiler{options: o} },
@@ -64,7 +64,7 @@ type profiler struct {
 	from, to int64             // first and last recorded step
 }
 
-// onActivity passes an activity of the run to the recorder.
+// onActivity passes the start of an activity to the recorder.
 func (p *profiler) onActivity(kind watchdog.Activity, name string) {
 	if p.recorder == nil {
 		return
@@ -79,7 +79,7 @@ func (p *profiler) onActivity(kind watchdog.Activity, name string) {
 	p.recorder.BeginActivity(text)
 }
 
-// startIfDue starts a recording if one is due after the current step.
+// startIfDue starts a recording if the options or the trigger request one after the current step.
 func (p *profiler) startIfDue(s *State) {
 	if p.recorder != nil {
 		return

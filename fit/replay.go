@@ -12,13 +12,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
-// Replay runs every n-th step twice, from the same variables and the same batch. It compares the
-// results on the devices bit by bit, and also compares the values that the replicas must have in
-// common; package replay documents the detected errors and the cost. A difference between devices
-// ends the run with a [*replay.Error] that names the devices, and no further checkpoint is saved.
-// The exit code asks the supervisor to restart from the last checkpoint. If every equals the
-// interval of the [Checkpoint] hook, the step before each save is replayed. Local checkpoints
-// ([LocalCheckpoints]) that were saved since the last replay without a difference are removed.
+// Replay runs every n-th step twice, from the same variables and the same batch, and compares the
+// results on the devices bit by bit. It also compares the replicas' copies of mirrored variables.
+// Package replay documents the detected errors and the cost.
+//
+// If devices differ, the run ends with a [*replay.Error] that names them. The run then saves no
+// checkpoint and removes the [LocalCheckpoints] since the last successful replay. The exit code
+// requests a restart from the last checkpoint. To replay the step before each save, use the
+// interval of the [Checkpoint] hook.
 func Replay(every Every) Hook {
 	h := Hook{Name: "replay", replay: every}
 	if every < 1 {
@@ -27,8 +28,8 @@ func Replay(every Every) Hook {
 	return h
 }
 
-// runStep runs a step on a batch, twice if a replay is due. Before the first step it passes the
-// compiled step to the hooks.
+// runStep runs the training step on a batch, twice if a replay is due. Before the first step it
+// passes the compiled step to the hooks.
 func (r *runner) runStep(ctx context.Context, args []any) (loss *strategy.Mirrored, err error) {
 	if r.state.startTime.IsZero() {
 		if err := r.passCompiledStep(ctx, args); err != nil {
@@ -55,8 +56,8 @@ func (r *runner) runStep(ctx context.Context, args []any) (loss *strategy.Mirror
 	return loss, err
 }
 
-// deviceVariables returns the run's variables that are stored on devices, in the same order on all
-// processes.
+// deviceVariables returns the variables of the run that are stored on devices, in the same order on
+// all processes.
 func (r *runner) deviceVariables() (all []*strategy.Variable) {
 	group := checkpoint.StrategyGroup(r.strategy, r.trainStep.Store())
 	if state := r.trainStep.MetricState(); state != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
-// restore restores the step's variables. It first traces the step with the next batch, so that the
-// checkpoint can be compared with the step's variables.
+// restore restores the variables of the step. It first traces the step with the next batch, so that
+// all variables exist and can be compared with the checkpoint.
 func (r *runner) restore(ctx context.Context, saved *savedState) error {
 	wrong := func(what string, err error) error {
 		return resumeError(r.saver.path, saved.Step, err, "give the model and the optimizer that the run began with, or another directory", "%s", what)
@@ -46,7 +46,8 @@ func (r *runner) restore(ctx context.Context, saved *savedState) error {
 	return r.restoreMetricSums(ctx, saved)
 }
 
-// metricSums returns the accumulated sums of the step's metrics. All processes must call it.
+// metricSums returns the accumulated sums of the step's metrics as little-endian float64. All
+// processes must call it.
 func (r *runner) metricSums(ctx context.Context) ([]byte, error) {
 	state := r.trainStep.MetricState()
 	if state == nil {
@@ -63,8 +64,8 @@ func (r *runner) metricSums(ctx context.Context) ([]byte, error) {
 	return binary.Append(nil, binary.LittleEndian, flat)
 }
 
-// restoreMetricSums restores the accumulated sums if the step has the same metrics as the saved
-// step.
+// restoreMetricSums restores the accumulated sums of the step's metrics. If the step has other
+// metrics than the checkpoint, it logs a warning instead.
 func (r *runner) restoreMetricSums(ctx context.Context, saved *savedState) error {
 	state := r.trainStep.MetricState()
 	if state == nil && saved.Metrics == nil {
@@ -84,7 +85,7 @@ func (r *runner) restoreMetricSums(ctx context.Context, saved *savedState) error
 }
 
 // unexpectedVariables returns the trainable variables of a checkpoint that the step does not have.
-// Other variables, for example of an evaluation, may be created later.
+// It ignores other variables, which may be created later, for example by an evaluation.
 func unexpectedVariables(g checkpoint.Group, c *checkpoint.Checkpoint) (extra []string) {
 	has := map[string]bool{}
 	for _, v := range g.Variables {

@@ -27,23 +27,22 @@ import (
 // reads. The loop allocates nothing at a step without a due hook.
 //
 // When ctx ends, for example by a notice of package interrupt, Run waits for the launched steps,
-// saves a checkpoint if there is a [Checkpoint] hook, ends the hooks, and returns an
-// [*interrupt.Error], which matches the context's error and contains the exit code of the process.
-// A running save is completed first.
+// completes a running save, saves a checkpoint if there is a [Checkpoint] hook, and ends the hooks.
+// It then returns an [*interrupt.Error], which matches the context's error and contains the exit
+// code of the process.
 //
-// With several processes every process must call Run with the same options, hooks and data. After
-// each record the processes agree on whether to continue, so an error or a stop in one process ends
-// all of them after the same step. The agreement costs one launch at each record. If the records
-// are further apart, the processes also exchange interrupts about twice a second, without waiting
-// ([interrupt.Agreement]): an interrupt of one process ends all of them after the same step, within
-// a second or two steps.
+// With several processes, every process must call Run with the same options, hooks and data. After
+// each record the processes agree on whether to continue, which costs one launch. An error or a
+// stop in one process ends all of them after the same step. Between records the processes exchange
+// interrupts about twice a second, without waiting ([interrupt.Agreement]). An interrupt of one
+// process ends all of them after the same step, within a second or two steps.
 //
-// Errors that are returned before the first step: kind ValueError for invalid options, hooks or
-// data, kind NotFoundError for a metric that a hook needs and nothing measures, and [ErrResume].
-// Data that ends before Options.Steps is an error of kind OutOfRangeError. Other errors are
-// [*train.NonFiniteError], [*interrupt.Error], [ErrWrite], [ErrSave], [*errkind.PanicError], and
-// the errors of steps, data and hooks with the step in their text. Several errors are joined. The
-// variables stay on the devices.
+// Errors before the first step: kind ValueError for invalid options, hooks or data, kind
+// NotFoundError for a required metric that nothing measures, and [ErrResume]. Data that ends before
+// Options.Steps is an error of kind OutOfRangeError. Other errors are [*train.NonFiniteError],
+// [*interrupt.Error], [ErrWrite], [ErrSave], [*errkind.PanicError], and the errors of steps, data
+// and hooks with the step in their text. Several errors are joined. The variables stay on the
+// devices.
 func Run(ctx context.Context, step *train.Step, data Data, o Options, hooks ...Hook) (Result, error) {
 	start := time.Now()
 	r := &runner{options: o, hooks: hooks, data: data, trainStep: step, log: o.Logger}
@@ -69,7 +68,7 @@ func Run(ctx context.Context, step *train.Step, data Data, o Options, hooks ...H
 	return r.result, err
 }
 
-// runner is one call of Run.
+// runner is the state of one call of Run.
 type runner struct {
 	options   Options
 	hooks     []Hook
@@ -80,18 +79,18 @@ type runner struct {
 	saver     *saver // nil without a Checkpoint hook
 	// agreement lets several processes agree on an interrupt between two records.
 	agreement *interrupt.Agreement
-	// watchOptions and dog belong to a Watch hook and are nil without one. Only the watchdog ends the
-	// context firmly. release and unwatch release the contexts.
+	// The next fields belong to a Watch hook and are nil without one. Only the watchdog cancels
+	// uninterrupted. The stop functions release the contexts.
 	watchOptions                   *watchdog.Options
 	watchdog                       *watchdog.Watchdog
 	uninterrupted                  context.Context
 	stopUninterrupted, stopWatched func()
-	// replayEvery is the interval of a Replay hook. clean is the last step that was replayed without a
-	// difference, or the step from which this run resumed.
+	// replayEvery is the interval of a Replay hook. lastVerified is the last step that was replayed
+	// without a difference, or the step from which this run resumed.
 	replayEvery  Every
 	lastVerified int64
-	// activity is the current activity of the run. lost is the watchdog's error that explains a
-	// failure of the run.
+	// activity is the current activity of the run. watchdogErr is the watchdog's error that
+	// explains a failure.
 	activity    watchdog.Activity
 	watchdogErr error
 
@@ -108,25 +107,25 @@ type runner struct {
 	isMainSave bool
 	// savedLocalStep is the step of the last local checkpoint.
 	savedLocalStep int64
-	// checkpointMetrics are the last values of all metrics in the checkpoint from which the run
-	// resumed.
+	// checkpointMetrics contains the metrics of the checkpoint from which the run resumed.
 	checkpointMetrics []Metric
-	// pendingMetrics are the metrics of a step whose hooks have not run. They cannot be read again.
+	// pendingMetrics contains the metrics of a step that the hooks have not processed. They cannot
+	// be read from the devices again.
 	pendingMetrics []Metric
 	begunHooks     int  // number of hooks whose End must run
 	inAgreement    bool // the processes are at the same place in the run
-	// started reports that begin succeeded, so that the run may execute steps.
+	// started reports that start succeeded, so that the run may execute steps.
 	started bool
 	result  Result
 }
 
-// batch is a batch of a source.
+// batch contains the arguments of one step and their number of rows.
 type batch struct {
 	args []any
 	rows int
 }
 
-// prepare checks the arguments of Run.
+// prepare checks the arguments of Run and initializes the state.
 func (r *runner) prepare(ctx context.Context) error {
 	if r.trainStep == nil {
 		return optionError("step", "make it with train.New", "no training step: a nil pointer")
@@ -160,7 +159,7 @@ func (r *runner) prepare(ctx context.Context) error {
 	return nil
 }
 
-// execute executes the run from begin to the End functions of the hooks.
+// execute performs the run, from start to the End functions of the hooks.
 func (r *runner) execute(ctx context.Context) error {
 	err := r.start(ctx)
 	if r.started = err == nil; r.started && r.watchdog != nil {
@@ -219,8 +218,8 @@ func (r *runner) execute(ctx context.Context) error {
 	return err
 }
 
-// checkMeasured returns an error if a hook needs a metric that nothing published. It detects the
-// cases that check could not detect before the run.
+// checkMeasured returns an error if a hook requires a metric that was not measured. validateOptions
+// cannot detect this error if another hook may publish any metric.
 func (r *runner) checkMeasured() error {
 	if len(r.state.latest) == 0 {
 		return nil // there was no record
@@ -242,7 +241,8 @@ func (r *runner) checkMeasured() error {
 	return nil
 }
 
-// waitForSteps waits for the launched steps, for their errors and for the correct run time.
+// waitForSteps waits for the last launched step, so that its error is reported and its time is
+// measured.
 func (r *runner) waitForSteps(ctx context.Context, failed error) error {
 	if r.loss == nil || failed != nil && r.saver == nil {
 		return nil
@@ -302,7 +302,7 @@ func (r *runner) loop(ctx context.Context) error {
 	return nil
 }
 
-// nextBatch returns the batch that was read ahead, or the next batch of the source.
+// nextBatch returns the prefetched batch, or the next batch of the source.
 func (r *runner) nextBatch(ctx context.Context) ([]any, int, error) {
 	if b := r.prefetched; b != nil {
 		r.prefetched = nil
@@ -312,7 +312,8 @@ func (r *runner) nextBatch(ctx context.Context) ([]any, int, error) {
 }
 
 // collectiveContext returns the context for operations in which all processes take part. With
-// several processes an interrupted process continues until all processes have agreed to stop.
+// several processes, an interrupt does not cancel it, because all processes must first agree to
+// stop.
 func (r *runner) collectiveContext(ctx context.Context) context.Context {
 	if r.isMultiProcess() {
 		return r.withoutInterrupt(ctx)
@@ -320,7 +321,7 @@ func (r *runner) collectiveContext(ctx context.Context) context.Context {
 	return ctx
 }
 
-// nextPass begins the next pass over the data, and returns false if there is none.
+// nextPass begins the next pass over the data. It returns false after the last pass.
 func (r *runner) nextPass(ctx context.Context) (more bool, err error) {
 	if r.position.Batches == 0 {
 		return false, &errkind.Fault{Op: "fit: data", Reason: "it has no batch", Class: errkind.OutOfRangeError,
@@ -336,7 +337,7 @@ func (r *runner) nextPass(ctx context.Context) (more bool, err error) {
 	return true, r.openPass(ctx, position{Epoch: r.position.Epoch + 1})
 }
 
-// openPass opens a pass at a position.
+// openPass opens a pass over the data at a position.
 func (r *runner) openPass(ctx context.Context, pos position) (err error) {
 	r.setActivity(watchdog.Setup, "opening the data")
 	if r.source, err = r.data.open(r.collectiveContext(ctx),
@@ -349,7 +350,8 @@ func (r *runner) openPass(ctx context.Context, pos position) (err error) {
 	return nil
 }
 
-// finishData completes a run whose data has ended.
+// finishData completes a run whose data has ended. If Options.Steps was not reached, it returns an
+// error.
 func (r *runner) finishData(ctx context.Context) error {
 	if r.options.Steps > 0 {
 		return &errkind.Fault{Match: errDataEnded, Reason: fmt.Sprintf("%d of %d steps were run", r.state.step,
@@ -364,10 +366,9 @@ func (r *runner) finishData(ctx context.Context) error {
 	return r.finishStep(ctx)
 }
 
-// isMultiProcess reports whether the run has several processes.
 func (r *runner) isMultiProcess() bool { return r.strategy.NumProcesses() > 1 }
 
-// stepError adds the step and the operation to an error, and returns an interruption unchanged.
+// stepError adds the step and the operation to err. It returns an *interrupt.Error unchanged.
 func (r *runner) stepError(doing string, step int64, err error) error {
 	if _, ok := err.(*interrupt.Error); ok {
 		return err
@@ -376,7 +377,7 @@ func (r *runner) stepError(doing string, step int64, err error) error {
 		Class: errkind.KindOr(err, errkind.RuntimeError)}
 }
 
-// convertInterrupt replaces err by the interruption if the end of ctx is its cause.
+// convertInterrupt returns an *interrupt.Error if the end of ctx caused err, and err otherwise.
 func (r *runner) convertInterrupt(ctx context.Context, err error) error {
 	if cause := ctx.Err(); cause != nil && (errors.Is(err, cause) || errors.Is(err, context.Cause(ctx))) {
 		return r.interruptError(ctx, nil)
@@ -384,7 +385,8 @@ func (r *runner) convertInterrupt(ctx context.Context, err error) error {
 	return err
 }
 
-// callHook calls a function of a hook and converts a panic to an error.
+// callHook calls a function of a hook. It converts a panic to an error, and adds the hook and the
+// step to errors.
 func (r *runner) callHook(h *Hook, f func() error) error {
 	err := func() (err error) {
 		defer errkind.Recover("fit: it", &err)

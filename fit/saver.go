@@ -21,12 +21,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// CheckpointOptions configure a [Checkpoint] hook. The zero value works.
+// CheckpointOptions configures a [Checkpoint] hook.
 type CheckpointOptions struct {
 	// Keep is the number of newest checkpoints to keep; 0 means 3, and a negative number keeps all.
 	Keep int
 	// Include are variables to save in addition to the variables of the step's store and the
-	// strategy's scope. Without are variables that are not saved.
+	// strategy's scope. Exclude are variables that are not saved.
 	Include, Exclude []checkpoint.Variable
 	// Restore controls how strictly a resume compares the variables. The zero value requires
 	// exactly the step's variables.
@@ -47,18 +47,18 @@ const defaultKeep = 3
 // that is a multiple of every (0: after none), at the end of the run, and when the run is
 // interrupted. A checkpoint contains all variables of the step's store and of the strategy's scope,
 // the sums of the step's metrics, the position in the data, the settings and the state of the other
-// hooks. With [Options].Resume a run resumes from it: with the same losses on the same mesh, and
-// with losses that are equal up to rounding on another mesh.
+// hooks. A run with [Options].Resume resumes from the last checkpoint. Its losses are the same on
+// the same mesh, and equal up to rounding on another mesh.
 //
 // dir is a folder that all processes can access, or the URL of an object store whose scheme an
 // imported package registered, such as "gs://bucket/run"; see package storage. Each process saves
 // the shards of its own devices with a [checkpoint.Manager], and keeps a copy of them in host
 // memory during the save.
 //
-// A save waits for the launched steps. With CheckpointOptions.Background the following steps run
-// during the save, and its errors are returned by the next save or at the end of the run. A full
-// disk does not end the run: the hook logs a warning and saves again when the next save is due; the
-// earlier checkpoints are unchanged. If the last save fails, the run's error matches [ErrSave].
+// A save waits for the launched steps. With CheckpointOptions.Background, the following steps run
+// during the save, and its errors are returned by the next save or at the end of the run. If the
+// disk is full, the hook logs a warning and saves again at the next interval; the earlier
+// checkpoints are unchanged. If the last save fails, the run's error matches [ErrSave].
 //
 // A run that ends with a [*train.NonFiniteError] saves no checkpoint at its end.
 func Checkpoint(dir string, every Every, opts ...CheckpointOptions) Hook {
@@ -68,15 +68,15 @@ func Checkpoint(dir string, every Every, opts ...CheckpointOptions) Hook {
 		wrong = optionError("hook checkpoint "+dir, "give the number by Keep", "option Retention.Last is %d",
 			v.opts.Retention.Last)
 	}
-	near := v.opts.Local
-	if v.local = near.newSaver(v.opts); wrong == nil {
-		wrong = near.validate(dir)
+	local := v.opts.Local
+	if v.local = local.newSaver(v.opts); wrong == nil {
+		wrong = local.validate(dir)
 	}
-	far := func(s *State) bool { return every.isDue(s.step) && s.step > s.runner.savedStep }
-	return Hook{Name: "checkpoint " + dir, Every: every, saveEvery: near.Every, Files: []string{dir}, saver: v, err: wrong,
-		shouldSave: func(s *State) bool { return far(s) || near.Every.isDue(s.step) && s.step > s.runner.savedLocalStep },
+	isDue := func(s *State) bool { return every.isDue(s.step) && s.step > s.runner.savedStep }
+	return Hook{Name: "checkpoint " + dir, Every: every, saveEvery: local.Every, Files: []string{dir}, saver: v, err: wrong,
+		shouldSave: func(s *State) bool { return isDue(s) || local.Every.isDue(s.step) && s.step > s.runner.savedLocalStep },
 		saveVariables: func(ctx context.Context, s *State) error {
-			if !far(s) {
+			if !isDue(s) {
 				v.saveLocal(ctx, s)
 				return nil
 			}
@@ -90,16 +90,16 @@ func Checkpoint(dir string, every Every, opts ...CheckpointOptions) Hook {
 		}}
 }
 
-// saver saves checkpoints of a run and finds the checkpoint to resume from.
+// saver saves the checkpoints of a run and finds the checkpoint to resume from.
 type saver struct {
 	path    string
 	opts    CheckpointOptions
 	manager *checkpoint.Manager // set while a run is active
-	// lastDuration is the duration of the last save, and completedDuration is the duration of the
-	// last completed save. warnedSlow reports that the warning about slow saves was logged.
+	// lastDuration is the duration of the last save, and completedDuration the total duration of
+	// the last completed save. warnedSlow reports that the warning about slow saves was logged.
 	lastDuration, completedDuration time.Duration
 	warnedSlow                      bool
-	// removeLater reports that the next save must first remove all later checkpoints, because they are
+	// removeLater reports that the next save must first remove all later checkpoints, which are
 	// damaged.
 	removeLater bool
 	// local is the saver of local checkpoints, or nil. store is set only in the saver of local
@@ -108,7 +108,7 @@ type saver struct {
 	store storage.Store
 }
 
-// inBackground reports whether the next steps run during a save.
+// inBackground reports whether the run continues with the next steps during a save.
 func (v *saver) inBackground() bool {
 	return v.opts.Background || v.store != nil || storage.IsURL(v.path)
 }
@@ -175,7 +175,7 @@ func (v *saver) variables(r *runner) checkpoint.Group {
 	return g
 }
 
-// save saves the state after the last step. All processes must call it.
+// save saves a checkpoint of the current step. All processes must call it.
 func (v *saver) save(ctx context.Context, r *runner) error {
 	start := time.Now()
 	err := v.write(ctx, r)
@@ -188,7 +188,7 @@ func (v *saver) save(ctx context.Context, r *runner) error {
 	return err
 }
 
-// write saves the shards of this process. It also returns errors of the previous background
+// write saves the shards of this process. It also returns the error of the previous background
 // save.
 func (v *saver) write(ctx context.Context, r *runner) error {
 	step, manager := r.state.step, v.manager
@@ -234,9 +234,9 @@ func (v *saver) write(ctx context.Context, r *runner) error {
 	return v.convertError(r, err)
 }
 
-// wait waits for the running save. Process 0 first exchanges votes with the other processes, which
-// vote when their shards are complete. If a process is lost, the exchange fails immediately, so
-// that process 0 does not wait for missing shards.
+// wait waits for the running save. The processes first exchange votes when their shards are
+// complete. If a process is lost, the exchange fails immediately, so that process 0 does not wait
+// for the missing shards.
 func (v *saver) wait(ctx context.Context, r *runner) error {
 	if !r.state.IsChief() {
 		return r.agree(ctx, v.manager.Wait(ctx), nil)
@@ -247,7 +247,8 @@ func (v *saver) wait(ctx context.Context, r *runner) error {
 	return v.manager.Wait(ctx)
 }
 
-// convertError converts errors of a save. A checkpoint that could not be removed is only a warning.
+// convertError adds the directory and the step to an error of a save. If only the removal of an old
+// checkpoint failed, it logs a warning and returns nil.
 func (v *saver) convertError(r *runner, err error) error {
 	if errors.Is(err, checkpoint.ErrNotRemoved) {
 		r.log.Warn("fit: an old checkpoint was not removed", "error", err)
@@ -266,8 +267,8 @@ func (v *saver) convertError(r *runner, err error) error {
 // lostProcessWait limits the wait for the shards of a lost process.
 const lostProcessWait = 10 * time.Second
 
-// limitWait limits the wait for the shards of other processes at the end of a run with an error: by
-// the constant lostProcessWait if a process may be lost, or by the deadline of the interrupt.
+// limitWait limits the wait for the shards of other processes at the end of a run with an error.
+// The limit is lostProcessWait if a process may be lost, or the deadline of an interrupt.
 func (v *saver) limitWait(r *runner, err error) {
 	if v.local != nil {
 		v.local.limitWait(r, err)
@@ -304,7 +305,7 @@ func (v *saver) close(r *runner) error {
 	return v.convertError(r, manager.Close())
 }
 
-// sharedState returns the saved state without the parts that only process 0 adds. All processes
+// sharedState returns the part of the saved state that is the same on all processes. All processes
 // must call it.
 func (r *runner) sharedState(ctx context.Context) (*savedState, error) {
 	p := &savedState{Version: snapshotVersion, Step: r.state.step, Position: r.position,
@@ -333,8 +334,8 @@ func (r *runner) sharedState(ctx context.Context) (*savedState, error) {
 	return p, err
 }
 
-// encodeState completes p with the settings, the metrics and the state of the hooks, and encodes
-// it.
+// encodeState adds the settings, the metrics and the state of the hooks to p, and encodes p as
+// checkpoint metadata.
 func (r *runner) encodeState(p *savedState) (map[string]string, error) {
 	p.Settings, p.Hooks = r.settings(), map[string][]byte{}
 	p.Pending, p.Latest = encodeMetrics(r.pendingMetrics), encodeMetrics(r.latestMetrics())
@@ -354,8 +355,8 @@ func (r *runner) encodeState(p *savedState) (map[string]string, error) {
 	return p.encode()
 }
 
-// saveLast saves the final checkpoint, unless it exists already or the state of the run must not be
-// saved.
+// saveLast saves the final checkpoint. It does nothing if that checkpoint exists, or if err means
+// that the state must not be saved.
 func (r *runner) saveLast(ctx context.Context, err error) error {
 	if r.saver == nil || r.state.startTime.IsZero() && r.pendingMetrics == nil || r.state.step <= r.savedStep {
 		return nil

@@ -8,16 +8,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Loss is the name of the metric that every record has: the loss of the step, averaged over the
+// Loss is the name of a metric that every record has: the loss of the step, averaged over the
 // replicas.
 const Loss = "loss"
 
-// MeanLoss is the published name of train.MeanLoss, the metric "loss" of train.Options.Metrics: the
-// mean over the rows of all steps since the previous record.
+// MeanLoss is the name under which [train.MeanLoss] is published: the mean loss over the rows of
+// all steps since the previous record.
 const MeanLoss = "mean_loss"
 
-// State is the state of a run that hooks can access. A hook must not use it after its function
-// returns.
+// State gives hooks access to a run. A hook must not use it after its function returns.
 type State struct {
 	runner      *runner
 	isChief     bool
@@ -36,21 +35,20 @@ type State struct {
 // Step returns the number of completed steps of the whole run, including the steps before a resume.
 func (s *State) Step() int64 { return s.step }
 
-// ResumeEnabled reports whether [Options].Resume is set, so that existing files of a hook belong to
-// this run. There may be no checkpoint if the earlier process was killed early.
+// ResumeEnabled reports whether [Options].Resume is set. If so, existing files of a hook belong to
+// this run, even if there is no checkpoint.
 func (s *State) ResumeEnabled() bool { return s.runner.options.Resume }
 
 // ResumedFrom returns the step from which the run resumed, or 0 for a new run.
 func (s *State) ResumedFrom() int64 { return s.resumedFrom }
 
-// NextRecordStep returns the first step whose record has not been processed yet. In a resumed run,
-// hooks that write files must remove the data of this step and of later steps, because these are
-// written again.
+// NextRecordStep returns the first step that the hooks have not recorded yet. A resumed run records
+// this step and later steps again, so hooks must first remove their data from the hooks' files.
 func (s *State) NextRecordStep() int64 {
 	if s.runner.pendingMetrics != nil {
 		return s.step
 	}
-	return s.step + 1 // cannot overflow: see counts
+	return s.step + 1 // cannot overflow: see isExactCount
 }
 
 // TotalSteps returns the total number of steps of the run, or 0 if it is not known.
@@ -94,8 +92,8 @@ func findMetric(metrics []Metric, name string) (float64, bool) {
 	return metrics[i].Value, true
 }
 
-// SetMetric publishes a metric of this step, and replaces a metric of the same name. Bytes of the
-// name that are not valid UTF-8 become U+FFFD, because the metric files only support UTF-8.
+// SetMetric publishes a metric of this step. It replaces a metric of the same name. Invalid UTF-8
+// in the name is replaced by U+FFFD, because the metric files only support UTF-8.
 func (s *State) SetMetric(name string, value float64) {
 	s.metrics = setMetric(s.metrics, strings.ToValidUTF8(name, "\ufffd"), value)
 }
@@ -108,7 +106,7 @@ func setMetric(metrics []Metric, name string, value float64) []Metric {
 	return append(metrics, Metric{name, value})
 }
 
-// mergeMetrics sets the values of newer metrics in all.
+// mergeMetrics updates metrics with the values in newer, and appends missing metrics.
 func mergeMetrics(metrics, newer []Metric) []Metric {
 	for _, m := range newer {
 		metrics = setMetric(metrics, m.Name, m.Value)
@@ -116,9 +114,9 @@ func mergeMetrics(metrics, newer []Metric) []Metric {
 	return metrics
 }
 
-// Stop ends the run after this step's hooks, without an error. The reason is returned in
-// [Result].StopReason; further calls do not change it. With several processes a stop in one process
-// ends the run on all of them.
+// Stop ends the run after this step's hooks, without an error. [Result].StopReason contains the
+// reason of the first call. With several processes, a stop in one process ends the run on all of
+// them.
 func (s *State) Stop(reason string) {
 	if s == nil {
 		return
@@ -137,7 +135,7 @@ func (s *State) Strategy() *strategy.TPUStrategy { return s.runner.strategy }
 // IsChief reports whether this is process 0, which writes the files.
 func (s *State) IsChief() bool { return s.isChief }
 
-// knownMetricNames returns the names of the metrics that are known before they are measured.
+// knownMetricNames returns the names of all metrics that are known before the run.
 func (s *State) knownMetricNames() []string {
 	known := s.runner.stepMetricNames()
 	for i := range s.runner.hooks {
@@ -146,7 +144,7 @@ func (s *State) knownMetricNames() []string {
 	return known
 }
 
-// stepMetricNames returns the names of the step's metrics.
+// stepMetricNames returns the published names of the step's metrics.
 func (r *runner) stepMetricNames() []string {
 	known := []string{Loss}
 	if r.trainStep != nil {

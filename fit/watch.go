@@ -13,25 +13,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/fit/watchdog"
 )
 
-// Watch runs a watchdog for the run. It reports a step, an input, a save, a hook or a compilation
-// that does not complete, names on all hosts the host that the others wait for, and ends the run
-// instead of waiting forever. See package watchdog.
+// Watch runs a watchdog for the run; see package watchdog. The watchdog reports a step, an input, a
+// save, a hook or a compilation that does not complete. On all hosts it names the host for which
+// the others wait, and it ends the run instead of waiting forever.
 //
 //	fit.Watch(watchdog.Options{Dir: "run", Exit: os.Exit})
 //
 // Dir is a folder that all processes share, or the URL of a store. `tpustrategy watch` shows the
-// records of the processes in it. Watch sets the options Host and Hosts from the strategy's
+// status records of the processes in it. Watch sets the options Host and Hosts from the strategy's
 // processes, and sets Run to an ID on which the processes agree at the start. If the caller sets
-// Run, the watchdog also names a process that never reaches that agreement. The reports are logged
-// to Options.Logger unless the watchdog's options have a Logger.
+// Run, the watchdog also names a process that never starts. Reports are logged to Options.Logger
+// unless the watchdog's options have a Logger.
 //
 // If the watchdog ends the run, the error is a [*watchdog.StuckError] and its exit code
 // (interrupt.ExitCodeFor) is [watchdog.ExitCode]. With several processes no checkpoint is saved
 // then, because a save requires all of them. An operation that ignores its context, such as a
-// launch on a TPU, cannot be ended: if Run does not return, the watchdog's Exit ends the process.
-// If a launch or an exchange fails, for example because another process died, Run waits up to twice
-// Options.MinTimeout for the watchdog to identify that process. The error then names the process
-// and has the same exit code.
+// launch on a TPU, cannot be canceled; if Run does not return, the watchdog's Exit ends the
+// process. If a launch or an exchange fails, for example because another process died, Run waits up
+// to twice Options.MinTimeout for the watchdog to identify that process. The error then names the
+// process and has the same exit code.
 //
 // If the environment variable TPUSTRATEGY_GOODPUT names a file, process 0 writes one line to it
 // that summarizes the use of the run's time. It updates the line at each save and at the end. The
@@ -40,7 +40,8 @@ import (
 // The watchdog adds less than a microsecond to a step, and no allocation.
 func Watch(o watchdog.Options) Hook { return Hook{Name: "watch", watch: &o} }
 
-// startWatch starts the watchdog, if the run has one, and returns the context that it can end.
+// startWatch starts the watchdog if the run has a Watch hook. It returns a context that the
+// watchdog can cancel.
 func (r *runner) startWatch(ctx context.Context) (context.Context, error) {
 	if r.watchOptions == nil {
 		return ctx, nil
@@ -75,8 +76,8 @@ func (r *runner) startWatch(ctx context.Context) (context.Context, error) {
 // starts of the processes.
 const startTimeout = 30 * time.Minute
 
-// diagnoseFailure waits after a failed operation of all processes until the watchdog knows which
-// process caused the failure. The plugin's error does not name the process.
+// diagnoseFailure waits after a failed collective operation until the watchdog knows which process
+// caused the failure. The plugin's error does not name the process.
 func (r *runner) diagnoseFailure(err error, doing watchdog.Activity) {
 	if r.watchdog == nil || err == nil || !r.isMultiProcess() || r.inAgreement || !doing.WaitsForHosts() &&
 		!isUnreachable(err) || errors.As(err, new(*interrupt.Error)) {
@@ -106,7 +107,8 @@ func (r *runner) waitForSuspect(ctx context.Context) error {
 // defaultMinTimeout is the default of watchdog.Options.MinTimeout.
 const defaultMinTimeout = 5 * time.Second
 
-// endWatch closes the watchdog with the run's error, and joins the watchdog's error to it.
+// endWatch closes the watchdog with the error of the run. It returns err joined with the watchdog's
+// error.
 func (r *runner) endWatch(err error) error {
 	if r.watchdog == nil {
 		return err
@@ -127,8 +129,8 @@ func (r *runner) endWatch(err error) error {
 	return err
 }
 
-// isRefused reports whether all processes have refused to begin the run, for example a resume with
-// other settings. The records of earlier attempts must stay unchanged then.
+// isRefused reports whether all processes rejected the run before its first step, for example
+// because of other settings. The status records of earlier attempts must then stay unchanged.
 func (r *runner) isRefused(err error) bool {
 	return err != nil && !r.started && (r.inAgreement || !r.isMultiProcess()) &&
 		!errors.As(err, new(*interrupt.Error)) && r.watchdogError() == nil
@@ -140,7 +142,7 @@ func isUnreachable(err error) bool {
 	return kind == errkind.UnavailableError || kind == errkind.DeadlineExceededError
 }
 
-// watchdogError returns the error with which the watchdog ended the run, or nil.
+// watchdogError returns the error with which the watchdog canceled the run, or nil.
 func (r *runner) watchdogError() error {
 	if r.watchdog == nil {
 		return nil
@@ -148,7 +150,8 @@ func (r *runner) watchdogError() error {
 	return r.watchdog.Err()
 }
 
-// withoutInterrupt returns a context that an interrupt does not end. The watchdog can end it.
+// withoutInterrupt returns a context that an interrupt does not cancel. The watchdog can still
+// cancel it.
 func (r *runner) withoutInterrupt(ctx context.Context) context.Context {
 	if r.watchdog != nil {
 		return r.uninterrupted

@@ -15,25 +15,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/plain"
 )
 
-// A line of at least wideColumns columns shows everything. A line of fewer than narrowColumns
+// A line of at least wideColumns columns shows all fields. A line of fewer than narrowColumns
 // columns shows no bar.
 const wideColumns, narrowColumns = 79, 49
 
-// printInterval is the minimum time between two lines without a terminal. activityDelay is the
-// duration after which the bar shows the current activity of the run.
+// printInterval is the minimum time between two lines if the output is not a terminal.
+// activityDelay is the time after which the bar shows the current activity, such as a save.
 const printInterval, activityDelay = 2 * time.Second, 1500 * time.Millisecond
 
-// New returns a hook that shows the progress of a run: the step, the latest metrics, the rows per
-// second over all replicas since the first step, and the current activity if it takes long. If w is
-// not a terminal, the hook writes a line for the first step, for the last step, for each
-// evaluation, and otherwise at records that are at least 2 seconds after the previous line. With
-// several processes only process 0 shows the progress.
-//
-// Write errors do not stop the run.
+// New returns a hook that shows the progress of a run: the step, the latest metrics, the average
+// number of rows per second over all replicas, and any activity that takes longer than 1.5 seconds.
+// If w is not a terminal, the hook writes lines: for the first and the last step, for each
+// evaluation, and otherwise at most every 2 seconds. With several processes, only process 0 shows
+// progress. Write errors are ignored.
 func New(w io.Writer) fit.Hook { return NewOnLine(progress.NewLine(w, progress.Options{})) }
 
-// NewOnLine is like [New], but draws on an existing line, which can also show other texts, such as
-// the progress of compilations.
+// NewOnLine is like [New], but draws on an existing line. Other code can use the same line, for
+// example to show the progress of compilations.
 func NewOnLine(line *progress.Line) fit.Hook {
 	var b *display
 	return fit.Hook{Name: "bar",
@@ -50,9 +48,9 @@ func NewOnLine(line *progress.Line) fit.Hook {
 			}
 			return nil
 		},
-		OnActivity: func(what watchdog.Activity, name string) {
+		OnActivity: func(kind watchdog.Activity, name string) {
 			if b != nil {
-				b.setActivity(what, name)
+				b.setActivity(kind, name)
 			}
 		},
 		End: func(_ context.Context, s *fit.State, _ error) error {
@@ -65,7 +63,7 @@ func NewOnLine(line *progress.Line) fit.Hook {
 	}
 }
 
-// display is the state of the hook.
+// display draws the progress of one run.
 type display struct {
 	line      *progress.Line
 	printTime time.Time // time of the last line without a terminal
@@ -82,7 +80,7 @@ type display struct {
 	activityStart      time.Time
 }
 
-// runState is the part of fit.State that a display uses.
+// runState is the subset of [fit.State] that a display reads.
 type runState interface {
 	Step() int64
 	TotalSteps() int64
@@ -118,7 +116,7 @@ func (b *display) update(s runState) {
 	}
 }
 
-// setActivity records the current activity of the run.
+// setActivity sets the current activity of the run. A launch counts as one more step.
 func (b *display) setActivity(kind watchdog.Activity, name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -128,7 +126,7 @@ func (b *display) setActivity(kind watchdog.Activity, name string) {
 	}
 }
 
-// render returns the line of a terminal.
+// render formats the terminal's line for a terminal of width columns.
 func (b *display) render(width int) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -169,7 +167,7 @@ func (b *display) render(width int) string {
 	return strings.Join(fields, "  ")
 }
 
-// metricsText returns the first metrics and the rate.
+// metricsText formats up to limit metrics and, if rate is set, the rows per second.
 func (b *display) metricsText(limit int, rate bool) string {
 	var fields []string
 	for _, m := range b.latest[:min(limit, len(b.latest))] {

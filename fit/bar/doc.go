@@ -3,5 +3,5 @@
 //
 //	result, err := fit.Run(ctx, step, data, fit.Options{Steps: 300}, bar.New(os.Stderr))
 //
-// It is a separate package so that package fit does not depend on terminal code.
+// The package is separate so that package fit does not depend on terminal code.
 package bar

@@ -1,6 +1,7 @@
-// Package goodput accounts for the wall time of a run over all of its attempts: the fraction spent
-// in steps that count, and the fractions spent in compilations, saves, waits, repeated steps, and
-// time without a running process.
+// Package goodput divides the wall time of a training run, over all of its attempts, into
+// productive steps and overhead: compilations, saves, waits, repeated steps, and time without a
+// running process. The goodput is the fraction spent in productive steps. A step is not productive
+// if a later attempt repeats it because no checkpoint contains it.
 //
 //	past := history1.Append(history2).Append(history3)
 //	breakdown := past.Breakdown()
@@ -8,10 +9,10 @@
 //	fmt.Println(breakdown.Goodput())   // 0.912
 //
 // A [History] describes one attempt, or several consecutive attempts joined by [History.Append].
-// Package watchdog stores it in the record of host 0, so a new attempt only needs the last record
-// of the previous attempt.
+// Package watchdog stores it in the status record of host 0, so a new attempt only needs the last
+// record of the previous attempt.
 //
-// The shares add up to the wall time. Time of an attempt that belongs to no activity, for example
-// between the start of a process and the start of its watchdog, is counted as start. Time between
-// the last record of an attempt and the start of the next process is counted as down.
+// All components add up to the wall time. Time of an attempt without a known activity, for example
+// between the start of a process and the start of its watchdog, counts as start. Time between the
+// last record of an attempt and the start of the next process counts as down.
 package goodput

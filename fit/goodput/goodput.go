@@ -12,8 +12,8 @@ import (
 // History describes one attempt of a run, or several consecutive attempts. It can be encoded as
 // JSON.
 type History struct {
-	// StartTime is the start of the first process, and EndTime is the time of the last record, by the
-	// hosts' clocks.
+	// StartTime is the start of the first process, and EndTime is the time of the last status
+	// record, by the hosts' clocks.
 	StartTime time.Time `json:"began"`
 	EndTime   time.Time `json:"seen"`
 	// Attempts is the number of attempts; 0 means 1.
@@ -22,23 +22,23 @@ type History struct {
 	// step.
 	FirstStep int64 `json:"from"`
 	LastStep  int64 `json:"to"`
-	// Seconds is the time of each kind of activity, by the names of package watchdog. For joined
-	// attempts it also contains the time of repeated steps ("again") and the time without a process
-	// ("down").
+	// Seconds is the time of each kind of activity. The keys are the activity names of package
+	// watchdog, "again" for repeated steps, and "down" for the time without a process.
 	Seconds map[string]float64 `json:"seconds,omitempty"`
 }
 
-// Kinds of time that belong to no activity.
+// Keys of History.Seconds that are not activities of package watchdog.
 const (
 	repeatedKind = "again"
 	downKind     = "down"
 )
 
-// stepKinds are the activities of steps.
+// stepKinds are the activities that belong to steps.
 var stepKinds = []string{"launch", "result", "own code"}
 
-// Append joins h and the following attempt. The following attempt starts from a checkpoint, so the
-// steps of h after that checkpoint count as repeated. The time between the two attempts is down.
+// Append returns the history of h followed by next. The attempt next starts from a checkpoint, so
+// the steps of h after that checkpoint count as repeated. The time between the two attempts counts
+// as down.
 func (h History) Append(next History) History {
 	joined := History{StartTime: h.StartTime, EndTime: next.EndTime, Attempts: h.attempts() + next.attempts(),
 		FirstStep: h.FirstStep, LastStep: next.LastStep, Seconds: maps.Clone(next.Seconds)}
@@ -66,12 +66,13 @@ func (h History) Append(next History) History {
 
 func (h History) attempts() int { return max(h.Attempts, 1) }
 
-// Breakdown are the parts of a run's wall time, in seconds. All parts add up to WallTime.
+// Breakdown divides the wall time of a run into components, in seconds. The components add up to
+// WallTime.
 type Breakdown struct {
 	WallTime float64 `json:"wall"`
 	Attempts int     `json:"lives"`
-	// Steps is the time of steps that count. Again is the time of steps that were repeated because
-	// no checkpoint contained them.
+	// Steps is the time of productive steps. Repeated is the time of steps that were repeated
+	// because no checkpoint contained them.
 	Steps    float64 `json:"steps"`
 	Repeated float64 `json:"again"`
 	// Start is the time of a process before its first step, without compiling and restoring.
@@ -87,7 +88,7 @@ type Breakdown struct {
 	Down float64 `json:"down"`
 }
 
-// Breakdown computes the parts of the wall time.
+// Breakdown computes the components of the wall time.
 func (h History) Breakdown() Breakdown {
 	s := Breakdown{WallTime: h.EndTime.Sub(h.StartTime).Seconds(), Attempts: h.attempts()}
 	components := s.components()
@@ -107,7 +108,7 @@ func (h History) Breakdown() Breakdown {
 	return s
 }
 
-// Goodput returns the fraction of the wall time spent in steps that count, from 0 to 1.
+// Goodput returns the fraction of the wall time spent in productive steps, from 0 to 1.
 func (s Breakdown) Goodput() float64 { return s.fraction(s.Steps) }
 
 func (s Breakdown) fraction(seconds float64) float64 {
@@ -117,11 +118,11 @@ func (s Breakdown) fraction(seconds float64) float64 {
 	return seconds / s.WallTime
 }
 
-// Utilization returns the model FLOPs utilization of a run: the operations of the steps that count,
-// divided by the operations that the devices could have executed in the run's wall time. stepFLOPs
-// is the number of operations of a step, and peak is the peak rate of all devices together in
-// operations per second; both are in the report of a step (package report). The result is 0 if it
-// is not known.
+// Utilization returns the model FLOPs utilization of a run: the operations of its productive steps,
+// divided by the operations that the devices could have executed in the wall time. stepFLOPs is the
+// number of operations of a step. peak is the peak rate of all devices together, in operations per
+// second. Both are in the report of a step (package report). If peak or the wall time is not
+// positive, the result is 0.
 func (h History) Utilization(stepFLOPs, peak float64) float64 {
 	wall := h.Breakdown().WallTime
 	if wall <= 0 || peak <= 0 {
@@ -130,7 +131,7 @@ func (h History) Utilization(stepFLOPs, peak float64) float64 {
 	return stepFLOPs * float64(h.LastStep-h.FirstStep) / (wall * peak)
 }
 
-// component is a share other than Steps, with its name and the kind of activity that it contains.
+// component is a component of a Breakdown other than Steps. kind is its key in History.Seconds.
 type component struct {
 	name, kind string
 	seconds    *float64
@@ -144,8 +145,7 @@ func (s *Breakdown) components() []component {
 		{"repeated steps", repeatedKind, &s.Repeated}, {"down", downKind, &s.Down}}
 }
 
-// String returns a text with the goodput and the other parts that are at least 0.1 %, the largest
-// first.
+// String formats the goodput and the components of at least 0.1 %, largest first.
 func (s Breakdown) String() string {
 	text := fmt.Sprintf("goodput %.1f %% of %v", 100*s.Goodput(),
 		time.Duration(s.WallTime*float64(time.Second)).Round(time.Second/10))

@@ -17,7 +17,8 @@ import (
 )
 
 // Agreement lets the processes of a strategy agree on the step after which they stop. Every process
-// must create one and call it after the same steps. It is not safe for concurrent use.
+// must create an Agreement and call AfterStep after the same steps. It is not safe for concurrent
+// use.
 type Agreement struct {
 	strategy *strategy.TPUStrategy
 	// interval is the number of steps between two exchanges, the same on all processes. nextSend is
@@ -34,26 +35,26 @@ type Agreement struct {
 	now                func() time.Time
 }
 
-// exchangeInterval is the intended time between two exchanges. maxSteps limits the number of steps
-// between them.
+// exchangeInterval is the target time between two exchanges. maxSteps is the maximum number of
+// steps between them.
 const (
 	exchangeInterval = 500 * time.Millisecond
 	maxSteps         = 1 << 12
 )
 
-// NewAgreement returns the agreement of the processes of a strategy.
+// NewAgreement returns an Agreement for the processes of a strategy.
 func NewAgreement(s *strategy.TPUStrategy) *Agreement {
 	return &Agreement{strategy: s, interval: 1, now: time.Now}
 }
 
-// Message is the form in which a process sends its notice to the other processes. The zero value
-// means no notice.
+// Message is the encoding of a [Notice] that is sent to other processes. The zero value means no
+// notice.
 type Message struct {
 	Reason   string `json:"r,omitempty"`
 	TimeLeft int64  `json:"l,omitempty"` // milliseconds until the deadline, 0 if it is not known
 }
 
-// Message returns the message for a notice, which may be nil.
+// Message encodes the notice, which may be nil.
 func (n *Notice) Message() (m Message) {
 	if n == nil {
 		return m
@@ -65,7 +66,7 @@ func (n *Notice) Message() (m Message) {
 	return m
 }
 
-// Notice returns the notice that a process sent, or nil.
+// Notice decodes the message of a process. It returns nil if the process has no notice.
 func (m Message) Notice(process int) *Notice {
 	if m.Reason == "" {
 		return nil
@@ -77,7 +78,7 @@ func (m Message) Notice(process int) *Notice {
 	return n
 }
 
-// ballot is the message of a process in an exchange.
+// ballot is the message that each process sends in an exchange.
 type ballot struct {
 	Seconds float64 `json:"s,omitempty"` // measured time of a step
 	Message
@@ -86,12 +87,12 @@ type ballot struct {
 // maxBallotBytes limits the size of an encoded ballot.
 const maxBallotBytes = 400
 
-// AfterStep must be called after each step with the number of the step. It reports whether all
-// processes stop here, because a notice has ended the context of one of them. A single process
-// stops immediately.
+// AfterStep reports whether all processes stop after this step. They stop if a notice has ended the
+// context of at least one process. The loop must call AfterStep after each step with the number of
+// the step. A single process stops immediately.
 //
-// The end of ctx does not end the wait for the other processes. An error means that the processes
-// cannot be reached or are in another operation.
+// After ctx has ended, AfterStep still waits for the other processes. An error means that the
+// processes cannot be reached or are in another operation.
 func (a *Agreement) AfterStep(ctx context.Context, step int64) (stop bool, err error) {
 	if a.strategy.NumProcesses() <= 1 && ctx.Err() == nil {
 		return a.notice != nil, nil
@@ -100,11 +101,11 @@ func (a *Agreement) AfterStep(ctx context.Context, step int64) (stop bool, err e
 	return n != nil, err
 }
 
-// Vote is [Agreement.AfterStep] with explicit inputs. own is this process's notice, or nil. ctx
-// limits the waits. before is a step, the same on all processes, after which the processes exchange
-// their notices in another way and call MarkExchanged. Vote starts no exchange that would be read
-// later than that step. Vote returns the notice that stopped the processes: this process's own, or
-// one whose reason names the process.
+// Vote is like [Agreement.AfterStep], but receives this process's notice as own, which may be nil,
+// and stops waiting when ctx ends. before is a step, the same on all processes, after which they
+// exchange notices by other means and call MarkExchanged. Vote starts no exchange that would be
+// read after that step. It returns the notice that stopped the processes: own, or a notice whose
+// reason names another process.
 func (a *Agreement) Vote(ctx context.Context, step int64, own *Notice, before int64) (*Notice, error) {
 	if a.notice != nil {
 		return a.notice, nil
@@ -138,7 +139,8 @@ func (a *Agreement) Vote(ctx context.Context, step int64, own *Notice, before in
 	return nil, nil
 }
 
-// readExchange reads the current exchange and computes the number of steps until the next one.
+// readExchange reads the result of the current exchange and computes the number of steps until the
+// next one.
 func (a *Agreement) readExchange(ctx context.Context, own *Notice) error {
 	messages, err := a.pending.Wait(ctx)
 	if err = errors.Join(err, a.pending.Close()); err != nil {
@@ -171,14 +173,14 @@ func (a *Agreement) readExchange(ctx context.Context, own *Notice) error {
 	return nil
 }
 
-// MarkExchanged records that the processes have exchanged their notices in another way after a
-// step. It drops the current exchange, and schedules the next one as after a regular exchange.
+// MarkExchanged records that the processes exchanged their notices by other means after a step. It
+// drops the current exchange and schedules the next one.
 func (a *Agreement) MarkExchanged(step int64) error {
 	a.nextSend, a.lastRead = step+a.interval, time.Time{}
 	return a.Close()
 }
 
-// Close releases the current exchange. The agreement can be used again.
+// Close releases the current exchange. The Agreement remains usable.
 func (a *Agreement) Close() error {
 	if a == nil || a.pending == nil {
 		return nil
@@ -188,7 +190,7 @@ func (a *Agreement) Close() error {
 	return pending.Close()
 }
 
-// StopError returns an error for a loop that stopped after a step and has saved a checkpoint.
+// StopError returns the error for a loop that stopped after a step and saved a checkpoint.
 func (a *Agreement) StopError(step int64) error {
 	n := a.notice
 	if n == nil {

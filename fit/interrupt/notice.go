@@ -12,8 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/command"
 )
 
-// Notice announces that a process must end soon, and why. A *Notice is an error and the cause of a
-// context that [Notify] ended.
+// Notice announces that the process must end soon. [Notify] cancels its context with a *Notice as
+// the cause.
 type Notice struct {
 	// Reason is a text such as "SIGTERM" or "the machine is being pre-empted".
 	Reason string
@@ -25,14 +25,13 @@ type Notice struct {
 	cause error // error of a context that did not end by Notify
 }
 
-// Error returns a text with the reason.
 func (n *Notice) Error() string { return errkind.Format("interrupt", n.Reason, nil, "") }
 
-// Unwrap returns the error and the cause of the context that ended, or context.Canceled for a
-// context that [Notify] ended.
+// Unwrap returns context.Canceled if [Notify] canceled the context. Otherwise it returns the error
+// and the cause of the context.
 func (n *Notice) Unwrap() error { return cmp.Or(n.cause, context.Canceled) }
 
-// Kind returns DeadlineExceededError for a context whose deadline passed, and CancelledError
+// Kind returns DeadlineExceededError if the deadline of the context passed, and CancelledError
 // otherwise.
 func (n *Notice) Kind() errkind.Kind {
 	if errors.Is(n.cause, context.DeadlineExceeded) {
@@ -41,15 +40,14 @@ func (n *Notice) Kind() errkind.Kind {
 	return errkind.CancelledError
 }
 
-// signalCause is a context cause with a signal and its time, such as the cause that the module's
-// commands use.
+// signalCause is a context cause that contains a signal and the time when it was received.
 type signalCause interface {
 	error
 	Received() (os.Signal, time.Time)
 }
 
-// FromContext returns the notice that ended a context, or nil if the context has not ended. For a
-// context that did not end by [Notify] it returns a notice with the context's cause.
+// FromContext returns the notice that ended a context, or nil if the context has not ended. If
+// [Notify] did not end the context, the notice contains the context's cause.
 func FromContext(ctx context.Context) *Notice {
 	if ctx.Err() == nil {
 		return nil
@@ -70,8 +68,8 @@ func FromContext(ctx context.Context) *Notice {
 	return n
 }
 
-// TimeLeft returns the time until the deadline of the notice that ended a context. It is negative
-// after the deadline. known is false if the context has not ended or the notice has no deadline.
+// TimeLeft returns the time until the deadline of the notice that ended ctx. It is negative after
+// the deadline. known is false if ctx has not ended or the notice has no deadline.
 func TimeLeft(ctx context.Context) (remaining time.Duration, known bool) {
 	n := FromContext(ctx)
 	if n == nil || n.Deadline.IsZero() {
@@ -84,8 +82,8 @@ func TimeLeft(ctx context.Context) (remaining time.Duration, known bool) {
 // Google Cloud preempts a machine.
 const defaultGrace = 30 * time.Second
 
-// GracePeriod returns [Options].Grace of the [Notify] from which a context was derived, or 30
-// seconds. A save should not take longer.
+// GracePeriod returns [Options].Grace of the [Notify] call that created ctx or a parent of ctx, and
+// 30 seconds by default. A save should not take longer.
 func GracePeriod(ctx context.Context) time.Duration {
 	if grace, ok := ctx.Value(graceKey{}).(time.Duration); ok {
 		return grace
@@ -95,12 +93,12 @@ func GracePeriod(ctx context.Context) time.Duration {
 
 type graceKey struct{}
 
-// ExitCode is the exit code of a process whose run was interrupted and can resume when the process
-// is restarted. It is 75, EX_TEMPFAIL in sysexits.h.
+// ExitCode is the exit code of a process whose run was interrupted and can resume after a restart:
+// 75, which is EX_TEMPFAIL in sysexits.h.
 const ExitCode = command.Interrupted
 
-// Error reports a loop that ended early because of a notice. It matches the same errors as its
-// [Notice].
+// Error is the error of a loop that ended early because of a notice. It matches the same errors as
+// its [Notice].
 type Error struct {
 	// Step is the number of completed steps of the whole run.
 	Step int64
@@ -112,7 +110,6 @@ type Error struct {
 	Notice *Notice
 }
 
-// Error returns a text with the step, the reason, and how to resume.
 func (e *Error) Error() string {
 	hint := "restart the process to resume"
 	switch {
@@ -124,15 +121,13 @@ func (e *Error) Error() string {
 	return errkind.Format("interrupt: stopped after step "+formatStep(e.Step), "", e.Notice, hint)
 }
 
-// Unwrap returns the notice.
 func (e *Error) Unwrap() error { return e.Notice }
 
-// Kind returns the kind of the notice.
 func (e *Error) Kind() errkind.Kind { return e.Notice.Kind() }
 
 // ExitCode returns [ExitCode] if the loop can resume. Before the first step it returns the exit
-// code of the notice. Without checkpoints it returns 128 plus the signal's number, as a shell does
-// for a process that a signal ended, and 130 without a signal.
+// code of the notice. Without checkpoints it returns 128 plus the signal's number, like a shell, or
+// 130 without a signal.
 func (e *Error) ExitCode() int {
 	switch {
 	case e.Unsaved:
@@ -143,18 +138,20 @@ func (e *Error) ExitCode() int {
 	return ExitCode
 }
 
-// exitCoder is an error of this module with an exit code.
+// exitCoder is implemented by errors of this module that have an exit code.
 type exitCoder interface {
 	error
 	ExitCode() int
 	Kind() errkind.Kind
 }
 
-// ExitCodeFor returns the exit code of a program's error: 0 for nil; the code of the first error in
-// the chain that has one, such as [ExitCode] of an interrupted run or [Notice.ExitCode] of an
-// interrupted start; 69 for an error of kind UnavailableError or DeadlineExceededError, which means
-// that another process or a service does not respond and all processes must be restarted; and 1 for
-// any other error.
+// ExitCodeFor returns the exit code of a program for its error:
+//   - 0 for nil;
+//   - the code of the first error in the chain that has one, such as [ExitCode] of an interrupted
+//     run;
+//   - 69 for kind UnavailableError or DeadlineExceededError, which means that another process or a
+//     service does not respond and all processes must be restarted;
+//   - 1 for any other error.
 func ExitCodeFor(err error) int {
 	var c exitCoder
 	switch {
@@ -170,9 +167,8 @@ func ExitCodeFor(err error) int {
 	return 1
 }
 
-// ExitCodeForContext returns the exit code of a program's error like [ExitCodeFor]. If the
-// program's context has ended and the error has no exit code of its own, it returns
-// [Notice.ExitCode], because the end of the context may be the hidden cause of the error.
+// ExitCodeForContext is like [ExitCodeFor], except that it returns [Notice.ExitCode] if ctx has
+// ended and err has no exit code. In this case the end of ctx may be the hidden cause of err.
 func ExitCodeForContext(ctx context.Context, err error) int {
 	var c exitCoder
 	if n := FromContext(ctx); err != nil && n != nil && !errors.As(err, &c) {
@@ -181,9 +177,9 @@ func ExitCodeForContext(ctx context.Context, err error) int {
 	return ExitCodeFor(err)
 }
 
-// ExitCode returns the exit code of a process that the notice ended before there was anything to
-// save: [ExitCode] for a notice with a deadline. A notice without a deadline comes from a person,
-// who does not want a restart: the code is 128 plus the signal's number, and 130 without a signal.
+// ExitCode returns the exit code of a process that ends before there is anything to save. For a
+// notice with a deadline it is [ExitCode]. A notice without a deadline is sent by a person, who
+// does not want a restart: the code is 128 plus the signal's number, or 130 without a signal.
 func (n *Notice) ExitCode() int {
 	if n.Deadline.IsZero() {
 		return n.signalCode()
@@ -191,7 +187,7 @@ func (n *Notice) ExitCode() int {
 	return ExitCode
 }
 
-// signalCode returns the code that a shell reports for a process which a signal ended.
+// signalCode returns 128 plus the number of the signal, like a shell, or 130 without a signal.
 func (n *Notice) signalCode() int {
 	if s, ok := n.Signal.(syscall.Signal); ok {
 		return 128 + int(s)

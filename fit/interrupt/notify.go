@@ -16,13 +16,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// Options select the sources of notices. The zero value uses SIGINT and SIGTERM.
+// Options selects the sources of notices. The zero value selects SIGINT and SIGTERM.
 type Options struct {
 	// Signals are the signals that are notices; nil means SIGINT and SIGTERM, and an empty list
 	// means none.
 	Signals []os.Signal
-	// Metadata, if set, is watched for notices of preemption and of maintenance that stops the
-	// machine. Without a metadata server this source only logs one line.
+	// Metadata, if not nil, is the metadata server to watch for preemption and for maintenance that
+	// stops the machine. If there is no metadata server, one line is logged.
 	Metadata *clusterresolver.MetadataClient
 	// File, if set, is the path of a file whose creation or change is a notice. The first line of
 	// the file is the reason. A file that exists at the start is ignored.
@@ -30,15 +30,14 @@ type Options struct {
 	// Notices is a channel of custom notices. The caller remains its owner.
 	Notices <-chan Notice
 	// Grace is the time from SIGTERM until the process is killed; 0 means 30 seconds. It is also
-	// the time until the deadline of a notice from File, and of a notice from Notices without a
-	// deadline.
+	// the time until the deadline of other notices without a deadline, except SIGINT.
 	Grace time.Duration
 	// Logger receives each notice, and the reason why a source is not available; nil discards them.
 	Logger *slog.Logger
 }
 
-// The times between the notices of Google Cloud and the end of the machine: "Preemptible VM
-// instances" and "Monitor and plan for a host maintenance event", cloud.google.com/compute/docs.
+// Times between a notice of Google Cloud and the end of the machine: "Preemptible VM instances" and
+// "Monitor and plan for a host maintenance event", cloud.google.com/compute/docs.
 const (
 	preemptionDelay  = 30 * time.Second
 	maintenanceDelay = 60 * time.Second
@@ -47,10 +46,10 @@ const (
 // fileCheckInterval is the interval at which Options.File is checked.
 const fileCheckInterval = 500 * time.Millisecond
 
-// Notify returns a context that ends with the first notice; its cause is a [*Notice]. The next
-// signal can belong to the same notice if the notice was not a signal. Any further signal has its
-// default effect and ends the process. stop releases the resources and waits for the goroutine of
-// Notify.
+// Notify returns a context that is canceled by the first notice; its cause is a [*Notice]. Signals
+// after the notice have their default effect and end the process. If the notice was not a signal,
+// the first signal after it is ignored, because it may accompany the notice. stop releases the
+// resources and waits for the goroutine of Notify.
 func Notify(parent context.Context, o Options) (ctx context.Context, stop func()) {
 	if o.Grace <= 0 {
 		o.Grace = defaultGrace
@@ -82,7 +81,7 @@ func Notify(parent context.Context, o Options) (ctx context.Context, stop func()
 	}
 }
 
-// watcher collects the notices of one Notify.
+// watcher waits for the first notice of one Notify call.
 type watcher struct {
 	Options
 	cancel    context.CancelCauseFunc
@@ -151,7 +150,8 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// eventNotice converts an event of the metadata server to a notice, or nil.
+// eventNotice converts an event of the metadata server to a notice. It returns nil for an event
+// that does not stop the machine.
 func (w *watcher) eventNotice(e clusterresolver.Event) *Notice {
 	switch e.Kind {
 	case clusterresolver.EventPreempted:
@@ -166,7 +166,7 @@ func (w *watcher) eventNotice(e clusterresolver.Event) *Notice {
 	return nil
 }
 
-// withDefaults completes a custom notice with a reason and a deadline.
+// withDefaults returns a custom notice with a reason and a deadline.
 func (w *watcher) withDefaults(n Notice) *Notice {
 	if n.Reason == "" {
 		n.Reason = "a notice without a reason"
@@ -177,7 +177,7 @@ func (w *watcher) withDefaults(n Notice) *Notice {
 	return &n
 }
 
-// fileState identifies a state of a file.
+// fileState identifies a version of a file.
 type fileState struct {
 	exists bool
 	size   int64
@@ -192,7 +192,8 @@ func readFileState(path string) fileState {
 	return fileState{true, info.Size(), info.ModTime()}
 }
 
-// fileReason returns a reason with the first line of a notice file, truncated to 200 bytes.
+// fileReason returns a reason with the path and the first line of a notice file, truncated to 200
+// bytes.
 func fileReason(path string) string {
 	reason := "the file " + path + " is there"
 	f, _, err := files.Open(path)
@@ -218,7 +219,7 @@ func signalNotice(s os.Signal, at time.Time, grace time.Duration) *Notice {
 	return n
 }
 
-// signalName returns the name of a signal as in its manual page.
+// signalName returns the name of a signal, such as "SIGTERM".
 func signalName(s os.Signal) string {
 	switch s {
 	case syscall.SIGTERM:

@@ -1,7 +1,7 @@
 // Package profile records profiles of a training run for XProf: the activities of the devices, as
 // the plugin reports them, and the activities of the host, step by step.
 //
-// In a run of package fit, a hook records a range of steps, here steps 100 to 110:
+// In a run of package fit, a hook records a range of steps, for example steps 100 to 110:
 //
 //	fit.Profile(profile.Options{Dir: "run/profile", From: 100, To: 110})
 //

@@ -17,7 +17,7 @@ import (
 // maxEvents limits the number of host events of a recording. An event uses about 100 bytes.
 const maxEvents = 1 << 20
 
-// Recorder is a running recording of one process. It is safe for concurrent use.
+// Recorder records the activities of one process and its devices. It is safe for concurrent use.
 type Recorder struct {
 	devices   *pjrt.Profile
 	deviceErr error
@@ -30,7 +30,7 @@ type Recorder struct {
 	stopped           bool
 }
 
-// Start starts a recording of this process and its devices. If the plugin of the devices has no
+// Start begins to record this process and its devices. If the plugin of the devices has no
 // profiler, only the host is recorded.
 func Start(s *strategy.TPUStrategy) (*Recorder, error) {
 	name, err := os.Hostname()
@@ -48,23 +48,22 @@ func Start(s *strategy.TPUStrategy) (*Recorder, error) {
 	return r, nil
 }
 
-// DeviceError returns nil if the devices are recorded. Otherwise it returns the plugin's error,
-// which matches errors.ErrUnsupported.
+// DeviceError returns nil if the devices are recorded. Otherwise it returns the error of the
+// plugin, which matches errors.ErrUnsupported.
 func (r *Recorder) DeviceError() error { return r.deviceErr }
 
-// BeginStep records that a step begins and that the previous step has ended. Steps are counted from
-// 1.
+// BeginStep records that the previous step has ended and a step begins. Steps are counted from 1.
 func (r *Recorder) BeginStep(number int64) {
 	r.nextEvent(&r.steps, &r.step, xspace.Event{Name: "train", Step: number})
 }
 
-// BeginActivity records that the host begins an activity, such as "input" or "launch", which lasts
-// until the next call. With an empty name nothing is recorded.
+// BeginActivity records that the host begins an activity, such as "input" or "launch". The activity
+// lasts until the next call. With an empty name, no activity begins.
 func (r *Recorder) BeginActivity(name string) {
 	r.nextEvent(&r.activities, &r.activity, xspace.Event{Name: name})
 }
 
-// nextEvent ends the current event and begins the next one.
+// nextEvent appends the current event to events and begins the next one.
 func (r *Recorder) nextEvent(events *[]xspace.Event, current *xspace.Event, next xspace.Event) {
 	now := time.Now()
 	r.mu.Lock()
@@ -80,8 +79,8 @@ func (r *Recorder) nextEvent(events *[]xspace.Event, current *xspace.Event, next
 	current.Begin = now
 }
 
-// Stop ends the recording and writes it to a folder or below a URL, where XProf finds it as a run
-// with this name. It returns the name of the written object. Before calling Stop, wait for the
+// Stop ends the recording and writes it to a folder or below a URL, where XProf finds it by the
+// name of the run. It returns the name of the written object. Before calling Stop, wait for the
 // results of the last recorded steps. A Recorder cannot be used again.
 func (r *Recorder) Stop(ctx context.Context, place, run string) (name string, err error) {
 	if r == nil {

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// Options select the steps that a run records. The zero value records nothing.
+// Options selects the steps that a run records.
 type Options struct {
 	// Dir is the folder, or the URL of a store, for the profiles. Each process writes its own
 	// file.
@@ -27,12 +27,12 @@ type Options struct {
 // use.
 type Trigger struct{ steps atomic.Int64 }
 
-// Request requests a recording of at least this number of steps; values below 1 mean 1. It replaces
-// a request whose recording has not begun.
+// Request requests a recording of at least the given number of steps; values below 1 mean 1. It
+// replaces an earlier request whose recording has not begun.
 func (t *Trigger) Request(steps int64) { t.steps.Store(max(1, steps)) }
 
-// TakeRequest returns the number of steps of the current request and clears the request. It returns
-// 0 if there is none.
+// TakeRequest returns the number of steps of the pending request and clears the request. It returns
+// 0 if there is no request.
 func (t *Trigger) TakeRequest() int64 {
 	if t == nil {
 		return 0
@@ -40,9 +40,9 @@ func (t *Trigger) TakeRequest() int64 {
 	return t.steps.Swap(0)
 }
 
-// ServeHTTP requests a recording with the number of steps in the parameter steps, by default 1, and
-// responds with status 202. It responds with 405 unless the method is POST, and with 400 if steps
-// is not a positive number.
+// ServeHTTP requests a recording. The parameter steps is the number of steps, by default 1. The
+// status of the response is 202, or 405 if the method is not POST, or 400 if steps is not a
+// positive number.
 func (t *Trigger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
@@ -61,8 +61,8 @@ func (t *Trigger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// Notify requests a recording of one step each time the process receives one of the signals, until
-// stop is called.
+// Notify requests a recording of one step each time the process receives one of the signals. It
+// returns a function that stops this.
 func (t *Trigger) Notify(signals ...os.Signal) (stop func()) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, signals...)

@@ -15,13 +15,13 @@
 // compilations show nothing.
 //
 // A compiler does not report its progress. The expected time is the time of the most similar
-// compilation in [Options].Record: for the same kind of devices, with a program text between two
-// thirds and one and a half times as long. After that time, the line shows the longest time of
-// these compilations ("of up to 5m0s"). When that time has passed too, or after a minute without a
-// similar compilation, the line shows that the end is not known. A message above the line then
-// appears once. It suggests what to do, and warns if the compiler gets little processor time.
+// compilation in [Options].Record. Compilations are similar if they are for the same kind of
+// devices and their program texts differ in length by a factor of at most 1.5. After the expected
+// time, the line shows the longest time of these compilations ("of up to 5m0s"). After that time,
+// or after a minute without a similar compilation, the line shows that the end is not known. A
+// message above the line then suggests what to do, once, and warns if the compiler gets little
+// processor time.
 //
-// The line can also show other work between compilations ([Line.StartTask]) and the state of a run
-// while nothing is compiled ([Line.SetStatus]), and can print text above itself ([Line.Write]), so
-// that only one goroutine draws the terminal's line.
+// Between compilations, the line can show other tasks ([Line.StartTask]) and the status of a run
+// ([Line.SetStatus]). [Line.Write] prints text above the line.
 package progress

@@ -27,8 +27,8 @@ type Options struct {
 	Every time.Duration
 }
 
-// Line shows the programs that are compiled. On a terminal without a compilation it shows the text
-// of [Line.StartTask] and [Line.SetStatus]. It is safe for concurrent use.
+// Line shows the compilations that are running. On a terminal without a compilation it shows the
+// text of [Line.StartTask] and [Line.SetStatus]. It is safe for concurrent use.
 type Line struct {
 	w    io.Writer
 	opts Options
@@ -49,27 +49,26 @@ type Line struct {
 	stopDrawing func() // stops the drawing goroutine; nil if it does not run
 }
 
-// compileJob is a program that is being compiled.
+// compileJob is a running compilation.
 type compileJob struct {
 	phase.Phase
 	stageStart time.Time // start of the stage
 	estimate   estimate
 	warned     bool // the message about the unknown end was shown
-	// The compiler's process when the line was first shown, the time, and the processor time of the
-	// process.
+	// The compiler's process and its processor time when the line was first shown, at cpuStart.
 	pid      int
 	cpuStart time.Time
 	cpuUsed  time.Duration
 }
 
-// drawDelay is the delay before a terminal's line appears, and redrawInterval is the interval
-// between redraws.
+// drawDelay is the time before a line appears on a terminal, and redrawInterval is the time between
+// two redraws.
 const (
 	drawDelay      = 300 * time.Millisecond
 	redrawInterval = 200 * time.Millisecond
 )
 
-// NewLine returns a line that writes to w. If w is a terminal, the line is redrawn in place.
+// NewLine returns a Line that writes to w. If w is a terminal, the line is redrawn in place.
 func NewLine(w io.Writer, o Options) *Line {
 	l := &Line{w: w, opts: o, cpuTime: processCPUTime}
 	if o.Every <= 0 {
@@ -87,9 +86,8 @@ func NewLine(w io.Writer, o Options) *Line {
 	return l
 }
 
-// SetPhase records the stage of a compilation. It is intended for strategy.Options.Phases and for
-// other code that compiles. It does not block, except for the short time of reading or writing the
-// record of a compilation.
+// SetPhase reports the stage of a compilation. Use it as strategy.Options.Phases, and call it from
+// other code that compiles. It may read or write the record file, but does not block otherwise.
 func (l *Line) SetPhase(p phase.Phase) {
 	now := time.Now()
 	var expected estimate
@@ -102,7 +100,7 @@ func (l *Line) SetPhase(p phase.Phase) {
 	}
 }
 
-// updateJob updates the stage of a program and returns the previous stage with its duration.
+// updateJob updates the stage of a compilation. It returns the previous stage and its duration.
 func (l *Line) updateJob(p phase.Phase, now time.Time, expected estimate) (duration time.Duration,
 	previous phase.Phase) {
 	l.mu.Lock()
@@ -125,15 +123,15 @@ func (l *Line) updateJob(p phase.Phase, now time.Time, expected estimate) (durat
 	return duration, previous
 }
 
-// SetProcess sets the process whose memory the line shows, for a compiler in another process. 0
-// means this process. -1 means unknown: the line shows no memory.
+// SetProcess sets the process whose memory the line shows, if the compiler runs in another process.
+// 0 means this process. With -1 the line shows no memory.
 func (l *Line) SetProcess(pid int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pid = pid
 }
 
-// Close erases the line and forgets all compilations. The line can be used again.
+// Close erases the line and removes all compilations from it. The line can be used again.
 func (l *Line) Close() {
 	if l == nil || l.w == nil {
 		return
@@ -145,7 +143,7 @@ func (l *Line) Close() {
 	l.stopIfIdle()
 }
 
-// startDrawing starts the drawing goroutine.
+// startDrawing starts the drawing goroutine unless it is running.
 func (l *Line) startDrawing() {
 	if l.stopDrawing == nil {
 		l.stopDrawing = l.drawLoop()
@@ -170,7 +168,7 @@ func (l *Line) erase() {
 	}
 }
 
-// drawLoop starts a goroutine that draws the line until stop is called.
+// drawLoop starts a goroutine that draws the line periodically until stop is called.
 func (l *Line) drawLoop() (stop func()) {
 	done := make(chan struct{})
 	first, next := l.opts.Every, l.opts.Every
@@ -217,13 +215,13 @@ func (l *Line) draw(now time.Time) {
 	l.drawn = true
 }
 
-// printLine writes a line that is not overwritten.
+// printLine writes a line of text that stays.
 func (l *Line) printLine(text string) {
 	l.erase()
 	fmt.Fprintln(l.w, l.truncate(text))
 }
 
-// truncate truncates a text to one line of the terminal.
+// truncate escapes control characters in text and truncates it to one line of the terminal.
 func (l *Line) truncate(text string) string {
 	text = plain.EscapeLine(text)
 	if l.width != nil {
@@ -234,8 +232,8 @@ func (l *Line) truncate(text string) string {
 	return text
 }
 
-// jobText returns the line of the newest program. When the end of the compilation is no longer
-// known, it prints a message above the line once.
+// jobText returns the text for the newest compilation. If the compilation exceeds its estimate,
+// jobText prints a message above the line once.
 func (l *Line) jobText(now time.Time) string {
 	job := l.jobs[len(l.jobs)-1]
 	elapsed := now.Sub(job.stageStart)
@@ -254,8 +252,8 @@ func (l *Line) jobText(now time.Time) string {
 	return text
 }
 
-// cpuShare returns the average number of processors that a compilation has used since the line was
-// first shown, or 1 if that is not known.
+// cpuShare returns the average number of processors that a compilation has used since its line was
+// first shown, or 1 if that is unknown.
 func (l *Line) cpuShare(job *compileJob, now time.Time) float64 {
 	used := l.cpuTime(job.pid)
 	if used == 0 || !now.After(job.cpuStart) {
@@ -289,8 +287,8 @@ func (j *compileJob) text(elapsed time.Duration, memory int64) string {
 	return b.String()
 }
 
-// advice returns the message about a compilation whose end is not known. share is the number of
-// processors that the compiler uses; below one, other processes or a limit slow it down.
+// advice returns the message about a compilation that exceeds its estimate. share is the average
+// number of processors that the compiler uses.
 func (j *compileJob) advice(share float64) string {
 	why := "no compilation of this size is on record"
 	if j.estimate.longest > 0 {

@@ -13,8 +13,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/phase"
 )
 
-// DefaultRecordFile returns the path of the record that programs share: compilations.jsonl in the
-// folder tpustrategy of the user's cache directory. It is empty if there is no cache directory.
+// DefaultRecordFile returns the path of the record file that programs share:
+// tpustrategy/compilations.jsonl in the user's cache directory. It is empty if there is no cache
+// directory.
 func DefaultRecordFile() string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -23,7 +24,7 @@ func DefaultRecordFile() string {
 	return filepath.Join(dir, "tpustrategy", "compilations.jsonl")
 }
 
-// recordEntry is one line of a record.
+// recordEntry is one line of a record file: the duration of a compilation.
 type recordEntry struct {
 	Name      string  `json:"name"`
 	Target    string  `json:"target"`
@@ -37,11 +38,11 @@ const (
 	minRecorded = time.Second
 	// maxLengthRatio is the maximum ratio of the text lengths of similar compilations.
 	maxLengthRatio = 1.5
-	// maxRecord is the size in bytes above which the older half of a record is removed.
+	// maxRecord is the size in bytes above which the older half of a record file is removed.
 	maxRecord = 128 << 10
 )
 
-// readRecord returns the compilations of a record, without the lines that it cannot parse.
+// readRecord reads the compilations in a record file. It omits lines that it cannot parse.
 func readRecord(path string) (entries []recordEntry) {
 	data, err := files.ReadFile(path, 2*maxRecord)
 	if err != nil {
@@ -56,14 +57,13 @@ func readRecord(path string) (entries []recordEntry) {
 	return entries
 }
 
-// estimate is the expected duration of a compilation; zero if it is not known.
+// estimate is the expected duration of a compilation; zero if it is unknown.
 type estimate struct {
 	expected time.Duration // duration of the most similar compilation
 	longest  time.Duration // longest duration of the similar compilations
 }
 
-// defaultLimit is the time after which a compilation without an estimate counts as having an
-// unknown end.
+// defaultLimit is the time after which a compilation without an estimate counts as late.
 const defaultLimit = time.Minute
 
 // isExceeded reports whether a stage has taken longer than the estimate.
@@ -74,7 +74,7 @@ func (e estimate) isExceeded(elapsed time.Duration) bool {
 	return elapsed > defaultLimit
 }
 
-// estimateDuration returns the estimate of a compilation from a record.
+// estimateDuration estimates the duration of a compilation from similar ones in a record file.
 func estimateDuration(path string, p phase.Phase) (e estimate) {
 	if path == "" || p.TextBytes == 0 {
 		return e
@@ -100,7 +100,7 @@ func estimateDuration(path string, p phase.Phase) (e estimate) {
 	return e
 }
 
-// deviceKind returns the kind of devices of a target: "v5e" for "2x v5e:4x4".
+// deviceKind returns the device kind in the name of a compilation target: "v5e" for "2x v5e:4x4".
 func deviceKind(target string) string {
 	if i := strings.LastIndexByte(target, ' '); i >= 0 {
 		target = target[i+1:]
@@ -109,7 +109,7 @@ func deviceKind(target string) string {
 	return target
 }
 
-// appendRecord adds a compilation to a record. Errors are ignored.
+// appendRecord adds a compilation to a record file. Errors are ignored.
 func appendRecord(path string, p phase.Phase, duration time.Duration) {
 	if path == "" || duration < minRecorded {
 		return
@@ -131,7 +131,7 @@ func appendRecord(path string, p phase.Phase, duration time.Duration) {
 	_ = f.Close()
 }
 
-// trimRecord removes the older half of a record.
+// trimRecord removes the older half of a record file.
 func trimRecord(path string) {
 	data, err := files.ReadFile(path, 64*maxRecord)
 	if err != nil {

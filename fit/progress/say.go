@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// StartTask writes a line about work that begins. On a terminal the line counts the seconds until
+// StartTask writes a line about a task that begins. On a terminal the line counts the seconds until
 // the next StartTask, the next compilation, SetStatus or Close.
 func (l *Line) StartTask(text string) {
 	l.mu.Lock()
@@ -22,9 +22,9 @@ func (l *Line) StartTask(text string) {
 	l.draw(now)
 }
 
-// SetStatus shows the result of state on a terminal whenever no program is compiled. state receives
-// the number of columns. Another goroutine calls it five times a second. With nil, the last state
-// stays as a line.
+// SetStatus shows the result of state on a terminal while no program is compiled. state receives
+// the number of columns; another goroutine calls it five times a second. If state is nil, the last
+// status is printed as a line that stays.
 func (l *Line) SetStatus(state func(width int) string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,9 +41,9 @@ func (l *Line) SetStatus(state func(width int) string) {
 	}
 }
 
-// Update shows the progress of work and may be called often. On a terminal it updates the line.
-// Elsewhere it writes a line if the first word of the text has changed, and otherwise at most once
-// in [Options].Every.
+// Update shows the progress of a task and may be called often. On a terminal it updates the line.
+// Otherwise it writes a line if the first word of text has changed, or if [Options].Every has
+// passed since the previous line.
 func (l *Line) Update(text string) {
 	if l.IsTerminal() {
 		l.SetStatus(func(width int) string { return l.opts.Prefix + text })
@@ -61,7 +61,7 @@ func (l *Line) Update(text string) {
 	}
 }
 
-// finishTask ends a task: its text stays as a line.
+// finishTask ends the current task and prints its text as a line that stays.
 func (l *Line) finishTask(now time.Time) {
 	if l.task != "" {
 		l.printLine(l.taskText(now))
@@ -70,7 +70,7 @@ func (l *Line) finishTask(now time.Time) {
 	}
 }
 
-// taskText returns the text of the task with the elapsed time.
+// taskText returns the text of the current task with the elapsed time.
 func (l *Line) taskText(now time.Time) string {
 	if elapsed := now.Sub(l.taskStart); elapsed >= time.Second {
 		return l.task + ": " + formatSeconds(elapsed)
@@ -81,7 +81,7 @@ func (l *Line) taskText(now time.Time) string {
 // IsTerminal reports whether the line is drawn on a terminal.
 func (l *Line) IsTerminal() bool { return l.width != nil }
 
-// Write writes complete lines of text above the line.
+// Write prints complete lines of text above the line.
 func (l *Line) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,11 +16,12 @@
 // repeated step. A wrong bit in one replica's copy of a variable is a difference between the
 // replicas. A wrong bit in a batch, an activation or a gradient is a difference between the step
 // and its repetition; if the wrong value was summed over the replicas, all replicas differ. Two
-// kinds of errors cannot be detected: a wrong bit in state that only one replica holds, such as
+// kinds of errors cannot be detected: a wrong bit in state that only one replica stores, such as
 // sharded state, and a wrong value that is in the host's batch or occurs both times.
 //
 // # Cost
 //
 // A replayed step takes as long as two steps. In addition, all variables are copied from the
-// devices to the host three times and back once. The host holds two of these copies at a time.
+// devices to the host three times and back once. The host's memory contains two of these copies at
+// a time.
 package replay

@@ -8,12 +8,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/command"
 )
 
-// Error reports devices with differing values.
+// Error reports devices whose values differ from the values of other devices or of another run.
 type Error struct {
 	// Step is the replayed step.
 	Step int64
-	// Devices are the names of the differing devices. All reports that all devices differ, because
-	// the wrong value was summed over the replicas.
+	// Devices are the names of the differing devices. AllDevices reports that all devices differ,
+	// because the wrong value was summed over the replicas.
 	Devices    []string
 	AllDevices bool
 	// Variables are the differing variables, as far as this process knows them.
@@ -22,7 +22,6 @@ type Error struct {
 	Reason string
 }
 
-// Error returns a text with the devices and the variables.
 func (e *Error) Error() string {
 	who := strings.Join(truncateList(e.Devices), ", ")
 	if e.AllDevices {
@@ -36,7 +35,7 @@ func (e *Error) Error() string {
 		"the state is not saved: restart from the last checkpoint, without the device if it differs again")
 }
 
-// truncateList truncates a list for a text.
+// truncateList returns at most six names. It replaces the remaining names by their number.
 func truncateList(names []string) []string {
 	const limit = 6
 	if len(names) <= limit {
@@ -45,9 +44,8 @@ func truncateList(names []string) []string {
 	return append(append([]string{}, names[:limit]...), fmt.Sprintf("and %d more", len(names)-limit))
 }
 
-// Kind returns DataLossError.
 func (*Error) Kind() errkind.Kind { return errkind.DataLossError }
 
-// ExitCode returns 69, like watchdog.ExitCode: the supervisor must restart all hosts from the last
-// checkpoint, and on new machines if the error occurs again.
+// ExitCode returns 69, like watchdog.ExitCode. The supervisor must restart all hosts from the last
+// checkpoint. If the error recurs, it must use other machines.
 func (*Error) ExitCode() int { return command.Unavailable }

@@ -15,13 +15,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Step calls run, which must run the step, restores the variables, and calls run again. The
-// results of the second call stay. number is the step's number, for errors. variables are all
-// variables on the devices that the step reads or writes. All processes must call Step at the same
-// point.
+// Step runs a training step twice from the same variables and compares the results. It calls run,
+// restores the variables, and calls run again; the results of the second call remain. number is the
+// step's number, for errors. variables are all variables on the devices that the step reads or
+// writes. All processes must call Step at the same point.
 //
 // If devices differ, Step returns an [*Error] on all processes. Other errors are errors of run and
-// of the copies.
+// of copying the variables.
 func Step(ctx context.Context, s *strategy.TPUStrategy, number int64, variables []*strategy.Variable,
 	run func(ctx context.Context) error) error {
 	r := &replayer{strategy: s, stepNumber: number, variables: variables}
@@ -63,8 +63,7 @@ type replayer struct {
 }
 
 // copyToHost copies the bytes of the variables, including padding, from this process's devices to
-// the host. The result is indexed by variable and partition, and is nil for the partitions of other
-// processes.
+// the host. The result is indexed by variable and partition. Partitions of other processes are nil.
 func (r *replayer) copyToHost(ctx context.Context) ([][][]byte, error) {
 	images := make([][][]byte, len(r.variables))
 	return images, engine.Internal(r.strategy).WithBuffers(ctx, "copying variables", r.variables,
@@ -85,8 +84,8 @@ func (r *replayer) copyToHost(ctx context.Context) ([][][]byte, error) {
 		})
 }
 
-// restoreVariables copies images back to the devices, one variable at a time. Both copies of that
-// variable are on the devices meanwhile.
+// restoreVariables copies the result of copyToHost back to the devices, one variable at a time. The
+// devices need memory for a second copy of that variable.
 func (r *replayer) restoreVariables(ctx context.Context, images [][][]byte) error {
 	on := engine.Internal(r.strategy).Runtime()
 	for i := range images {
@@ -111,7 +110,7 @@ func (r *replayer) restoreVariables(ctx context.Context, images [][][]byte) erro
 	return nil
 }
 
-// compareRuns compares the bytes on each device after the two runs of the step.
+// compareRuns compares the variables on each device after the first and the second run of the step.
 func (r *replayer) compareRuns(ctx context.Context, first, second [][][]byte) error {
 	var differ []int
 	var names []string
@@ -149,7 +148,7 @@ func (r *replayer) compareRuns(ctx context.Context, first, second [][][]byte) er
 	return r.differenceError("the second run had other results", differ, names)
 }
 
-// compareReplicas compares the replicas' copies of mirrored variables.
+// compareReplicas compares the copies of mirrored variables on the replicas with each other.
 func (r *replayer) compareReplicas(ctx context.Context, reason string, images [][][]byte) error {
 	devices, _, _ := engine.Internal(r.strategy).DeviceNames()
 	logical := len(devices[0])
@@ -203,7 +202,7 @@ func (r *replayer) compareReplicas(ctx context.Context, reason string, images []
 	return r.differenceError(reason, differ, names)
 }
 
-// replicasDiffer reports whether the replicas of this process have different bytes.
+// replicasDiffer reports whether the copies of a variable on this process's replicas differ.
 func replicasDiffer(images [][]byte, logical int) bool {
 	for l := range logical {
 		var one []byte

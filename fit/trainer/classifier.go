@@ -34,12 +34,12 @@ import (
 type Classifier struct {
 	// Logits returns the scores of the classes, floats [rows, classes], for the inputs of a
 	// replica, [rows, ...] in the dtype of the data. With -precision, apply precision.Compute to
-	// the first floats that are computed from integers, because a policy does not cast these. With
-	// -remat, build the layers in [remat.Block] or in a layer loop, with the policy [Flags].Keep. A
-	// flag without effect is an error.
+	// the first floats that are computed from integers, because a policy does not cast integers.
+	// With -remat, build the layers in [remat.Block] or in a layer loop, with the policy
+	// [Flags].Remat. A flag without effect is an error.
 	Logits func(rc *strategy.ReplicaContext, inputs *graph.Node) *graph.Node
-	// Training and Test yield examples, not batches: tuples of an input and its class, an integer
-	// from 0.
+	// Training and Test yield examples, not batches. An example is a tuple of an input and its
+	// class, an integer from 0.
 	Training, Test input.Dataset
 	// Optimizer is the optimizer; nil means Adam. The default of LearningRate is 0.001.
 	Optimizer    optimizer.Interface
@@ -55,8 +55,8 @@ type Classifier struct {
 	Hooks []fit.Hook
 }
 
-// ClassifierResult is the result of the training of a classifier, as a program prints it in its
-// last line. Values that were not measured are nil.
+// ClassifierResult is the result of training a classifier. Programs print it as JSON in their last
+// line. Values that were not measured are nil.
 type ClassifierResult struct {
 	// Accuracy and TestLoss are the values of the last test, and Loss is the last training loss
 	// that was read.
@@ -73,8 +73,8 @@ type ClassifierResult struct {
 	// ExamplesPerSecond is the throughput in that time.
 	Steps   int64 `json:"steps"`
 	Resumed int64 `json:"resumed,omitempty"`
-	// Stopped is the reason for an end before all steps were completed, or the reason why a resumed
-	// run had no step left; see fit.Result.
+	// Stopped is the reason why the run ended early, or why a resumed run had no step left; see
+	// fit.Result.
 	Stopped           string  `json:"stopped,omitempty"`
 	Seconds           float64 `json:"seconds"`
 	TrainSeconds      float64 `json:"train_seconds"`
@@ -83,10 +83,10 @@ type ClassifierResult struct {
 	Out               string  `json:"out"`
 }
 
-// Classify trains a classifier with the settings of the flags, and writes the result to stdout: a
-// readable line, and a [ClassifierResult] as one line of JSON. After an interrupt it writes the
-// JSON line only. With -topology it compiles the step for a slice instead of training. See
-// [Flags.Train].
+// Classify trains a classifier with the settings of the flags; see [Flags.Train]. It writes the
+// result to stdout: a readable line, and a [ClassifierResult] as one line of JSON. After an
+// interrupt it writes only the JSON. With -topology it compiles the step for a slice instead of
+// training.
 func (f *Flags) Classify(ctx context.Context, c Classifier, stdout io.Writer) error {
 	if f.Requested() {
 		example, err := c.example(f.batchSize(c))
@@ -106,7 +106,7 @@ func (f *Flags) Classify(ctx context.Context, c Classifier, stdout io.Writer) er
 	return errors.Join(err, outcome.Write(stdout))
 }
 
-// Write writes the result as [Flags.Classify] does.
+// Write writes the result to w in the format of [Flags.Classify].
 func (r ClassifierResult) Write(w io.Writer) error {
 	line, err := json.Marshal(r)
 	if err == nil && !r.Interrupted {
@@ -130,11 +130,11 @@ func (r ClassifierResult) String() string {
 }
 
 // Train trains a classifier on the devices of the flags. The training data is shuffled in a new
-// order in each pass. After each pass the classifier is tested on all examples of Test. The run
-// stops early if the test loss stops falling, and saves the best variables in the folder best of
-// Out. [Flags.Hooks] documents the other files in Out. All batches of the training are full; a
-// batch may span two passes. After an interrupt the outcome contains the values so far, and the
-// error has exit code 75 if Out was given.
+// order in each pass. All training batches are full; a batch may span two passes. After each pass
+// the classifier is evaluated on all examples of Test. The run stops early if the test loss does
+// not improve, and saves the best variables in the folder best of Out. [Flags.Hooks] documents the
+// other files in Out. After an interrupt the outcome contains the values so far, and the error has
+// exit code 75 if Out was set by the caller.
 func (f *Flags) Train(ctx context.Context, c Classifier) (outcome ClassifierResult, err error) {
 	batch := f.batchSize(c)
 	outcome = ClassifierResult{Replicas: f.Replicas, Logical: f.Logical, Devices: f.Devices, Batch: batch, Seed: f.Seed}
@@ -204,8 +204,8 @@ func (f *Flags) newStep(s *strategy.TPUStrategy, c *Classifier) (*train.Step, er
 
 var accuracy = train.Reported("accuracy")
 
-// loss returns the mean cross-entropy of a replica's rows. In a test, in[2] is the mask of the rows
-// that are not padding.
+// loss returns the mean cross-entropy of a replica's rows. In an evaluation, in[2] masks the rows
+// that are padding.
 func (c *Classifier) loss(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	logits, classes := precision.Output(c.Logits(rc, in[0])), graph.ConvertDType(in[1], dtypes.Int32)
 	var counts *graph.Node
@@ -220,7 +220,7 @@ func (c *Classifier) loss(rc *strategy.ReplicaContext, in []*graph.Node) *graph.
 	return graph.ReduceAllMean(losses)
 }
 
-// example checks the data and returns the shapes of a batch.
+// example checks the data and returns the shapes of the arguments of a step.
 func (c *Classifier) example(rows int) ([]any, error) {
 	if c.Logits == nil {
 		return nil, &errkind.Fault{Op: "trainer: classifier", Reason: "it has no Logits",
@@ -249,8 +249,8 @@ func (c *Classifier) example(rows int) ([]any, error) {
 	return example, nil
 }
 
-// summaryHook returns a hook that prints, after the first record, the data, the mesh and a table of
-// the trainable variables. Process 0 prints it.
+// summaryHook returns a hook that prints, on process 0 after the first record, the data, the mesh
+// and a table of the trainable variables.
 func (f *Flags) summaryHook(store *model.Store, c Classifier, batch int) fit.Hook {
 	shown := false
 	return fit.Hook{Name: "summary", Record: func(_ context.Context, s *fit.State) error {
@@ -280,7 +280,7 @@ func (f *Flags) summaryHook(store *model.Store, c Classifier, batch int) fit.Hoo
 	}}
 }
 
-// placement returns how a variable is sharded over a replica's devices.
+// placement describes how a variable is sharded over a replica's devices.
 func placement(v *strategy.Variable) string {
 	if text := v.Annotation().String(); text != "none" {
 		return text

@@ -29,7 +29,7 @@
 // training, the trace fails with an error of kind ValueError that names the flag and the function
 // to call.
 //
-// The flags are those of package aot, and -steps, -batch, -accumulate, -shard-state, -remat,
+// The flags are the flags of package aot, and -steps, -batch, -accumulate, -shard-state, -remat,
 // -precision, -resume, -seed, -out, -save-every, -near, -replay, -profile, -cache, -devices and
 // -plugin. A program can add its own flags.
 //

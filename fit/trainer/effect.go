@@ -15,8 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// effectChecker checks that -precision and -remat have an effect. A flag must have an effect on the
-// first training step that is traced; a later step may compute in another way.
+// effectChecker checks that -precision and -remat have an effect on the first training step that is
+// traced. A later step may compute differently.
 type effectChecker struct {
 	precision precision.Policy
 	remat     bool
@@ -24,8 +24,8 @@ type effectChecker struct {
 	precisionApplied, rematApplied atomic.Bool
 }
 
-// newEffectChecker makes the traces of training steps of a strategy fail if -precision or -remat
-// has no effect.
+// newEffectChecker registers a check that fails the trace of a training step if -precision or
+// -remat has no effect.
 func (f *Flags) newEffectChecker(s *strategy.TPUStrategy) *effectChecker {
 	keep := f.Remat.RegionPolicy()
 	e := &effectChecker{precision: f.Precision.WithDefaults(), remat: keep.Selective || keep.OnHost}
@@ -44,7 +44,7 @@ func (e *effectChecker) check(g *graph.Graph) error {
 	return e.checkApplied()
 }
 
-// checkApplied returns an error for a flag that no training step has used.
+// checkApplied returns an error for a flag that has had no effect on any training step.
 func (e *effectChecker) checkApplied() error {
 	if e.precision != (precision.Policy{}) && !e.precisionApplied.Load() {
 		return noEffectError("-precision", "the training step does not compute in its policy",
@@ -57,7 +57,8 @@ func (e *effectChecker) checkApplied() error {
 	return nil
 }
 
-// hook returns a hook that checks steps that are not traced, such as a step from a file.
+// hook returns a hook that applies the check to steps that are not traced, such as a step from a
+// file.
 func (e *effectChecker) hook() fit.Hook {
 	return fit.Hook{Name: "flags take effect", Record: func(_ context.Context, s *fit.State) error {
 		if s.Step() == s.ResumedFrom() { // no step of this run was traced
@@ -67,7 +68,7 @@ func (e *effectChecker) hook() fit.Hook {
 	}}
 }
 
-// noEffectError returns an error for a flag that changes nothing.
+// noEffectError returns an error for a flag that has no effect.
 func noEffectError(flag, reason, hint string) error {
 	return &errkind.Fault{Op: "trainer:", Subject: "flag " + flag, Reason: "it has no effect: " + reason, Hint: hint,
 		Class: errkind.ValueError}

@@ -33,8 +33,8 @@ type Flags struct {
 	Batch int
 	// Accumulate is the number of microbatches of a step, for train.Options.
 	Accumulate int
-	// StateSharding selects the training state that is sharded over the replicas, Keep the
-	// activations of a layer that are kept for the backward pass, and Precision the dtypes of the
+	// StateSharding selects the training state that is sharded over the replicas. Remat selects the
+	// activations that are recomputed in the backward pass. Precision selects the dtypes of the
 	// computation.
 	StateSharding logical.StateSharding
 	Remat         remat.Policy
@@ -55,17 +55,17 @@ type Flags struct {
 	// Profile is the range of steps that are recorded for XProf; none if both are 0. See
 	// fit.Profile.
 	Profile struct{ From, To int64 }
-	// Replay is the interval of steps that are run twice and compared; 0 means none. See
+	// Replay is the interval at which steps are run twice and compared; 0 means none. See
 	// fit.Replay.
 	Replay int64
-	// SaveEvery is the interval of checkpoints in steps; 0 means the program's default. Near
-	// configures local checkpoints on the hosts between these.
+	// SaveEvery is the number of steps between two checkpoints; 0 means the program's default.
+	// Local configures additional local checkpoints on the hosts.
 	SaveEvery int64
 	Local     fit.LocalCheckpoints
 
 	// System replaces Devices and Plugin if it is not nil: it specifies how the devices are opened
-	// and how the processes of a slice find each other. Wait limits the time until all hosts have
-	// started; 0 means ten minutes.
+	// and how the processes of a slice find each other. StartTimeout limits the time until all
+	// hosts have started; 0 means ten minutes.
 	System       *system.Options
 	StartTimeout time.Duration
 	// Watchdog are the options of the run's watchdog. By default its Exit is os.Exit and its Dir is
@@ -75,23 +75,24 @@ type Flags struct {
 	flagSet *flag.FlagSet
 	// effects checks that -precision and -remat have an effect; it is set by Open.
 	effects *effectChecker
-	// outGiven reports that Out was set by the caller, and saves that the run saves checkpoints.
+	// outGiven reports that the caller set Out, and savesCheckpoints that the run saves
+	// checkpoints.
 	outGiven, savesCheckpoints bool
-	// localFolder is the local folder for files that are not written to a store; see
+	// localFolder is the folder for files that cannot be written to a store; see
 	// [Flags.createLocalFolder].
 	localFolder string
 	log         *slog.Logger
 	line        *progress.Line
 }
 
-// Defaults are the default values of flags.
+// Defaults contains the default values of flags.
 type Defaults struct {
 	Steps   int64
 	Devices int
 }
 
-// AddFlags adds the flags to a flag set. Call it first in main: it calls aot.AddFlags, which does
-// not return in a process that was started as a compiler.
+// AddFlags adds the flags to a flag set. Call it first in main, because it calls aot.AddFlags,
+// which does not return in a process that was started as a compiler.
 func AddFlags(flags *flag.FlagSet, d Defaults) *Flags {
 	f := &Flags{Flags: aot.AddFlags(flags), flagSet: flags, Watchdog: watchdog.Options{Exit: os.Exit}}
 	flags.Int64Var(&f.Steps, "steps", d.Steps, "number of training steps, including those before a resume")
@@ -130,7 +131,7 @@ func AddFlags(flags *flag.FlagSet, d Defaults) *Flags {
 	return f
 }
 
-// addParsedFlag adds a flag with named values.
+// addParsedFlag adds a flag whose text is converted by parse.
 func addParsedFlag[T any](flags *flag.FlagSet, value *T, name, usage string, parse func(string) (T, error)) {
 	flags.Func(name, usage, func(text string) (err error) {
 		*value, err = parse(text)
@@ -139,9 +140,8 @@ func addParsedFlag[T any](flags *flag.FlagSet, value *T, name, usage string, par
 }
 
 // Parse parses the program's arguments. With -help it prints the flags to w and returns
-// flag.ErrHelp. Later, w receives the warnings and the progress of the run. Other errors are of
-// kind ValueError: an unknown flag, an invalid value, an argument that is not a flag, or a number
-// outside the range of its flag.
+// flag.ErrHelp. The run later writes its warnings and progress to w. An unknown flag, an invalid
+// value or an argument that is not a flag is an error of kind ValueError.
 func (f *Flags) Parse(args []string, w io.Writer) error {
 	flags := f.flagSet
 	f.line = progress.NewLine(w, progress.Options{Prefix: flags.Name() + ": ", Record: progress.DefaultRecordFile()})
@@ -189,8 +189,8 @@ func (f *Flags) Parse(args []string, w io.Writer) error {
 	return nil
 }
 
-// StartTask writes a line about an operation that begins to the writer of [Flags.Parse]. On a
-// terminal the line counts the seconds until the next one.
+// StartTask writes a line about a task that begins to the writer of [Flags.Parse]. On a terminal
+// the line counts the seconds until the next task.
 func (f *Flags) StartTask(line string) { f.line.StartTask(line) }
 
 // usageError returns an error for an invalid command line.

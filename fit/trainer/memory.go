@@ -12,10 +12,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// checkMemory returns an error if the CPU devices of the flags do not have the memory for a model
-// with this number of parameters: float32 variables and the two moments of Adam. A step also needs
-// memory for gradients and activations, so a model that passes the check may still not fit. For
-// TPUs the compiler reports this error.
+// checkMemory returns an error if the CPU devices lack memory for the float32 variables and the
+// Adam state of a model with this number of parameters. A step also needs memory for gradients and
+// activations, so a model that passes the check may still not fit. For TPUs the compiler reports
+// this error.
 func (f *Flags) checkMemory(parameters int, memory func() int64) error {
 	if f.Devices == 0 {
 		return nil
@@ -42,8 +42,8 @@ func (f *Flags) checkMemory(parameters int, memory func() int64) error {
 
 func gigabytes(n int64) string { return fmt.Sprintf("%.1f GB", float64(n)/1e9) }
 
-// freeMemory returns the free memory in bytes: the smaller value of the machine and of the control
-// group.
+// freeMemory returns the free memory in bytes of the machine or of the control group, whichever is
+// smaller.
 func freeMemory() int64 {
 	free := int64(math.MaxInt64)
 	if available := hostfacts.ReadFacts("").AvailableBytes; available > 0 {
@@ -56,7 +56,7 @@ func freeMemory() int64 {
 	return free
 }
 
-// readNumber reads a number from a file, or returns 0.
+// readNumber reads an integer from a file, or returns 0.
 func readNumber(path string) int64 {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -9,18 +9,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/command"
 )
 
-// noticesKey is the context key of the channel that ends the context of [Main].
+// noticesKey is the context key of a channel of notices. A notice on it ends the context of [Main].
 type noticesKey struct{}
 
-// withNotices returns a context that ends with a notice on the channel of noticesKey.
+// withNotices returns a context that contains a channel of notices and ends with the first notice.
 func withNotices(ctx context.Context) (context.Context, func()) {
 	notices := make(chan interrupt.Notice)
 	return interrupt.Notify(context.WithValue(ctx, noticesKey{}, notices),
 		interrupt.Options{Signals: []os.Signal{}, Notices: notices})
 }
 
-// forwardNotices makes Main wait for the current work until release is called. On a machine with a
-// TPU it also forwards maintenance and preemption notices.
+// forwardNotices makes Main wait for the run until release is called. On a machine with a TPU it
+// also forwards maintenance and preemption notices to the context of Main.
 func (f *Flags) forwardNotices(ctx context.Context) (release func()) {
 	held := command.Hold(ctx)
 	notices, ok := ctx.Value(noticesKey{}).(chan interrupt.Notice)

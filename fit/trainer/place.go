@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// joinPath returns the path of name in a folder, or its URL below a URL.
+// joinPath joins a folder or URL and the name of an entry in it.
 func joinPath(dir, name string) string {
 	if storage.IsURL(dir) {
 		return strings.TrimRight(dir, "/") + "/" + name
@@ -21,8 +21,8 @@ func joinPath(dir, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// createLocalFolder creates the folder of the event files and the curve: Out itself, or, if Out is
-// a URL, a new folder on this machine.
+// createLocalFolder selects the folder of the event files and the curve: Out itself, or a new
+// temporary folder if Out is empty or a URL.
 func (f *Flags) createLocalFolder() (err error) {
 	f.localFolder = f.Out
 	if f.Out == "" || storage.IsURL(f.Out) {
@@ -36,11 +36,11 @@ func (f *Flags) createLocalFolder() (err error) {
 	return nil
 }
 
-// maxCopy limits the size of a curve in bytes.
+// maxCopy is the maximum size of a curve in bytes.
 const maxCopy = 1 << 30
 
-// copyCurveHooks returns the hook that copies the curve to Out at the end of the run, if Out is a
-// URL. It must follow the hook that draws the curve.
+// copyCurveHooks returns a hook that copies the curve to Out at the end of the run, or no hook if
+// Out is a local folder. The hook must follow the hook that draws the curve.
 func (f *Flags) copyCurveHooks(curve string) []fit.Hook {
 	if f.localFolder == f.Out {
 		return nil

@@ -34,12 +34,13 @@ import (
 // Program is the main function of a program, with its arguments and streams as parameters.
 type Program func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 
-// Main runs a program until it returns, or until SIGINT or SIGTERM ends its context, and returns
-// the exit code of [ExitCode]. It prints an error as one line on standard error. If the program
-// does not return within two seconds after the signal, Main returns without it. While devices are
-// open by [Flags.Open], Main waits, so that a run can save. A second signal ends the process. On a
-// machine with a TPU, maintenance and preemption notices of the metadata server end the context,
-// too, as soon as [Flags.Open] is called.
+// Main runs a program and returns the exit code of [ExitCode]. It prints an error as one line on
+// standard error. SIGINT and SIGTERM cancel the program's context. If the program does not return
+// within two seconds after the signal, Main returns without it. While devices are open by
+// [Flags.Open], Main waits instead, so that a run can save. A second signal ends the process.
+//
+// On a machine with a TPU, maintenance and preemption notices also cancel the context after
+// [Flags.Open] was called.
 func Main(name string, run Program) int {
 	var ended atomic.Bool
 	code := command.Main(func(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -54,11 +55,13 @@ func Main(name string, run Program) int {
 	return code
 }
 
-// ExitCode prints a program's error to w and returns the exit code: 0 without an error and after
-// -help; the code of an [ExitError]; 2 for an error of kind ValueError, which means invalid flags
-// or data; and otherwise the code of interrupt.ExitCodeForContext: 75 for a run that was
-// interrupted, also at its start; 130 for Ctrl-C at the start; 69 if another host or a service does
-// not respond; and 1 for other errors.
+// ExitCode prints a program's error to w and returns the exit code:
+//   - 0 without an error and after -help;
+//   - the code of an [ExitError];
+//   - 2 for kind ValueError, which means invalid flags or data;
+//   - 75 for a run that was interrupted, also at its start, and 130 for Ctrl-C at the start;
+//   - 69 if another host or a service does not respond;
+//   - 1 for other errors.
 func ExitCode(ctx context.Context, name string, err error, w io.Writer) int {
 	var exit *ExitError
 	switch {
@@ -78,20 +81,19 @@ func ExitCode(ctx context.Context, name string, err error, w io.Writer) int {
 	return code
 }
 
-// ErrUsage matches the errors of an invalid command line. [Code] prints how to list the flags after
-// such an error.
+// ErrUsage matches the error of an invalid command line. After such an error, [ExitCode] prints how
+// to list the flags.
 var ErrUsage = errkind.New(errkind.ValueError, "command line")
 
-// ExitError is an exit code of an operation that has printed its error itself.
+// ExitError contains the exit code of an operation that has already printed its error.
 type ExitError struct{ Code int }
 
-// Error returns a text with the code.
 func (e *ExitError) Error() string { return fmt.Sprintf("exit code %d", e.Code) }
 
-// Kind returns RuntimeError.
 func (*ExitError) Kind() errkind.Kind { return errkind.RuntimeError }
 
-// NewExitError converts an exit code, such as the result of aot.Flags.Main, to an error: nil for 0.
+// NewExitError converts an exit code, such as the result of aot.Flags.Main, to an error. It returns
+// nil for 0.
 func NewExitError(code int) error {
 	if code == 0 {
 		return nil
@@ -99,15 +101,15 @@ func NewExitError(code int) error {
 	return &ExitError{code}
 }
 
-// NewStore returns a new store of variables. The flag -seed determines their initial values.
+// NewStore returns a new store of variables with the initial seed of the flag -seed.
 func (f *Flags) NewStore() *model.Store {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, f.Seed)
 	return store
 }
 
-// StrategyOptions returns the strategy options of the flags. variables are the rules for the
-// variables.
+// StrategyOptions returns the strategy options that the flags specify. variables are sharding rules
+// for the variables.
 func (f *Flags) StrategyOptions(variables logical.Rules) strategy.Options {
 	if f.StateSharding != 0 {
 		variables = append(slices.Clip(variables), logical.MatchState("", f.StateSharding))
@@ -115,10 +117,10 @@ func (f *Flags) StrategyOptions(variables logical.Rules) strategy.Options {
 	return f.ApplyPlan(strategy.Options{Replicas: f.Replicas, LogicalDevices: f.Logical, Variables: variables})
 }
 
-// Open opens the devices of the flags and creates a strategy over them. parameters is the number of
-// parameters of the model. done closes the strategy and the devices; call it once. If Out is empty,
-// it becomes a new temporary folder. With CPU devices, a model whose variables and Adam state are
-// larger than the free memory of the machine is an error of kind ResourceExhaustedError.
+// Open opens the devices that the flags specify and creates a strategy over them. parameters is the
+// number of parameters of the model. Call done once to close the strategy and the devices. If Out
+// is empty, Open sets it to a new temporary folder. On CPU devices, it is an error of kind
+// ResourceExhaustedError if the variables and the Adam state do not fit into the free memory.
 func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int) (strat *strategy.TPUStrategy,
 	done func() error, err error) {
 	if err := f.checkMemory(parameters, freeMemory); err != nil {
@@ -168,7 +170,7 @@ func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int)
 	}, nil
 }
 
-// openCache opens the cache of compiled programs, or returns nil without one. If the cache is a
+// openCache opens the cache of compiled programs, or returns nil if Cache is empty. If Cache is a
 // URL, the programs are also stored in a local folder.
 func (f *Flags) openCache(ctx context.Context) (programs *cache.Cache, closeStore func() error, err error) {
 	dir, opts, closeStore := f.Cache, cache.Options{Logger: f.log}, func() error { return nil }
@@ -198,8 +200,8 @@ func (f *Flags) openCache(ctx context.Context) (programs *cache.Cache, closeStor
 // closeTimeout limits how long a host waits for its plugin at the end.
 const startTimeout, closeTimeout = 10 * time.Minute, 30 * time.Second
 
-// openSystem opens the devices. For a slice of several hosts it finds the other hosts through
-// System or the resolvers.
+// openSystem opens the devices. On a slice of several hosts, System or the cluster resolvers find
+// the other hosts.
 func (f *Flags) openSystem(ctx context.Context) (*system.System, error) {
 	opts := system.Options{CPUDevices: f.Devices, Plugin: f.Plugin, Logger: f.log}
 	if f.System == nil && (f.Devices > 0 || !system.HasTPU()) {
@@ -223,25 +225,26 @@ func (f *Flags) openSystem(ctx context.Context) (*system.System, error) {
 	return sys, err
 }
 
-// FitOptions returns the options of the run. settings are the settings that a resume must not
-// change. Warnings are logged to the writer of [Flags.Parse].
+// FitOptions returns the options for [fit.Run]. settings must be the same when the run is resumed.
+// Warnings are written to the writer of [Flags.Parse].
 func (f *Flags) FitOptions(settings map[string]string) fit.Options {
 	return fit.Options{Steps: f.Steps, Resume: f.Resume, Settings: settings, Logger: f.log}
 }
 
-// Hooks returns the hooks of a run that writes into Out: a progress bar on the writer of
-// [Flags.Parse], the table losses.csv, event files in the folder events, checkpoints in the folder
-// checkpoints, and curve.html with the metrics that are named. Checkpoints are saved every
-// -save-every steps, or every steps without the flag, and at the end of the run.
+// Hooks returns the hooks of a run that writes its files to Out: the table losses.csv, event files
+// in the folder events, checkpoints in the folder checkpoints, and curve.html with the named
+// metrics. A progress bar is written to the writer of [Flags.Parse]. Checkpoints are saved every
+// -save-every steps, or at the interval every without the flag, and at the end of the run.
 //
-// The run has a watchdog: `tpustrategy watch` shows it by Out, and a process that would wait
-// forever ends with [watchdog.ExitCode]. With several processes, Out must be a shared folder or a
-// URL such as gs://bucket/run; if Out is empty, there are no checkpoints. An interrupted run has
-// exit code 75 only if Out was given, because otherwise the same command starts from the beginning.
+// The run has a watchdog: `tpustrategy watch` shows its status by Out, and a process that would
+// wait forever ends with [watchdog.ExitCode]. With several processes, Out must be a shared folder
+// or a URL such as gs://bucket/run; if Out is empty, there are no checkpoints. An interrupted run
+// has exit code 75 only if the caller set Out, because otherwise the same command starts from the
+// beginning.
 //
-// If Out is a URL, the records, the profiles, the checkpoints and, with each checkpoint, the table
-// are stored below it. The curve is copied to it at the end of the run, and the event files stay in
-// a local folder.
+// If Out is a URL, it receives the status records, the profiles, the checkpoints and, with each
+// checkpoint, the table. The curve is copied to it at the end of the run. Event files stay in a
+// local folder.
 func (f *Flags) Hooks(every fit.Every, metrics ...string) []fit.Hook {
 	path := func(name string) string { return filepath.Join(f.localFolder, name) }
 	watch := f.Watchdog

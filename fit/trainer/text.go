@@ -15,15 +15,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// BitsPerByteHooks returns the hooks that evaluate a language model on held-out texts after each
-// step that is a multiple of every. They publish "held/nats", the mean over the predicted tokens of
-// the metric that the loss function reports as [NatsMetric], and "held/bits_per_byte", which is
-// comparable between tokenizers.
+// BitsPerByteHooks returns hooks that evaluate a language model on held-out texts after each step
+// that is a multiple of every. They publish "held/nats", the mean loss of the predicted tokens, and
+// "held/bits_per_byte", which is comparable between tokenizers.
 //
-// The model reads windows of length tokens. A batch of the evaluation contains batch windows, int32
-// [rows, length+1], and the weights of the predicted tokens, float32 [rows, length], which the loss
-// function must report together with the losses. The hooks can be used for one run only, because
-// the end of the run closes the evaluation.
+// The model reads windows of length tokens, and each evaluation step reads batch windows. Its
+// arguments are the tokens, int32 [rows, length+1], and the weights of the predicted tokens,
+// float32 [rows, length]. The loss function must report the losses and these weights as
+// [NatsMetric]. The hooks can be used for one run only, because the end of the run closes the
+// evaluation.
 func BitsPerByteHooks(step *train.Step, loss train.Loss, held *text.Tokens, length, batch int, every fit.Every,
 	opts train.Options) ([]fit.Hook, error) {
 	windows, err := held.EvalWindows(length, batch)
@@ -47,15 +47,15 @@ func BitsPerByteHooks(step *train.Step, loss train.Loss, held *text.Tokens, leng
 	}}, nil
 }
 
-// NatsMetric is the name under which the loss function of [BitsPerByteHooks] must report the losses
-// of its tokens.
+// NatsMetric is the name of the metric as which a loss function reports the losses of its tokens,
+// for [BitsPerByteHooks].
 const NatsMetric = "nats"
 
-// SampleHooks returns the hooks that let a language model continue a prompt. After each step that
-// is a multiple of every, they print a short sample above the progress bar. At the end of the run
-// they stream a continuation to w, up to o.Length tokens or the end of the text. Tokens are drawn
+// SampleHooks returns hooks that let a language model continue a prompt. After each step that is a
+// multiple of every, they print a short sample above the progress bar. At the end of the run they
+// write a continuation to w, up to o.MaxLength tokens or the end of the text. Tokens are sampled
 // from the 50 most likely tokens at a temperature of 0.7; package generate supports other settings.
-// Without a prompt SampleHooks returns no hooks.
+// If prompt is empty, there are no hooks.
 func (f *Flags) SampleHooks(step *train.Step, m generate.ModelFunc, o generate.Options, words text.Tokenizer,
 	prompt string, every fit.Every, w io.Writer) []fit.Hook {
 	if prompt == "" {
@@ -106,7 +106,7 @@ func (f *Flags) SampleHooks(step *train.Step, m generate.ModelFunc, o generate.O
 	}}
 }
 
-// TextResult is the result of the training of a language model, as a program prints it in its last
+// TextResult is the result of training a language model. Programs print it as JSON in their last
 // line.
 type TextResult struct {
 	// BitsPerByte is the last held-out value, and Loss is the last loss that was read. Each is nil
@@ -120,8 +120,8 @@ type TextResult struct {
 	Steps   int64   `json:"steps"`
 	Resumed int64   `json:"resumed,omitempty"`
 	Seconds float64 `json:"seconds"`
-	// Stopped is the reason for an end before all steps were completed, or the reason why a resumed
-	// run had no step left; see fit.Result.
+	// Stopped is the reason why the run ended early, or why a resumed run had no step left; see
+	// fit.Result.
 	Stopped string `json:"stopped,omitempty"`
 }
 

@@ -13,14 +13,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// RecordStore stores the records of the hosts of a run. It is safe for concurrent use.
+// RecordStore stores the status records of the hosts of a run. It is safe for concurrent use.
 type RecordStore struct {
 	store     storage.Store // of the run
-	ownsStore bool          // the board closes the store
+	ownsStore bool          // Close closes the store
 }
 
-// OpenRecordStore opens the board of a run. run is a folder, which is created if necessary, or the
-// URL of a store that package storage supports, such as gs://bucket/run if the program imports the
+// OpenRecordStore opens the record store of a run. run is a folder, which is created if necessary,
+// or a URL that package storage supports, such as gs://bucket/run if the program imports the
 // package for its scheme.
 func OpenRecordStore(ctx context.Context, run string) (*RecordStore, error) {
 	s, err := storage.Open(ctx, run)
@@ -30,10 +30,10 @@ func OpenRecordStore(ctx context.Context, run string) (*RecordStore, error) {
 	return &RecordStore{s, true}, nil
 }
 
-// NewRecordStore returns a board in an open store. The caller remains the owner of the store.
+// NewRecordStore returns a record store in an open store. The caller remains the owner of s.
 func NewRecordStore(s storage.Store) *RecordStore { return &RecordStore{s, false} }
 
-// Close releases the resources of the store. It does not delete the records.
+// Close releases the resources of the store. It does not remove records.
 func (b *RecordStore) Close() error {
 	if b == nil {
 		return nil
@@ -44,14 +44,14 @@ func (b *RecordStore) Close() error {
 	return nil
 }
 
-// Names of the record of a host, and of its other files.
+// Formats of the object names of a host.
 const (
 	hostFiles      = "status/host-"
 	recordFile     = hostFiles + "%04d.json"
 	goroutinesFile = hostFiles + "%04d.goroutines.txt"
 )
 
-// Put writes a record and replaces the previous record of the host.
+// Put writes a record. It replaces the previous record of the host.
 func (b *RecordStore) Put(ctx context.Context, r *Record) error {
 	data, err := r.encode()
 	if err != nil {
@@ -64,7 +64,7 @@ func (b *RecordStore) writeObject(ctx context.Context, name string, data []byte)
 	return storage.PutBytes(ctx, b.store, name, data, storage.PutOptions{Volatile: true})
 }
 
-// Get returns the last record of a host, of any run. If there is none, the error matches
+// Get returns the last record of a host, of any run. If there is no record, the error matches
 // fs.ErrNotExist.
 func (b *RecordStore) Get(ctx context.Context, host int) (r Record, err error) {
 	name := fmt.Sprintf(recordFile, host)
@@ -81,12 +81,12 @@ func (b *RecordStore) Get(ctx context.Context, host int) (r Record, err error) {
 	return r, err
 }
 
-// readEncoded returns the encoded record of a host.
 func (b *RecordStore) readEncoded(ctx context.Context, host int) ([]byte, error) {
 	return storage.ReadAll(ctx, b.store, fmt.Sprintf(recordFile, host), 1<<20)
 }
 
-// restore replaces a host's record by an earlier encoded record, or removes it if record is nil.
+// restore replaces a host's record by an earlier encoded record. If record is nil, it removes the
+// host's record.
 func (b *RecordStore) restore(ctx context.Context, host int, record []byte) error {
 	name := fmt.Sprintf(recordFile, host)
 	if record == nil {
@@ -96,9 +96,8 @@ func (b *RecordStore) restore(ctx context.Context, host int, record []byte) erro
 }
 
 // ReadAll returns the records of the hosts 0 to hosts-1, of any run, in the order of the hosts. If
-// hosts is 0, it lists the records and returns all of them. Records that cannot be read are left
-// out; unreadable contains an error for each, which names the file. err is the error of the
-// listing.
+// hosts is 0, it returns all records in the store. It omits records that it cannot read; unreadable
+// contains an error for each, which names the object. err is an error of listing the records.
 func (b *RecordStore) ReadAll(ctx context.Context, hosts int) (all []Record, unreadable []error, err error) {
 	numbers := make([]int, hosts)
 	for host := range numbers {
@@ -143,8 +142,8 @@ func (b *RecordStore) listHosts(ctx context.Context) (hosts []int, err error) {
 	return hosts, err
 }
 
-// removeStale removes the records of hosts >= hosts, and temporary files of processes that were
-// killed.
+// removeStale removes the records of hosts with a number of at least hosts, and the temporary files
+// of processes that were killed.
 func (b *RecordStore) removeStale(ctx context.Context, hosts int) error {
 	recorded, err := b.listHosts(ctx)
 	for _, host := range recorded {

@@ -1,4 +1,4 @@
-// Package watchdog detects that the steps of a run no longer make progress, identifies the
+// Package watchdog detects that the steps of a run no longer make progress. It identifies the
 // responsible host, and ends the wait, which would otherwise last forever.
 //
 // Package fit provides it as a hook:
@@ -31,40 +31,39 @@
 //
 // # Identification of the host
 //
-// With [Options].Dir, host 3 writes the file status/host-0003.json in that place once a second, and
-// reads the records of the other hosts. A record is JSON with a sequence number, the step, the
-// current activity and its duration. A host that waits in a launch, for a result or in an exchange
-// can therefore tell which host it waits for:
+// With [Options].Dir, host 3 writes its status record to status/host-0003.json in that folder or
+// store once a second, and reads the records of the other hosts. A record is JSON with a sequence
+// number, the step, the current activity and its duration. A host that waits in a launch, for a
+// result or in an exchange can therefore identify the host that it waits for:
 //
 //   - a host that is silent: its record has not changed for some seconds of the reader's clock;
 //   - a host that has left the loop;
 //   - a host that is in another exchange;
-//   - a host that has not reached the same place, because it waits for its input, its save, a hook
-//     or the compiler.
+//   - a host that has not reached the same operation, because it waits for its input, its save, a
+//     hook or the compiler.
 //
-// All hosts name such a host within 10 seconds. They also name a host that is only much later than
-// the others were, but continue to wait for it. A slow host, a wrong clock, a failing save and
-// unwritable records are reported, too, but do not end the run. Without a Dir a host only knows
-// itself, and its timeout for operations with other hosts is half an hour.
+// All hosts report such a host within 10 seconds. They also report a host whose activity takes much
+// longer than it took on the other hosts, but continue to wait for it. A slow host, a wrong clock,
+// a failing save and unwritable records are also reported, but do not end the run. Without a Dir, a
+// host only watches itself, and its timeout for operations with other hosts is half an hour.
 //
 // In a folder, records are not synced to the disk, so that a save does not delay them, and on a
 // full disk a record overwrites the previous one (storage.PutOptions.Volatile). A reader skips
 // records that do not parse. In an object store each write and each read is a request, so records
 // are written every two seconds. With more than 8 hosts, each host reads the records every hosts/8
-// seconds, and more often after it has waited for half of the floor.
+// seconds, and more often after it has waited for half of [Options].MinTimeout.
 //
 // # Reports and the end of the run
 //
 // A report is logged to [Options].Logger as one line and passed to [Options].OnReport. The line
-// names a file with the stacks of this host's goroutines, the program's own first:
-// host-0003.goroutines.txt next to the record, or a temporary file without a Dir. If the watchdog
-// is sure that the run cannot continue, and nothing changes for [Options].CancelDelay, it ends the
-// contexts of [Watchdog.Context] with a [*StuckError]. That cannot end a launch on a TPU, so
-// [Options].Exit then ends the process. All hosts do this at about the same time. The supervisor of
-// the job must restart all hosts from the last checkpoint.
+// names a file with the stacks of this host's goroutines, starting with the program's own
+// goroutines: host-0003.goroutines.txt next to the record, or a temporary file without a Dir. If
+// the watchdog is certain that the run cannot continue, and nothing changes for
+// [Options].CancelDelay, it cancels the contexts of [Watchdog.Context] with a [*StuckError]. This
+// cannot stop a launch on a TPU, so [Options].Exit then ends the process. All hosts do this at
+// about the same time. The supervisor of the job must restart all hosts from the last checkpoint.
 //
 // # Observation
 //
-// `tpustrategy watch` shows the records with a [Monitor]. Any program can use a Monitor: see its
-// example.
+// `tpustrategy watch` shows the records with a [Monitor], which any program can use.
 package watchdog

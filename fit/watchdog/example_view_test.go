@@ -18,29 +18,29 @@ func ExampleMonitor() {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	board, err := watchdog.OpenRecordStore(ctx, dir)
+	records, err := watchdog.OpenRecordStore(ctx, dir)
 	if err != nil {
 		panic(err)
 	}
-	defer board.Close()
+	defer records.Close()
 	for host := range 3 {
 		r := watchdog.Record{Version: watchdog.Version, Run: "a", Host: host, Hosts: 3, State: watchdog.Running, Step: 400, Steps: 1000,
 			Activity: "launch", Duration: 6, Timeout: 30, ActivityIndex: 2, Sequence: 1, Time: time.Now()}
 		if host == 1 {
 			r.Activity, r.Duration, r.Timeout, r.ActivityIndex = "input", 6.1, 5, 1
 		}
-		if err := board.Put(ctx, &r); err != nil {
+		if err := records.Put(ctx, &r); err != nil {
 			panic(err)
 		}
 	}
 
 	var view watchdog.Monitor
-	look, err := view.Status(ctx, board)
+	status, err := view.Status(ctx, records)
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(look.Summary)
-	for _, f := range look.Findings {
+	fmt.Println(status.Summary)
+	for _, f := range status.Findings {
 		fmt.Println(f)
 	}
 	// Output:

@@ -6,30 +6,29 @@ import (
 	"time"
 )
 
-// Cause is the kind of problem that a host has.
+// Cause is the kind of problem of a host.
 type Cause string
 
 const (
 	// Missing means that the host has written no record in this run. Silent means that it no longer
-	// writes records: it is dead, stopped, or disconnected. Left means that it has left the loop.
+	// writes records: it is dead, stopped, or disconnected. Exited means that it has left the loop.
 	Missing Cause = "missing"
 	Silent  Cause = "silent"
 	Exited  Cause = "left"
-	// The other hosts wait for the host, which itself is in the [Activity] with the name of the
-	// cause: it waits for its input, its save, a hook, the compiler, or a launch.
+	// The other hosts wait for the host, which is in the [Activity] with the name of the cause.
 	InInput   Cause = "input"
 	InSave    Cause = "save"
 	InHook    Cause = "hook"
 	InCompile Cause = "compile"
 	InLaunch  Cause = "launch"
-	// InExchange means that the host is in another exchange than the other hosts.
+	// InExchange means that the host is in a different exchange from the other hosts.
 	InExchange Cause = "exchange"
-	// Undetermined means that all hosts wait at the same place, so no host can be identified.
+	// Undetermined means that all hosts wait in the same operation, so no host can be identified.
 	Undetermined Cause = "nobody"
 
-	// Slow means that the host makes progress, but the others wait for it most of the time. Trouble
-	// means that an operation of the host fails without ending the run. Clock means that its clock
-	// is wrong. Store means that it cannot access the place of the records.
+	// Slow means that the host makes progress, but the others wait for it most of the time.
+	// OperationFailed means that an operation of the host fails without ending the run. ClockSkew
+	// means that its clock is wrong. StoreUnreachable means that it cannot access the record store.
 	Slow             Cause = "slow"
 	OperationFailed  Cause = "trouble"
 	ClockSkew        Cause = "clock"
@@ -51,8 +50,9 @@ type Finding struct {
 	Text  string `json:"text"`
 	// Duration is the duration of the problem in seconds, if it is known.
 	Duration float64 `json:"for,omitempty"`
-	// Certain means that the run cannot continue: the host is gone, or its activity has exceeded its
-	// own timeout. Otherwise the activity only takes longer than on the other hosts.
+	// Certain means that the run cannot continue: the host has exited or is silent, or its activity
+	// has exceeded its own timeout. Otherwise the activity only takes longer than on the other
+	// hosts.
 	Certain bool `json:"sure,omitempty"`
 }
 
@@ -60,8 +60,8 @@ func isFatal(f Finding) bool { return f.Cause.IsFatal() }
 
 func isCertain(f Finding) bool { return f.Certain }
 
-// withoutKnown returns the findings whose host and cause do not occur in others.
-func withoutKnown(findings, known []Finding) []Finding {
+// removeKnown returns the findings without those whose host and cause are in known.
+func removeKnown(findings, known []Finding) []Finding {
 	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool {
 		return slices.ContainsFunc(known, func(o Finding) bool { return o.Host == f.Host && o.Cause == f.Cause })
 	})
@@ -86,7 +86,7 @@ var activityTexts = map[Activity]string{Other: "its own code", Input: "the wait 
 	Result:   "the wait for its result",
 	Exchange: "the exchange", Compile: "the compiler", Save: "its save", Restore: "its restore", Hook: "the hook", Setup: "its start"}
 
-// activityText returns the text of the current activity, such as `the exchange "barrier x"`.
+// activityText describes the current activity, such as `the exchange "barrier x"`.
 func (r *Record) activityText() string {
 	if r.ActivityName == "" {
 		return activityTexts[r.activity()]

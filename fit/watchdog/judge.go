@@ -19,7 +19,7 @@ const (
 	majorityFraction  = 0.6         // fraction of a host's time that counts as most of it
 )
 
-// diagnosis is the state of judge.
+// diagnosis is the state of one call of diagnose.
 type diagnosis struct {
 	hosts       []Host
 	floor       float64
@@ -28,7 +28,7 @@ type diagnosis struct {
 	majority    *operation // where more than half of the running hosts wait, or nil
 	longestWait float64    // longest time for which a host waits for others
 	hasOthers   bool       // a host other than the reader has a record
-	isCurrent   bool       // the board is up to date
+	isCurrent   bool       // the records are up to date
 	findings    []Finding
 }
 
@@ -40,18 +40,18 @@ type operation struct {
 
 func (r *Record) operation() operation { return operation{r.Step, r.Activity, r.ActivityName} }
 
-// compareProgress orders hosts by their progress.
+// compareProgress orders hosts by their step, and by their activities within the step.
 func compareProgress(a, b *Host) int {
 	return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(a.ActivityIndex, b.ActivityIndex))
 }
 
-// diagnose finds the hosts that make no progress, and the hosts that are slow, in trouble, or have
-// a wrong clock. A wait shorter than floor, in seconds, is ignored.
+// diagnose finds the hosts that make no progress, are slow, report an error, or have a wrong clock.
+// It ignores waits shorter than floor, in seconds.
 //
-// A host is named if others wait for it and it is silent, has left, or is in an activity for longer
-// than its timeout: its own timeout or, if all hosts do the same work, a timeout derived from the
-// waiting hosts' durations. If all hosts wait at the same place for too long, only a reader that is
-// one of the hosts reports that.
+// A host is reported if others wait for it and it is silent, has left the loop, or is in an
+// activity for longer than its timeout. The timeout is the host's own or, if all hosts do the same
+// work, derived from the durations on the waiting hosts. If all hosts wait in the same operation
+// for too long, only a reader that is one of the hosts reports that.
 func diagnose(hosts []Host, floor float64) []Finding {
 	d := &diagnosis{hosts: hosts, floor: floor, isCurrent: len(hosts) == 1}
 	for i := range hosts {
@@ -77,61 +77,62 @@ func diagnose(hosts []Host, floor float64) []Finding {
 		}
 	}
 	d.findings = d.findStuck()
-	d.addUnreachable()
+	d.addUnreachableHosts()
 	for i := range hosts {
 		if h := &hosts[i]; h.NonFatalError != "" && h.State != Ended {
 			d.addFinding(h, OperationFailed, "%s", h.NonFatalError)
 		}
 	}
 	d.addClockSkews()
-	d.addSlow()
+	d.addSlowHosts()
 	return d.findings
 }
 
-// addFinding adds a finding for a host that makes progress.
-func (j *diagnosis) addFinding(h *Host, cause Cause, format string, args ...any) {
-	j.findings = append(j.findings, Finding{Host: h.Record.Host, Name: h.Name, Cause: cause,
+// addFinding adds a finding that does not stop the run.
+func (d *diagnosis) addFinding(h *Host, cause Cause, format string, args ...any) {
+	d.findings = append(d.findings, Finding{Host: h.Record.Host, Name: h.Name, Cause: cause,
 		Text: fmt.Sprintf(format, args...)})
 }
 
-// findStuck finds the hosts that stop the run: absent hosts, or otherwise hosts that are behind, or
-// none if no host stands out.
-func (j *diagnosis) findStuck() []Finding {
+// findStuck returns the findings that stop the run: hosts that are absent, or otherwise hosts that
+// are behind the others.
+func (d *diagnosis) findStuck() []Finding {
 	var absent, behind []Finding
-	for i := range j.hosts {
-		h := &j.hosts[i]
+	for i := range d.hosts {
+		h := &d.hosts[i]
 		if h.Alive {
-			if f := j.behindFinding(h); f.Cause != "" {
+			if f := d.checkBehind(h); f.Cause != "" {
 				behind = append(behind, f)
 			}
 		} else if slices.ContainsFunc(h.Findings, isFatal) && h.State == Ended { // the host gave up because of other hosts
-			for _, f := range withoutKnown(h.Findings, absent) {
-				if f.Certain = true; isFatal(f) && j.longestWait >= j.floor {
+			for _, f := range removeKnown(h.Findings, absent) {
+				if f.Certain = true; isFatal(f) && d.longestWait >= d.floor {
 					absent = append(absent, f)
 				}
 			}
-		} else if f := j.absentFinding(h); f.Cause != "" {
+		} else if f := d.checkAbsent(h); f.Cause != "" {
 			absent = append(absent, f)
 		}
 	}
-	if len(absent) > 0 && j.isCurrent {
+	if len(absent) > 0 && d.isCurrent {
 		return absent
 	}
-	if len(absent) > 0 || len(behind) > 2 && len(behind) == len(j.running) { // only the reader's own state is reliable
-		behind = slices.DeleteFunc(behind, func(f Finding) bool { return j.self == nil || f.Host != j.self.Record.Host })
+	if len(absent) > 0 || len(behind) > 2 && len(behind) == len(d.running) { // only the reader's own state is reliable
+		behind = slices.DeleteFunc(behind, func(f Finding) bool { return d.self == nil || f.Host != d.self.Record.Host })
 	}
 	if len(behind) == 0 {
-		return j.standstillFindings()
+		return d.checkStandstill()
 	}
 	return behind
 }
 
-// absentFinding returns the finding of a host that is gone and that others wait for.
-func (j *diagnosis) absentFinding(h *Host) Finding {
+// checkAbsent returns a finding if the host is missing, silent or has left the loop, and others
+// wait for it. Otherwise the Cause is empty.
+func (d *diagnosis) checkAbsent(h *Host) Finding {
 	f := Finding{Host: h.Record.Host, Name: h.Name, Duration: h.Silent, Certain: true}
 	switch {
-	case j.longestWait < j.floor/2 || j.longestWait < j.floor && h.processState == "":
-	case h.Missing && (!j.hasOthers || h.Silent <= h.silenceLimit):
+	case d.longestWait < d.floor/2 || d.longestWait < d.floor && h.processState == "":
+	case h.Missing && (!d.hasOthers || h.Silent <= h.silenceLimit):
 	case h.Missing:
 		f.Cause, f.Text = Missing, "it has shown no sign of life in this run"
 	case h.State == Ended:
@@ -149,21 +150,21 @@ func (j *diagnosis) absentFinding(h *Host) Finding {
 	return f
 }
 
-// behindFinding returns the finding of a host that others have passed and wait for, or that is in
-// another operation.
-func (j *diagnosis) behindFinding(h *Host) (f Finding) {
-	waiting := j.hostsWaitingFor(h)
+// checkBehind returns a finding if others have passed the host and wait for it, or if the host is
+// in a different operation. Otherwise the Cause is empty.
+func (d *diagnosis) checkBehind(h *Host) (f Finding) {
+	waiting := d.hostsWaitingFor(h)
 	late := h.Timeout > 0 && h.Duration > h.Timeout // above its own timeout
 	sure := late
 	switch k := h.activity(); {
 	case k.WaitsForHosts():
 		sure = true
-		if len(waiting) == 0 || h.Duration < j.floor || k != Exchange && !late || !j.isElsewhere(h) {
+		if len(waiting) == 0 || h.Duration < d.floor || k != Exchange && !late || !d.isInOtherOperation(h) {
 			return f
 		}
 	case late:
-		sure = k == Input || h.Duration > longFactor*j.floor // the durations of saves and evaluations vary
-	case len(waiting) == 0 || h.Record.Host == 0 || !j.exceedsUsual(h, waiting): // only host 0 writes files
+		sure = k == Input || h.Duration > longFactor*d.floor // the durations of saves and evaluations vary
+	case len(waiting) == 0 || h.Record.Host == 0 || !d.exceedsUsualDuration(h, waiting): // only host 0 writes files
 		return f
 	}
 	f = Finding{Host: h.Record.Host, Name: h.Name, Cause: Cause(h.activity().String()), Duration: h.Duration,
@@ -180,11 +181,11 @@ func (j *diagnosis) behindFinding(h *Host) (f Finding) {
 	return f
 }
 
-// hostsWaitingFor returns the hosts that wait at a place that h has not reached.
-func (j *diagnosis) hostsWaitingFor(h *Host) (all []*Host) {
-	for i := range j.hosts {
-		o := &j.hosts[i]
-		if o != h && o.isResponsive() && o.isWaiting() && o.Duration >= waitFraction*j.floor &&
+// hostsWaitingFor returns the hosts that wait in an operation that h has not reached.
+func (d *diagnosis) hostsWaitingFor(h *Host) (all []*Host) {
+	for i := range d.hosts {
+		o := &d.hosts[i]
+		if o != h && o.isResponsive() && o.isWaiting() && o.Duration >= waitFraction*d.floor &&
 			(compareProgress(o, h) > 0 || h.isWaiting() && o.operation() != h.operation()) {
 			all = append(all, o)
 		}
@@ -192,19 +193,19 @@ func (j *diagnosis) hostsWaitingFor(h *Host) (all []*Host) {
 	return all
 }
 
-// isElsewhere reports whether a host is in another operation than most hosts, or has made the least
-// progress if there is no majority.
-func (j *diagnosis) isElsewhere(h *Host) bool {
-	if j.majority != nil {
-		return h.operation() != *j.majority
+// isInOtherOperation reports whether a host is in a different operation from most hosts. Without a
+// majority it reports whether the host has made the least progress.
+func (d *diagnosis) isInOtherOperation(h *Host) bool {
+	if d.majority != nil {
+		return h.operation() != *d.majority
 	}
-	return compareProgress(h, slices.MinFunc(j.running, compareProgress)) == 0 &&
-		compareProgress(h, slices.MaxFunc(j.running, compareProgress)) < 0
+	return compareProgress(h, slices.MinFunc(d.running, compareProgress)) == 0 &&
+		compareProgress(h, slices.MaxFunc(d.running, compareProgress)) < 0
 }
 
-// exceedsUsual reports whether a host's activity has lasted longer than expected from the durations
-// of the waiting hosts, if most of these have done the same.
-func (j *diagnosis) exceedsUsual(h *Host, waiting []*Host) bool {
+// exceedsUsualDuration reports whether the activity of h has lasted much longer than on the waiting
+// hosts, if most of these have completed the same kind of activity.
+func (d *diagnosis) exceedsUsualDuration(h *Host, waiting []*Host) bool {
 	usual, known := 0.0, 0
 	for _, o := range waiting {
 		if took, ok := o.LastDurations[h.Activity]; ok {
@@ -212,107 +213,105 @@ func (j *diagnosis) exceedsUsual(h *Host, waiting []*Host) bool {
 			known++
 		}
 	}
-	return known*2 > len(waiting) && h.Duration > max(j.floor, timeoutFactor*usual)
+	return known*2 > len(waiting) && h.Duration > max(d.floor, timeoutFactor*usual)
 }
 
-// standstillFindings returns the finding of a run in which all hosts wait at the same place for too
-// long.
-func (j *diagnosis) standstillFindings() []Finding {
-	h := j.self
-	if h == nil || h.Duration <= h.standstillTimeout || slices.ContainsFunc(j.running,
+// checkStandstill returns a finding if all hosts wait in the same operation for too long.
+func (d *diagnosis) checkStandstill() []Finding {
+	h := d.self
+	if h == nil || h.Duration <= h.standstillTimeout || slices.ContainsFunc(d.running,
 		func(o *Host) bool { return !o.isWaiting() }) {
 		return nil
 	}
 	return []Finding{{Host: -1, Cause: Undetermined, Duration: h.Duration, Certain: true,
 		Text: fmt.Sprintf("no host stands out: %d of %d hosts are alive, and wait in %s for %s, after step %d",
-			len(j.running), h.Hosts, h.activityText(), formatSeconds(h.Duration), h.Step)}}
+			len(d.running), h.Hosts, h.activityText(), formatSeconds(h.Duration), h.Step)}}
 }
 
-// addUnreachable notes the hosts that cannot access the board.
-func (j *diagnosis) addUnreachable() {
+// addUnreachableHosts adds findings for hosts that cannot access the record store.
+func (d *diagnosis) addUnreachableHosts() {
 	var step int64 // largest step of a host
-	for i := range j.hosts {
-		if h := &j.hosts[i]; h.isResponsive() {
+	for i := range d.hosts {
+		if h := &d.hosts[i]; h.isResponsive() {
 			step = max(step, h.Step)
 		}
 	}
-	for i := range j.hosts {
-		switch h := &j.hosts[i]; {
+	for i := range d.hosts {
+		switch h := &d.hosts[i]; {
 		case h.Missing || h.State == Ended:
 		case h.storeError != "":
-			j.addFinding(h, StoreUnreachable, "it cannot reach the place of the hosts' records, without which hosts do not see each other: %s", h.storeError)
-		case h.isSelf && !j.hasOthers && slices.ContainsFunc(j.hosts,
+			d.addFinding(h, StoreUnreachable, "it cannot reach the place of the hosts' records, without which hosts do not see each other: %s", h.storeError)
+		case h.isSelf && !d.hasOthers && slices.ContainsFunc(d.hosts,
 			func(o Host) bool { return o.Missing && o.Silent > 2*o.silenceLimit }):
-			j.addFinding(h, StoreUnreachable, "it sees no record of any other host: set a Dir that all hosts share, unless no other host has started")
-		case !h.isSelf && h.Silent > h.silenceLimit && h.processState == "" && j.isCurrent &&
+			d.addFinding(h, StoreUnreachable, "it sees no record of any other host: set a Dir that all hosts share, unless no other host has started")
+		case !h.isSelf && h.Silent > h.silenceLimit && h.processState == "" && d.isCurrent &&
 			float64(step-h.Step) > maxStepsAhead+maxRecordInterval*h.Rate:
-			j.addFinding(h, StoreUnreachable, "its records ended %s ago, after step %d, while the run is at step %d: it cannot reach their place", formatSeconds(h.Silent), h.Step, step)
+			d.addFinding(h, StoreUnreachable, "its records ended %s ago, after step %d, while the run is at step %d: it cannot reach their place", formatSeconds(h.Silent), h.Step, step)
 		}
 	}
 }
 
-// addClockSkews notes the hosts whose clock differs from the clocks of most hosts and of the
-// reader.
-func (j *diagnosis) addClockSkews() {
+// addClockSkews adds findings for hosts whose clock differs from most of the other clocks.
+func (d *diagnosis) addClockSkews() {
 	skews := []time.Duration{0}
-	for i := range j.hosts {
-		if h := &j.hosts[i]; h.hasChanged && !h.isSelf {
+	for i := range d.hosts {
+		if h := &d.hosts[i]; h.hasChanged && !h.isSelf {
 			skews = append(skews, h.clockSkew)
 		}
 	}
-	if len(skews)*2 <= len(j.hosts) {
+	if len(skews)*2 <= len(d.hosts) {
 		return // too few clocks are known
 	}
 	slices.Sort(skews)
 	right := min(max(0, skews[(len(skews)-1)/2]), skews[len(skews)/2]) // of two medians the one nearer to the reader
-	for i := range j.hosts {
-		h := &j.hosts[i]
+	for i := range d.hosts {
+		h := &d.hosts[i]
 		if off := (h.clockSkew - right).Round(time.Second); off.Abs() > maxSkew && (h.hasChanged || h.isSelf) &&
 			h.State != Ended {
 			way := "ahead of"
 			if off < 0 {
 				way = "behind"
 			}
-			j.addFinding(h, ClockSkew, "its clock is %s %s those of most hosts", off.Abs(), way)
+			d.addFinding(h, ClockSkew, "its clock is %s %s those of most hosts", off.Abs(), way)
 		}
 	}
 }
 
-// addSlow notes the hosts that make progress, but for which the others wait most of the time. It
-// requires that all hosts have run for some time.
-func (j *diagnosis) addSlow() {
+// addSlowHosts adds findings for hosts that make progress, but for which the others wait most of
+// the time. It adds none until all hosts have run for minWindow.
+func (d *diagnosis) addSlowHosts() {
 	busy := 0 // hosts that do not wait most of the time
-	for i := range j.hosts {
-		h := &j.hosts[i]
+	for i := range d.hosts {
+		h := &d.hosts[i]
 		if !h.isResponsive() || h.State != Running || h.Window < minWindow || h.Step == 0 {
 			return
 		}
-		if _, together := h.workFractions(); together < majorityFraction {
+		if _, collective := h.workFractions(); collective < majorityFraction {
 			busy++
 		}
 	}
-	if busy > 1+(len(j.hosts)-1)/4 || len(j.hosts) == 1 {
+	if busy > 1+(len(d.hosts)-1)/4 || len(d.hosts) == 1 {
 		return
 	}
-	for i := range j.hosts {
-		h := &j.hosts[i]
-		own, together := h.workFractions()
+	for i := range d.hosts {
+		h := &d.hosts[i]
+		own, collective := h.workFractions()
 		kind := Other
 		if h.TimeFractions[Input.String()] > own/2 {
 			kind = Input
 		}
 		// Every step takes this long, not only one of many.
-		if part := h.LastDurations[kind.String()] * h.Rate; own >= majorityFraction && together <= 0.2 &&
-			h.Duration < waitFraction*j.floor && part >= 0.3 && part <= 2 {
-			j.addFinding(h, Slow, "it is slow: %.0f %% of its time goes into %s, while the others wait", 100*own,
+		if part := h.LastDurations[kind.String()] * h.Rate; own >= majorityFraction && collective <= 0.2 &&
+			h.Duration < waitFraction*d.floor && part >= 0.3 && part <= 2 {
+			d.addFinding(h, Slow, "it is slow: %.0f %% of its time goes into %s, while the others wait", 100*own,
 				activityTexts[kind])
 		}
 	}
 }
 
-// workFractions returns the fractions of a host's time in its own work and in operations with other
-// hosts. Activities that differ between hosts, such as saves and hooks, belong to neither.
-func (r *Record) workFractions() (own, together float64) {
+// workFractions returns the fractions of the host's time in its own work and in collective
+// operations. Saves, hooks and other activities that differ between hosts count for neither.
+func (r *Record) workFractions() (own, collective float64) {
 	s := r.TimeFractions
 	return s[Input.String()] + s[Other.String()], s[Launch.String()] + s[Result.String()] + s[Exchange.String()]
 }

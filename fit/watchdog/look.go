@@ -28,8 +28,8 @@ type RunStatus struct {
 	Remarks []string `json:"remarks,omitempty"`
 	// Unreadable is the number of records that cannot be read.
 	Unreadable int `json:"unreadable,omitempty"`
-	// Settled reports that waiting would reveal nothing more: there is no record, or each host has
-	// ended or was seen alive.
+	// Settled reports that waiting would reveal nothing more: there are no records, or each host
+	// has ended or was seen to update its record.
 	Settled bool `json:"-"`
 }
 
@@ -76,7 +76,7 @@ func (v *Monitor) newStatus(dir string, records []Record, unreadable []error, no
 	return l
 }
 
-// singleLine replaces the line breaks of a text that was received from a host.
+// singleLine replaces the line breaks in a text that was received from a host.
 func singleLine(text string) string { return plain.EscapeLine(strings.Join(strings.Fields(text), " ")) }
 
 // Title returns the run and its summary in one line.
@@ -87,8 +87,8 @@ func (l *RunStatus) Title() string {
 	return singleLine("run " + l.Run + ": " + l.Summary)
 }
 
-// Lines returns the complete state as lines: the title, a table with one line for each host, and
-// the remarks. Lines of the table are truncated to width columns; 0 means no limit.
+// Lines formats the status as lines: the title, a table with one line for each host, and the
+// remarks. Lines of the table are truncated to width columns; 0 means no limit.
 func (l *RunStatus) Lines(width int) (lines []string) {
 	if len(l.Hosts) == 0 {
 		return l.Remarks
@@ -123,7 +123,7 @@ func (l *RunStatus) Lines(width int) (lines []string) {
 	return append(lines, l.Remarks...)
 }
 
-// stateText returns the state of a host in one or two words.
+// stateText describes the state of a host in one or two words.
 func (h *Host) stateText() string {
 	switch {
 	case h.State == Ended && h.Error != "":
@@ -143,7 +143,7 @@ func (h *Host) stateText() string {
 	return string(h.State)
 }
 
-// formatSummary returns the summary of a [RunStatus].
+// formatSummary returns [RunStatus].Summary for the hosts of a run.
 func formatSummary(all []Host) string {
 	var rate float64
 	var loss *Record
@@ -197,7 +197,7 @@ func formatSummary(all []Host) string {
 
 func formatNumber(x float64) string { return fmt.Sprintf("%.4g", x) }
 
-// truncateLine converts a text to one line of at most this number of columns.
+// truncateLine converts a text to one line of at most limit columns.
 func truncateLine(text string, limit int) string {
 	if r := []rune(plain.EscapeLine(text)); len(r) > limit {
 		return string(r[:max(limit-1, 0)]) + "…"

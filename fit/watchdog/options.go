@@ -10,38 +10,37 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Options configure a watchdog. The zero value watches a single process and can only end its
+// Options configures a watchdog. The zero value watches a single process and can only cancel its
 // context.
 type Options struct {
 	// Host is the number of this host, from 0, and Hosts is the number of hosts; 0 means 1.
 	Host, Hosts int
-	// Name is the host's name in reports; empty means the name of the operating system.
+	// Name is the host's name in reports; empty means os.Hostname.
 	Name string
 	// Run identifies this attempt of the job. It must be the same on all hosts, and different after
 	// each restart. Records of another run are ignored.
 	Run string
-	// Dir is where the hosts exchange their records: a folder that all hosts share, or the URL of
-	// a store; see [OpenRecordStore]. If it is empty, a host only knows itself.
+	// Dir is the folder that all hosts share, or the URL of a store, for the status records; see
+	// [OpenRecordStore]. If Dir is empty, a host only watches itself.
 	Dir string
 	// RecordStore is an open store that replaces Dir. The caller remains its owner.
 	RecordStore *RecordStore
 
-	// StepTimeout limits each wait of a step: for its input, its launch, its result and an exchange.
-	// With 0 the watchdog learns the limit: four times the longest recent duration, and at least
-	// MinTimeout.
+	// StepTimeout limits each wait of a step: for its input, its launch, its result and an
+	// exchange. 0 means four times the longest recent duration, and at least MinTimeout.
 	StepTimeout time.Duration
 	// MinTimeout is the minimum of all timeouts; 0 means 5 seconds.
 	MinTimeout time.Duration
 	// FirstTimeout limits a compilation and the first occurrence of an activity in this run, such
 	// as the first batch, evaluation or save; 0 means 30 minutes.
 	FirstTimeout time.Duration
-	// CancelDelay is the time between the first report that the run cannot continue and its end: if
-	// nothing changes in that time, the context of [Watchdog.Context] is canceled. 0 means one
-	// minute.
+	// CancelDelay is the time between the first report that the run cannot continue and the end of
+	// the run. If nothing changes in that time, the context of [Watchdog.Context] is canceled. 0
+	// means one minute.
 	CancelDelay time.Duration
-	// Exit, such as os.Exit, is called with [ExitCode] if the watchdog is not closed within 10
-	// seconds after it canceled the context, or within CancelDelay if that is shorter: the wait cannot
-	// be canceled then. With nil the watchdog never ends the process.
+	// Exit, such as os.Exit, is called with [ExitCode] if canceling the context does not end the
+	// wait: the watchdog was not closed within 10 seconds, or within CancelDelay if that is
+	// shorter. If Exit is nil, the watchdog never ends the process.
 	Exit func(code int)
 
 	// OnReport is called with each report by a goroutine of the watchdog, one report at a time.
@@ -95,6 +94,6 @@ func (o *Options) checkInterval() time.Duration {
 	return min(max(o.MinTimeout/20, 20*time.Millisecond), 250*time.Millisecond)
 }
 
-// recordInterval is the interval of records, and the longest interval between two checks of a
-// process that is not stopped.
+// recordInterval is the interval at which records are written. If two checks are further apart, the
+// process was stopped in between.
 func (o *Options) recordInterval() time.Duration { return 4 * o.checkInterval() }

@@ -24,13 +24,13 @@ func (p *durationStats) add(duration, now time.Duration) {
 	p.count, p.lastEnd, p.longest = p.count+1, now, max(duration, time.Duration(float64(p.longest)*(1-fades)))
 }
 
-// activityKey is the key of a pace: a kind of activity, or a hook.
+// activityKey is the key of the durations of an activity: its kind and, for a hook, its name.
 type activityKey struct {
 	kind Activity
 	hook string
 }
 
-// activityKey returns the key of an activity's pace. The number of hook names is limited.
+// activityKey returns the key for the durations of an activity. The number of keys is limited.
 func (w *Watchdog) activityKey(f *activityFrame) activityKey {
 	if f.kind == Hook && len(w.stats) < 256 {
 		return activityKey{Hook, f.name}
@@ -38,8 +38,8 @@ func (w *Watchdog) activityKey(f *activityFrame) activityKey {
 	return activityKey{kind: f.kind}
 }
 
-// recordEnd updates the paces with an activity that has ended.
-func (w *Watchdog) recordEnd(f *activityFrame) {
+// recordDuration adds the duration of an activity that has ended.
+func (w *Watchdog) recordDuration(f *activityFrame) {
 	w.lastTimes[f.kind] = f.duration
 	name := w.activityKey(f)
 	p := w.stats[name]
@@ -72,8 +72,8 @@ func (w *Watchdog) timeout(f *activityFrame) time.Duration {
 	return max(o.MinTimeout, timeoutFactor*p.longest)
 }
 
-// standstillTimeout returns how long all hosts may wait at the same place, derived from the timeout
-// of the activity.
+// standstillTimeout returns how long all hosts may wait in the same operation. timeout is the
+// timeout of the operation on this host. missing reports that some hosts have no record.
 func (o *Options) standstillTimeout(timeout time.Duration, missing bool) time.Duration {
 	if o.StepTimeout == 0 && timeout != o.FirstTimeout {
 		timeout = max(6*o.MinTimeout, timeout*5/2)

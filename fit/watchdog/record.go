@@ -24,17 +24,16 @@ type State string
 const (
 	// Running means that the host runs steps, or tries to.
 	Running State = "running"
-	// Stuck means that the host has found that the run makes no progress.
+	// Stuck means that the host has detected that the run makes no progress.
 	Stuck State = "stuck"
 	// Ended means that the host has left the loop.
 	Ended State = "ended"
 )
 
-// JSONFloat is a float64 that JSON can encode: a value that is not finite is encoded as a string,
-// such as "NaN".
+// JSONFloat is a float64 with a JSON encoding for all values. A value that is not finite is encoded
+// as a string, such as "NaN".
 type JSONFloat float64
 
-// MarshalJSON encodes the number.
 func (n JSONFloat) MarshalJSON() ([]byte, error) {
 	text := strconv.FormatFloat(float64(n), 'g', -1, 64)
 	if math.IsNaN(float64(n)) || math.IsInf(float64(n), 0) {
@@ -43,18 +42,17 @@ func (n JSONFloat) MarshalJSON() ([]byte, error) {
 	return []byte(text), nil
 }
 
-// UnmarshalJSON decodes the result of MarshalJSON.
 func (n *JSONFloat) UnmarshalJSON(b []byte) error {
 	x, err := strconv.ParseFloat(string(bytes.Trim(b, `"`)), 64)
 	*n = JSONFloat(x)
 	return err
 }
 
-// Record is the state of a host, as the host reports it. Times are in seconds.
+// Record is the status record of a host, which the host writes. Times are in seconds.
 type Record struct {
 	// Version is the version of the encoding, [Version].
 	Version int `json:"version"`
-	// Run identifies the attempt of the job. Records of another attempt are old.
+	// Run identifies the attempt of the job. Records of other attempts are ignored.
 	Run string `json:"run,omitempty"`
 	// Host is the host's number, Hosts is the number of hosts, and Name is the host's name.
 	Host  int    `json:"host"`
@@ -63,7 +61,8 @@ type Record struct {
 	// PID is the process ID, and Machine identifies the machine on which the PID is valid.
 	PID     int    `json:"pid,omitempty"`
 	Machine string `json:"machine,omitempty"`
-	// Sequence increases with each record of a host, and Time is the host's clock.
+	// Sequence increases with each record of a host. Time is the host's clock when it wrote the
+	// record.
 	Sequence int64     `json:"sequence"`
 	Time     time.Time `json:"time"`
 	State    State     `json:"state"`
@@ -71,15 +70,15 @@ type Record struct {
 	// not known.
 	Step  int64 `json:"step"`
 	Steps int64 `json:"steps,omitempty"`
-	// Rate is the number of steps per second over the last seconds.
+	// Rate is the number of steps per second over the last Window seconds.
 	Rate float64 `json:"rate"`
 	// Loss is the last loss that was read, after step LossStep; nil before the first.
 	Loss     *JSONFloat `json:"loss,omitempty"`
 	LossStep int64      `json:"loss_step,omitempty"`
 	// Checkpoint is the step of the last checkpoint, or 0.
 	Checkpoint int64 `json:"checkpoint,omitempty"`
-	// Activity is the current activity, such as "input", and ActivityName is its name, such as the name of
-	// an exchange.
+	// Activity is the current activity, such as "input". ActivityName is its name, such as the name
+	// of an exchange.
 	Activity     string `json:"doing"`
 	ActivityName string `json:"detail,omitempty"`
 	// Duration is the duration of the activity so far, and Timeout is its timeout.
@@ -92,10 +91,10 @@ type Record struct {
 	// TimeFractions are the fractions of the last Window seconds that each kind of activity used.
 	TimeFractions map[string]float64 `json:"shares,omitempty"`
 	Window        float64            `json:"window,omitempty"`
-	// History accounts for the time of the run over all of its attempts; only host 0 has it.
+	// History contains the use of the run's time over all of its attempts; only host 0 has it.
 	History *goodput.History `json:"history,omitempty"`
-	// NonFatalError describes an operation that fails without ending the run, such as a save on a full
-	// disk.
+	// NonFatalError is the error of an operation that fails without ending the run, such as a save
+	// on a full disk.
 	NonFatalError string `json:"trouble,omitempty"`
 	// Findings are the problems that this host has found.
 	Findings []Finding `json:"findings,omitempty"`
@@ -103,15 +102,15 @@ type Record struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Version is the version of the records' encoding.
+// Version is the version of the encoding of records.
 const Version = 1
 
-// maxHosts limits the number of hosts in a record.
+// maxHosts is the maximum number of hosts in a valid record.
 const maxHosts = 1 << 16
 
 func (r *Record) activity() Activity { return activity.ParseKind(r.Activity) }
 
-// recordBlock is the size to which records are padded, so that overwriting a record requires no
+// recordBlock is the size to which records are padded. Overwriting a record then requires no
 // additional disk space.
 const recordBlock = 4096
 
@@ -125,11 +124,11 @@ func (r *Record) encode() ([]byte, error) {
 	return append(b, strings.Repeat(" ", recordBlock-1-(len(b)-1)%recordBlock)...), nil
 }
 
-// errRecord matches errors of a record that cannot be read.
+// errRecord matches the error for a record that cannot be decoded.
 var errRecord = errkind.New(errkind.DataLossError, "watchdog: record")
 
-// parseRecord decodes a record. Incomplete, incompatible and inconsistent records are errors that
-// match errRecord.
+// parseRecord decodes a record. The error for an incomplete, incompatible or inconsistent record
+// matches errRecord.
 func parseRecord(data []byte) (r Record, err error) {
 	reason := ""
 	// Data after the line is the rest of a longer earlier record.
@@ -161,8 +160,8 @@ func machineID() string {
 	return ""
 }
 
-// checkProcess returns "is stopped" or "has ended" for a process of this machine, and an empty
-// string if the process runs or its state is not known.
+// checkProcess returns "is stopped" or "has ended" for a process on this machine. It returns an
+// empty string if the process is running or its state is unknown.
 func (r *Record) checkProcess() string {
 	if r.PID == 0 || r.Machine == "" || r.Machine != machineID() {
 		return ""

@@ -15,24 +15,23 @@ import (
 )
 
 // ExitCode is the exit code of a process that waited for a host which makes no progress: 69,
-// EX_UNAVAILABLE. All hosts end with it, and the supervisor must restart the job from its last
-// checkpoint. A run that was interrupted and has saved ends with another code.
+// EX_UNAVAILABLE. All hosts end with this code, and the supervisor must restart the job from its
+// last checkpoint.
 const ExitCode = command.Unavailable
 
-// Report describes the findings of a host and the state of that host.
+// Report contains new findings of a host and the state of that host.
 type Report struct {
 	// Record is the state of the reporting host. At least one of its findings is new since the
 	// previous report.
 	Record
-	// Goroutines are the stacks of this host's goroutines, the program's own first, truncated to a
-	// maximum size. It is empty if the run continues.
+	// Goroutines contains the stacks of this host's goroutines, starting with the program's own
+	// goroutines. It is truncated, and empty if the run can continue.
 	Goroutines string
 }
 
-// StuckError ends the context of a run that cannot continue. Its sure findings precede the others.
+// StuckError is the error of a run that cannot continue. The certain findings precede the others.
 type StuckError struct{ Report }
 
-// Error returns a text with the hosts and the causes.
 func (e *StuckError) Error() string {
 	all := make([]string, 0, len(e.Findings))
 	for _, f := range e.Findings {
@@ -43,13 +42,11 @@ func (e *StuckError) Error() string {
 			e.Host, formatSeconds(e.Duration), e.activityText(), e.Step, ExitCode))
 }
 
-// Kind returns UnavailableError.
 func (*StuckError) Kind() errkind.Kind { return errkind.UnavailableError }
 
-// ExitCode returns [ExitCode].
 func (*StuckError) ExitCode() int { return ExitCode }
 
-// Unwrap returns context.Canceled, so that operations which end with this error count as canceled.
+// Unwrap returns context.Canceled, so that operations that end with this error count as canceled.
 func (*StuckError) Unwrap() error { return context.Canceled }
 
 func (w *Watchdog) stuckError(findings []Finding) *StuckError {
@@ -58,7 +55,7 @@ func (w *Watchdog) stuckError(findings []Finding) *StuckError {
 		slices.DeleteFunc(slices.Clone(findings), isCertain)...))}
 }
 
-// newReport returns a report of findings and the current state of the host.
+// newReport returns a report of findings with the current state of the host.
 func (w *Watchdog) newReport(findings []Finding) Report {
 	record, _ := w.currentRecord()
 	record.Findings = findings
@@ -71,7 +68,7 @@ func (w *Watchdog) newReport(findings []Finding) Report {
 	return r
 }
 
-// logFindings logs new findings, one line for each.
+// logFindings reports new findings to the logger and to OnReport.
 func (w *Watchdog) logFindings(findings []Finding) {
 	if len(findings) == 0 {
 		return
@@ -87,8 +84,8 @@ func (w *Watchdog) logFindings(findings []Finding) {
 	}
 }
 
-// writeGoroutines writes the stacks of the goroutines to a file next to the host's record, or to a
-// temporary file without a board, and returns the name of the file.
+// writeGoroutines writes the stacks of the goroutines next to the host's record, or to a temporary
+// file if there is no record store. It returns the name of the file.
 func (w *Watchdog) writeGoroutines(r Report) string {
 	switch {
 	case r.Goroutines == "":
@@ -115,14 +112,14 @@ func (w *Watchdog) writeGoroutines(r Report) string {
 	return f.Name()
 }
 
-// maxGoroutines limits the text of the goroutines in bytes.
+// maxGoroutines is the maximum size of Report.Goroutines in bytes.
 const maxGoroutines = 64 << 10
 
 // modulePath is the prefix of the module's package paths.
 const modulePath = "github.com/tpustrategy/tpustrategy/"
 
-// sortStacks sorts and truncates the stacks of a goroutine profile: first the goroutine of fit.Run,
-// then the program's own, the module's, other goroutines, and finally the watchdog's.
+// sortStacks sorts the stacks of a goroutine profile and truncates the result. The order is: the
+// goroutine of fit.Run, the program's own goroutines, the module's, others, the watchdog's.
 func sortStacks(profile string) string {
 	prefixes := []string{modulePath + "fit.Run+", "\tmain.main+", "\tmain.", modulePath, ""}
 	rank := func(stack string) int {

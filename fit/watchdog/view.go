@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Host is the state of a host of a run as a reader sees it. It can be encoded as JSON.
+// Host is the state of a host of a run, as seen by a reader of the records.
 type Host struct {
 	// Missing reports that the host has no record yet.
 	Missing bool `json:"missing,omitempty"`
 	// Alive reports that the host has updated its record recently and has not left the loop.
 	Alive bool `json:"alive"`
-	// Silent is the time in seconds for which the record has not changed or not appeared.
+	// Silent is the time in seconds since the record last changed, or since the reader started.
 	Silent float64 `json:"silent"`
 	Record
 
@@ -24,40 +24,42 @@ type Host struct {
 	processState string        // "is stopped" or "has ended", if the reader is on the same machine
 
 	isSelf            bool    // the host is the reader, which sets the following fields
-	storeError        string  // error of the access to the place of the records
+	storeError        string  // error of the last access to the record store
 	standstillTimeout float64 // time in seconds for which all hosts may wait at the same place
 }
 
-// isResponsive reports whether the host has updated its record recently.
+// isResponsive reports whether the host has updated its record recently. It does not require that
+// the host is still in the loop.
 func (h *Host) isResponsive() bool {
 	return !h.Missing && h.processState == "" && h.Silent <= h.silenceLimit
 }
 
-// isWaiting reports whether the host is in an operation that requires the other hosts.
+// isWaiting reports whether the host is in an operation that requires other hosts.
 func (h *Host) isWaiting() bool {
 	return !h.Missing && h.State != Ended && h.activity().WaitsForHosts()
 }
 
-// minSilence is the minimum of Host.silenceLimit in seconds. maxSilence limits the value that is
-// derived from the time between a host's records.
+// minSilence is the minimum of Host.silenceLimit in seconds. maxSilence is the maximum for hosts
+// that write records at long intervals.
 const (
 	minSilence = 5
 	maxSilence = 30
 )
 
-// Monitor follows the records of the hosts of a run. The zero value follows the run with the newest
-// record, by the hosts' clocks, and stays with a run whose records change. It is not safe for
+// Monitor follows the status records of the hosts of a run. The zero value follows the run with the
+// newest record, by the hosts' clocks, as long as records of that run change. It is not safe for
 // concurrent use.
 //
-// The time in which the place of the records cannot be read does not count as silence of the hosts.
+// Time in which the record store cannot be read does not count as silence of the hosts.
 type Monitor struct {
-	// MinSilence is the minimum time after which a silent host is not alive; 0 means 5 seconds.
+	// MinSilence is the minimum time after which a silent host does not count as alive; 0 means 5
+	// seconds.
 	MinSilence time.Duration
 
 	run       string
 	hosts     []Host
 	fixedRun  bool          // run and hosts are set by the caller
-	startTime time.Time     // time of the first look
+	startTime time.Time     // time of the first read
 	runSeen   time.Duration // time when the run was first seen
 	lastRead  time.Duration // time of the last read or read error
 }
@@ -69,8 +71,8 @@ func (v *Monitor) setRun(run string, hosts int) {
 	}
 }
 
-// update updates the hosts with records. now is the reader's monotonic clock, and wall is its wall
-// clock, which is compared with the hosts' clocks.
+// update updates the hosts with new records. now is the reader's monotonic clock. wall is its wall
+// clock, for the comparison with the hosts' clocks.
 func (v *Monitor) update(records []Record, now time.Duration, wall time.Time) {
 	elapsed := (now - v.lastRead).Seconds()
 	v.lastRead = now
@@ -111,7 +113,7 @@ func newestRecord(records []Record) Record {
 	return slices.MaxFunc(records, func(a, b Record) int { return a.Time.Compare(b.Time) })
 }
 
-// currentHosts returns the state of the hosts at the last read, by number.
+// currentHosts returns the states of the hosts at the last read, by host number.
 func (v *Monitor) currentHosts() []Host {
 	hosts := slices.Clone(v.hosts)
 	for i := range hosts {
@@ -125,7 +127,7 @@ func (v *Monitor) currentHosts() []Host {
 	return hosts
 }
 
-// Status reads the records of all hosts on a board and returns the state of the run. An error means
+// Status reads the records of all hosts in a store and returns the state of the run. An error means
 // that the records cannot be listed.
 func (v *Monitor) Status(ctx context.Context, store *RecordStore) (RunStatus, error) {
 	records, unreadable, err := store.ReadAll(ctx, 0)

@@ -11,20 +11,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// storeResult is the result of an access to the board.
+// storeResult is the result of writing and reading records.
 type storeResult struct {
 	isRead  bool // all contains the current records
 	records []Record
 	err     error
 }
 
-// storeTimeout limits an access to the board.
+// storeTimeout limits one access to the record store.
 const storeTimeout = 10 * time.Second
 
-// exchangeRecords writes this host's records and reads the records of the other hosts until the
-// watchdog is closed. It runs in its own goroutine, so that a slow store does not delay the checks.
-// The more hosts there are, the less often each host reads, because it reads all records; a host
-// that waits reads more often.
+// exchangeRecords periodically writes this host's record and reads the records of all hosts, until
+// the watchdog is closed. It runs in its own goroutine, so that a slow store does not delay the
+// checks. The interval of the reads increases with the number of hosts, and decreases while this
+// host waits.
 func (w *Watchdog) exchangeRecords() {
 	ticker := time.NewTicker(w.opts.recordInterval())
 	defer ticker.Stop()
@@ -92,8 +92,8 @@ func (w *Watchdog) exchangeRecords() {
 	}
 }
 
-// readPrevious returns this host's record of the earlier attempt, or nil. On host 0 it continues
-// the history of that attempt.
+// readPrevious returns this host's record of the earlier attempt, or nil. On host 0 it also
+// restores the history in that record.
 func (w *Watchdog) readPrevious(ctx context.Context) (record []byte, err error) {
 	record, err = w.records.readEncoded(ctx, w.opts.Host)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -113,10 +113,10 @@ func (w *Watchdog) readPrevious(ctx context.Context) (record []byte, err error) 
 	return record, nil
 }
 
-// exitDelay is the time between the end of the contexts and the end of the process.
+// exitDelay is the time between canceling the contexts and ending the process.
 const exitDelay = 10 * time.Second
 
-// monitor checks the host until the watchdog is closed or the process must end.
+// monitor checks the hosts periodically until the watchdog is closed or the process must exit.
 func (w *Watchdog) monitor() (exits bool) {
 	o := &w.opts
 	view := Monitor{fixedRun: true, MinSilence: max(o.MinTimeout, 3*o.recordInterval())}
@@ -124,11 +124,11 @@ func (w *Watchdog) monitor() (exits bool) {
 		view.setRun(o.Run, 1) // only this host is known
 	}
 	var (
-		storeErr           error // error of the access to the board, since lostAt
+		storeErr           error // error of the last access to the store, since storeErrTime
 		storeErrTime       time.Duration
 		reported           []Finding     // reported findings
-		lastProgress       int64         // value of moves when the host last made progress
-		stuckTime, endTime time.Duration // when the run was first sure to be stuck, and when the contexts were ended; 0 if not yet
+		lastProgress       int64         // progress at the last check
+		stuckTime, endTime time.Duration // when the run was first certain to be stuck, and when the contexts were canceled; 0 if not yet
 	)
 	ticker := time.NewTicker(o.checkInterval())
 	defer ticker.Stop()
@@ -175,9 +175,9 @@ func (w *Watchdog) monitor() (exits bool) {
 			lastProgress, stuckTime = moves, 0
 			reported = slices.DeleteFunc(reported, isFatal)
 		}
-		w.logFindings(withoutKnown(findings, reported))
+		w.logFindings(removeKnown(findings, reported))
 		reported = slices.DeleteFunc(reported, func(f Finding) bool { return !isFatal(f) })
-		reported = append(reported, withoutKnown(findings, reported)...)
+		reported = append(reported, removeKnown(findings, reported)...)
 		switch {
 		case !certain:
 			stuckTime = 0

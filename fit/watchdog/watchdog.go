@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/activity"
 )
 
-// Activity is a kind of activity of a host, or a kind of wait.
+// Activity is a kind of activity of a host. Some activities are waits for other hosts.
 type Activity = activity.Kind
 
 // The activities, for [Watchdog.SetActivity] and [Watchdog.BeginNested].
@@ -29,17 +29,17 @@ const (
 	Setup    = activity.Setup
 )
 
-// activityFrame is a current activity.
+// activityFrame is an activity on the stack of current activities.
 type activityFrame struct {
 	kind     Activity
 	name     string
-	duration time.Duration // duration up to the last mark, without nested activities
+	duration time.Duration // duration until countedUntil, without nested activities
 }
 
-// activityTimes contains the time of each kind of activity.
+// activityTimes contains the total time of each kind of activity.
 type activityTimes [activity.NumKinds]time.Duration
 
-// sample is the progress of a host at a time.
+// sample is the progress of a host at one time.
 type sample struct {
 	time  time.Duration
 	step  int64
@@ -55,7 +55,7 @@ type Watchdog struct {
 	cancel       context.CancelCauseFunc
 	openContext  context.Context // ended by Close
 	close        context.CancelFunc
-	storeResults chan storeResult // results of accesses to the board
+	storeResults chan storeResult // results of accesses to the record store
 	monitorDone  chan struct{}    // closed after the last report
 	recordsDone  chan struct{}    // closed after the last record is written
 
@@ -65,11 +65,11 @@ type Watchdog struct {
 	stoppedTime              time.Duration // total time in which the process was stopped
 	countedUntil             time.Duration // time up to which times are counted
 	progress                 int64
-	record                   Record // fields that are known between two looks
+	record                   Record // fields that other calls set
 	stats                    map[activityKey]durationStats
 	totalTimes, lastTimes    activityTimes
-	olderSample, newerSample sample    // samples for rates and shares
-	suspected                []Finding // last sure findings, found at suspectedAt
+	olderSample, newerSample sample    // samples for rates and time fractions
+	suspected                []Finding // last certain findings, found at suspectedAt
 	suspectedAt              time.Duration
 	pastHistory              *goodput.History // history of earlier attempts, on host 0
 	history                  goodput.History  // start of this attempt
@@ -80,7 +80,7 @@ type Watchdog struct {
 // maxNested limits the depth of nested activities.
 const maxNested = 32
 
-// processStart is approximately the start of this process.
+// processStart approximates the start of this process.
 var processStart = time.Now()
 
 // Start starts a watchdog. The caller must call Close when the loop has ended.
@@ -98,11 +98,11 @@ func Start(ctx context.Context, o Options) (*Watchdog, error) {
 	w.stuckContext, w.cancel = context.WithCancelCause(context.Background())
 	w.openContext, w.close = context.WithCancel(context.Background())
 	if o.Dir != "" {
-		board, err := OpenRecordStore(ctx, o.Dir)
+		store, err := OpenRecordStore(ctx, o.Dir)
 		if err != nil {
 			return nil, err
 		}
-		w.records = board
+		w.records = store
 	}
 	go func() {
 		exits := w.monitor()
@@ -122,14 +122,13 @@ func Start(ctx context.Context, o Options) (*Watchdog, error) {
 	return w, nil
 }
 
-// now returns the time since the start, without times in which the process was stopped or had no
-// processor. It does not advance if tick was not called for longer than the interval. The caller
-// must hold mu.
+// now returns the time since the start, without the time in which the process was stopped. It stops
+// advancing if recordCheck was not called for recordInterval. The caller must hold mu.
 func (w *Watchdog) now() time.Duration {
 	return min(w.opts.sinceStart(), w.lastCheck+w.opts.recordInterval()) - w.stoppedTime
 }
 
-// recordCheck records a check of the host and returns the time.
+// recordCheck measures how long the process was stopped since the previous check, and returns now.
 func (w *Watchdog) recordCheck() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,7 +138,8 @@ func (w *Watchdog) recordCheck() time.Duration {
 	return w.now()
 }
 
-// countTime adds the time since the last mark to the current activity. The caller must hold mu.
+// countTime adds the time since countedUntil to the current activity and returns that activity. The
+// caller must hold mu.
 func (w *Watchdog) countTime() (current *activityFrame) {
 	now := w.now()
 	current = w.stack[len(w.stack)-1]
@@ -149,18 +149,18 @@ func (w *Watchdog) countTime() (current *activityFrame) {
 	return current
 }
 
-// startActivity starts the next activity of the goroutine that runs the steps, and discards nested
-// activities. The caller must hold mu.
+// startActivity starts the next activity of the goroutine that runs the steps, and discards its
+// nested activities. The caller must hold mu.
 func (w *Watchdog) startActivity(f activityFrame) {
 	w.countTime()
-	w.recordEnd(w.stack[0])
+	w.recordDuration(w.stack[0])
 	*w.stack[0] = f
 	w.stack = w.stack[:1]
 	w.progress++
 }
 
-// SetActivity reports that the goroutine which runs the steps starts an activity, and that its
-// previous activity has ended. The name, for example of a hook, may be empty. Do does not allocate.
+// SetActivity reports that the goroutine that runs the steps starts an activity and has ended its
+// previous one. The name, for example of a hook, may be empty. SetActivity does not allocate.
 func (w *Watchdog) SetActivity(kind Activity, name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -168,7 +168,7 @@ func (w *Watchdog) SetActivity(kind Activity, name string) {
 	w.record.ActivityIndex++
 }
 
-// CompleteStep reports that a step was completed or launched, and that the next step begins. Step
+// CompleteStep reports that a step was completed or launched, and that the next step begins. It
 // does not allocate.
 func (w *Watchdog) CompleteStep() {
 	w.mu.Lock()
@@ -178,9 +178,9 @@ func (w *Watchdog) CompleteStep() {
 	w.record.ActivityIndex = 0
 }
 
-// BeginNested reports that an activity begins within the current one. end reports the end of the
-// activity and of the activities within it. If several goroutines begin activities, the one that
-// began last counts.
+// BeginNested reports that an activity begins within the current one. Call end when the activity
+// has ended; end also ends the activities within it. If several goroutines begin activities, the
+// latest one is current.
 func (w *Watchdog) BeginNested(kind Activity, name string) (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -201,14 +201,14 @@ func (w *Watchdog) BeginNested(kind Activity, name string) (end func()) {
 		w.countTime()
 		w.progress++
 		for _, ended := range slices.Backward(w.stack[depth:]) {
-			w.recordEnd(ended)
+			w.recordDuration(ended)
 		}
 		w.stack = w.stack[:depth]
 	}
 }
 
 // SetStep sets the number of completed steps, for example after a resume, and the total number of
-// steps, or 0 if it is not known.
+// steps; 0 means unknown.
 func (w *Watchdog) SetStep(step, steps int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -226,23 +226,23 @@ func (w *Watchdog) SetLoss(step int64, loss float64) {
 	w.record.Loss, w.record.LossStep = &n, step
 }
 
-// SetCheckpoint reports that the checkpoint of a step exists.
+// SetCheckpoint reports that the checkpoint of a step is complete.
 func (w *Watchdog) SetCheckpoint(step int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.record.Checkpoint = step
 }
 
-// ReportError reports an error that does not end the run, such as a failed save on a full disk.
-// With nil the trouble is over. The other hosts see it in the record.
+// ReportError reports an error that does not end the run, such as a failed save on a full disk. The
+// other hosts see the error in this host's record. A nil err clears it.
 func (w *Watchdog) ReportError(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.record.NonFatalError = errorText(err)
 }
 
-// window is the minimum time over which rates and shares are computed. The maximum is twice as
-// long.
+// window is the minimum time over which rates and time fractions are computed. The maximum is twice
+// as long.
 const window = 5 * time.Second
 
 // currentRecord returns the current record of this host, and a number that changes whenever the
@@ -253,12 +253,12 @@ func (w *Watchdog) currentRecord() (r Record, moves int64) {
 	top := w.countTime()
 	r = w.record
 	r.Time, r.Activity, r.ActivityName = w.opts.wallClock().UTC().Round(0), top.kind.String(), truncateText(top.name)
-	r.Duration, r.Timeout, r.LastDurations = top.duration.Seconds(), w.timeout(top).Seconds(), w.lastTimes.inUnits(time.Second)
+	r.Duration, r.Timeout, r.LastDurations = top.duration.Seconds(), w.timeout(top).Seconds(), w.lastTimes.toMap(time.Second)
 	if r.State == Running && slices.ContainsFunc(r.Findings, isFatal) {
 		r.State = Stuck
 	}
 	if w.opts.Host == 0 {
-		h := w.joinedHistory()
+		h := w.historyLocked()
 		r.History = &h
 	}
 	current := sample{w.countedUntil, r.Step, w.totalTimes}
@@ -269,13 +269,13 @@ func (w *Watchdog) currentRecord() (r Record, moves int64) {
 		for k, start := range w.olderSample.times {
 			current.times[k] -= start
 		}
-		r.Rate, r.Window, r.TimeFractions = float64(current.step-w.olderSample.step)/d.Seconds(), d.Seconds(), current.times.inUnits(d)
+		r.Rate, r.Window, r.TimeFractions = float64(current.step-w.olderSample.step)/d.Seconds(), d.Seconds(), current.times.toMap(d)
 	}
 	return r, w.progress
 }
 
-// inUnits returns the times that are not zero, in units.
-func (t *activityTimes) inUnits(unit time.Duration) map[string]float64 {
+// toMap returns the nonzero times by the name of the activity, in multiples of unit.
+func (t *activityTimes) toMap(unit time.Duration) map[string]float64 {
 	result := map[string]float64{}
 	for k, d := range t {
 		if d > 0 {
@@ -285,20 +285,19 @@ func (t *activityTimes) inUnits(unit time.Duration) map[string]float64 {
 	return result
 }
 
-// History returns the use of the run's time so far. On host 0 it includes the earlier attempts, as
-// far as they are known from the last record in Options.Dir. On other hosts it only covers this
-// attempt.
+// History returns the use of the run's time so far. On host 0 it includes the earlier attempts in
+// the last record in Options.Dir; on other hosts it only covers this attempt.
 func (w *Watchdog) History() goodput.History {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.countTime()
-	return w.joinedHistory()
+	return w.historyLocked()
 }
 
-// joinedHistory is History without locking. The caller must hold mu.
-func (w *Watchdog) joinedHistory() goodput.History {
+// historyLocked is like History. The caller must hold mu.
+func (w *Watchdog) historyLocked() goodput.History {
 	h := w.history
-	h.EndTime, h.LastStep, h.Seconds = w.opts.wallClock().UTC().Round(0), w.record.Step, w.totalTimes.inUnits(time.Second)
+	h.EndTime, h.LastStep, h.Seconds = w.opts.wallClock().UTC().Round(0), w.record.Step, w.totalTimes.toMap(time.Second)
 	if w.pastHistory == nil {
 		return h
 	}
@@ -308,9 +307,9 @@ func (w *Watchdog) joinedHistory() goodput.History {
 	return w.pastHistory.Append(h)
 }
 
-// Context returns a context that ends with ctx, or with a [*StuckError] when the run can no longer
-// continue. Compilations and exchanges that use the context are reported to the watchdog. stop
-// releases the context.
+// Context returns a context that is canceled with ctx, or with a [*StuckError] when the run can no
+// longer continue. Compilations and exchanges under this context are reported to the watchdog. Call
+// stop to release it.
 func (w *Watchdog) Context(ctx context.Context) (watched context.Context, stop func()) {
 	watched, cancel := context.WithCancelCause(activity.WithObserver(ctx, w.BeginNested))
 	stopAfter := context.AfterFunc(w.stuckContext, func() { cancel(w.Err()) })
@@ -320,12 +319,12 @@ func (w *Watchdog) Context(ctx context.Context) (watched context.Context, stop f
 	}
 }
 
-// Err returns the [*StuckError] with which the watchdog ended its contexts, or nil.
+// Err returns the [*StuckError] with which the watchdog canceled its contexts, or nil.
 func (w *Watchdog) Err() error { return context.Cause(w.stuckContext) }
 
-// SuspectedError returns the [*StuckError] that is imminent if the watchdog is sure, or recently
-// was sure, that a host makes no progress; otherwise it returns nil. It explains a failed wait
-// whose own error does not name a host, for example because another host has given up first.
+// SuspectedError returns a [*StuckError] if the watchdog is certain, or recently was certain, that
+// a host makes no progress, and nil otherwise. It can explain a failed wait whose own error does
+// not name a host.
 func (w *Watchdog) SuspectedError() error {
 	if err := w.Err(); err != nil {
 		return err
@@ -339,13 +338,13 @@ func (w *Watchdog) SuspectedError() error {
 	return w.stuckError(findings)
 }
 
-// closeWait limits the time for writing the last record.
+// closeWait limits the time that Close waits for the last record to be written.
 const closeWait = 2 * time.Second
 
-// Withdraw ends the watchdog of an attempt that was refused before its first step, such as a resume
-// with other settings. It restores this host's record of the earlier attempt. If there was none,
-// host 0 leaves a record with err, the run's error, and the other hosts leave none. All hosts must
-// call it instead of Close.
+// Withdraw ends the watchdog of an attempt that was rejected before its first step, for example
+// because of other settings. It restores this host's record of the earlier attempt. If there is no
+// earlier record, host 0 writes a record with err, the run's error. All hosts must call Withdraw
+// instead of Close.
 func (w *Watchdog) Withdraw(err error) error {
 	w.mu.Lock()
 	w.isWithdrawn = w.record.State != Ended
@@ -353,8 +352,8 @@ func (w *Watchdog) Withdraw(err error) error {
 	return w.closeWith(err)
 }
 
-// Close ends the watchdog. The last record tells the other hosts that this host has left the loop,
-// and the error err of the run, which may be nil. Host 0 logs the use of the run's time.
+// Close ends the watchdog. In its last record, this host reports that it has left the loop, and
+// err, the error of the run, which may be nil. Host 0 logs the use of the run's time.
 func (w *Watchdog) Close(err error) error {
 	if w == nil || w.close == nil {
 		return nil
