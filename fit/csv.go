@@ -55,7 +55,6 @@ const stepColumn, epochColumn = "step", "epoch"
 // maxTableBytes is the maximum size of a table that a resumed run can read.
 const maxTableBytes = 1 << 30
 
-// csvTable is the state of a CSV hook.
 type csvTable struct {
 	path  string
 	state *State
@@ -236,7 +235,6 @@ func encodeCSV(records ...[]string) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// addColumns rewrites the table with additional columns.
 func (c *csvTable) addColumns(names []string) error {
 	columns := slices.Concat(c.columns, names)
 	records := [][]string{slices.Concat([]string{stepColumn, epochColumn}, columns)}
@@ -324,7 +322,6 @@ func (c *csvTable) load(saved []byte) error {
 	return nil
 }
 
-// close writes the pending rows and closes the file.
 func (c *csvTable) close() error {
 	if c.file == nil {
 		return nil

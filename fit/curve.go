@@ -61,7 +61,6 @@ func Curve(path string, metrics ...string) Hook {
 	}
 }
 
-// checkPagePath returns an error unless the path ends in .html.
 func checkPagePath(path string) error {
 	if err := curve.CheckPath(path); err != nil {
 		return optionError("hook curve "+path, "give a path that ends in .html", "it is not the name of a page")
@@ -72,7 +71,6 @@ func checkPagePath(path string) error {
 // maxPoints is the maximum number of points of a metric.
 const maxPoints = 2000
 
-// curvePage is the state of a Curve hook.
 type curvePage struct {
 	path         string
 	names        []string

@@ -35,7 +35,6 @@ type openOptions struct {
 	partial feed.Partial
 }
 
-// position is the position of a run in its data.
 type position struct {
 	// Epoch is the number of the pass, from 0, and Batches is the number of batches of this pass that
 	// the run has used.
@@ -196,7 +195,6 @@ func (f *feedSource) close() error {
 	return f.feed.Close()
 }
 
-// batchSource reads an iterator.
 type batchSource struct {
 	pull     func() ([]any, error, bool)
 	stop     func()

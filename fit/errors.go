@@ -7,7 +7,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// optionError returns an error for an invalid option of a run or of one of its hooks.
 func optionError(name, hint, reason string, args ...any) error {
 	return &errkind.Fault{Op: "fit: " + name, Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }
@@ -56,14 +55,12 @@ func writeError(path string, lost int, err error) error {
 		Class: errkind.KindOr(err, errkind.ResourceExhaustedError)}
 }
 
-// resumeError returns an error for a checkpoint from which the run cannot resume.
 func resumeError(directory string, step int64, cause error, hint, reason string, args ...any) error {
 	return &errkind.Fault{Match: ErrResume, Op: fmt.Sprintf("fit: resume from step %d in %s", step, directory),
 		Reason: fmt.Sprintf(reason, args...),
 		Hint:   hint, Err: cause, Class: errkind.KindOr(cause, errkind.ValueError)}
 }
 
-// saveError returns an error for a checkpoint that could not be saved.
 func saveError(directory string, step int64, err error) error {
 	return &errkind.Fault{Match: ErrSave, Op: fmt.Sprintf("fit: save step %d in %s", step, directory), Err: err,
 		Hint: "the earlier checkpoints are unchanged", Class: errkind.KindOr(err, errkind.RuntimeError)}

@@ -74,7 +74,6 @@ func Evaluate(name string, e Evaluator, data Data, every Every) Hook {
 	return h
 }
 
-// runEvaluation evaluates the model on one pass over data.
 func runEvaluation(ctx context.Context, s *State, e Evaluator, data Data) (err error) {
 	p := openOptions{strategy: s.Strategy()}
 	if e, ok := e.(interface{ Arguments() []logical.Annotation }); ok {

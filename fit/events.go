@@ -67,7 +67,6 @@ func Events(dir string, opts ...EventsOptions) Hook {
 // trainFolder is the folder of the metrics of the step.
 const trainFolder = "train"
 
-// eventLog is the state of an Events hook.
 type eventLog struct {
 	dir           string
 	opts          EventsOptions

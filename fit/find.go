@@ -48,7 +48,6 @@ func (v *saver) listSteps(ctx context.Context, r *runner) ([]int64, error) {
 	return steps, err
 }
 
-// candidate is a checkpoint that a run may resume from.
 type candidate struct {
 	Step  int64
 	Local bool

@@ -56,7 +56,6 @@ func encodeMetrics(metrics []Metric) (text []string) {
 	return text
 }
 
-// decodeMetrics decodes the result of encodeMetrics.
 func decodeMetrics(text []string) (all []Metric) {
 	for pair := range slices.Chunk(text, 2) {
 		value, _ := strconv.ParseFloat(pair[1], 64)
@@ -65,7 +64,6 @@ func decodeMetrics(text []string) (all []Metric) {
 	return all
 }
 
-// encode returns the saved state as checkpoint metadata.
 func (p *savedState) encode() (map[string]string, error) {
 	data, err := json.Marshal(p)
 	if err != nil {
@@ -78,7 +76,6 @@ func (p *savedState) encode() (map[string]string, error) {
 // such a checkpoint.
 var errSavedState = errkind.New(errkind.DataLossError, "fit: the position in the checkpoint's metadata")
 
-// readSavedState decodes the saved state of a checkpoint and checks its step.
 func readSavedState(c *checkpoint.Checkpoint) (*savedState, error) {
 	p, err := parseSavedState(c.Metadata())
 	if err == nil && p.Step != c.Step() {

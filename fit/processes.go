@@ -160,7 +160,6 @@ func (r *runner) gatherErrors(ctx context.Context, name string, localErr error) 
 	return errs, nil
 }
 
-// newVote returns a vote with the error of this process.
 func newVote(err error) (v vote) {
 	if err != nil {
 		v.Failed, v.Kind, v.ResumeRefused = err.Error(), errkind.KindOr(err, errkind.RuntimeError), errors.Is(err, ErrResume)
@@ -178,7 +177,6 @@ func parseVotes(op string, messages [][]byte) ([]vote, error) {
 	return votes, nil
 }
 
-// remoteError returns the error that another process reported.
 func (v vote) remoteError(process int) error {
 	failed := &errkind.Fault{Op: fmt.Sprintf("fit: process %d", process), Reason: v.Failed,
 		Hint: "see the error of that process", Class: v.Kind}

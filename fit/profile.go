@@ -56,7 +56,6 @@ func Profile(o profile.Options) Hook {
 	return h
 }
 
-// profiler is the state of a Profile hook.
 type profiler struct {
 	options  profile.Options
 	state    *State

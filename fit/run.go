@@ -119,13 +119,11 @@ type runner struct {
 	result  Result
 }
 
-// batch contains the arguments of one step and their number of rows.
 type batch struct {
 	args []any
 	rows int
 }
 
-// prepare checks the arguments of Run and initializes the state.
 func (r *runner) prepare(ctx context.Context) error {
 	if r.trainStep == nil {
 		return optionError("step", "make it with train.New", "no training step: a nil pointer")
@@ -337,7 +335,6 @@ func (r *runner) nextPass(ctx context.Context) (more bool, err error) {
 	return true, r.openPass(ctx, position{Epoch: r.position.Epoch + 1})
 }
 
-// openPass opens a pass over the data at a position.
 func (r *runner) openPass(ctx context.Context, pos position) (err error) {
 	r.setActivity(watchdog.Setup, "opening the data")
 	if r.source, err = r.data.open(r.collectiveContext(ctx),

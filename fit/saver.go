@@ -113,7 +113,6 @@ func (v *saver) inBackground() bool {
 	return v.opts.Background || v.store != nil || storage.IsURL(v.path)
 }
 
-// open opens the checkpoint manager of this process.
 func (v *saver) open(ctx context.Context, r *runner) (err error) {
 	retention := v.opts.Retention
 	retention.Last = max(cmp.Or(v.opts.Keep, defaultKeep), 0)
@@ -133,7 +132,6 @@ func (v *saver) open(ctx context.Context, r *runner) (err error) {
 	return nil
 }
 
-// checkWritable checks that files can be created in a directory.
 func checkWritable(dir string) error {
 	f, err := os.CreateTemp(dir, ".writable-*")
 	if err != nil {
@@ -162,7 +160,6 @@ func isDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// variables returns the variables that a checkpoint contains.
 func (v *saver) variables(r *runner) checkpoint.Group {
 	g := checkpoint.StrategyGroup(r.strategy, r.trainStep.Store())
 	if r.saver != nil { // KeepBest saves the same variables

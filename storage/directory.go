@@ -14,10 +14,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// Directory returns a store in a folder of the local file system. It creates the folder if it does
-// not exist. Several machines may share the folder on a network file system that supports hard
-// links or exclusive renames. The path may contain symbolic links, but symbolic links within the
-// folder are not followed.
+// Directory returns a store in a folder of the local file system, which it creates if necessary.
+// Several machines may share the folder on a network file system that supports hard links or
+// exclusive renames. The path may contain symbolic links. Symbolic links within the folder are not
+// followed.
 func Directory(path string) (Store, error) {
 	if err := checkLocalPath(path); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ const tempPrefix = ".put-"
 func (d *directory) String() string { return d.root }
 func (d *directory) Close() error   { return nil }
 
-// makeFolder creates a folder and its missing parents, and syncs them to disk.
+// makeFolder creates a folder and its missing parents, and syncs the changes to disk.
 func (d *directory) makeFolder(path string) error {
 	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -71,7 +71,6 @@ func (d *directory) makeFolder(path string) error {
 	return d.syncFolder(parent)
 }
 
-// syncFolder syncs the entries of a folder to disk.
 func (d *directory) syncFolder(path string) error {
 	f, err := os.Open(path)
 	if err == nil {
@@ -84,7 +83,7 @@ func (d *directory) syncFolder(path string) error {
 }
 
 // objectPath returns the path of an object. A symbolic link in place of a folder within the store
-// is an error, because its target may be outside of the store or an alias of another object.
+// is an error, because it may lead out of the store or to another object.
 func (d *directory) objectPath(ctx context.Context, name string) (string, error) {
 	if err := CheckName(name); err != nil {
 		return "", err
@@ -139,8 +138,8 @@ func overwrite(path string, write func(io.Writer) error) error {
 	return errors.Join(err, f.Close())
 }
 
-// createTemp creates a file and its folder. It retries because other processes may remove the folder
-// while it is empty.
+// createTemp creates a temporary file and its folder. It retries because another process may remove
+// the folder while it is empty.
 func (d *directory) createTemp(folder, path string, size int64) (w *fileWriter, err error) {
 	for range maxAttempts {
 		if err = d.makeFolder(folder); err == nil {
@@ -153,8 +152,8 @@ func (d *directory) createTemp(folder, path string, size int64) (w *fileWriter, 
 	return w, err
 }
 
-// maxAttempts limits the number of attempts of an operation that fails because another process
-// concurrently removed a folder or a file.
+// maxAttempts limits how often an operation is tried again because another process removed a folder
+// or a file at the same time.
 const maxAttempts = 100
 
 func (d *directory) putFile(ctx context.Context, path string, opts PutOptions, write func(io.Writer) error) error {
@@ -166,9 +165,9 @@ func (d *directory) putFile(ctx context.Context, path string, opts PutOptions, w
 		return err
 	}
 	d.notifyChange("create", temp, "")
-	placed := false
+	moved := false
 	defer func() {
-		if !placed {
+		if !moved {
 			_ = os.Remove(temp)
 			d.notifyChange("remove", temp, "")
 			d.removeEmptyFolders(folder)
@@ -189,24 +188,24 @@ func (d *directory) putFile(ctx context.Context, path string, opts PutOptions, w
 		return err
 	}
 	if opts.IfAbsent {
-		placed, err = moveExclusive(temp, path)
+		moved, err = moveExclusive(temp, path)
 	} else {
 		err = os.Rename(temp, path)
-		placed = err == nil
+		moved = err == nil
 	}
 	if err != nil {
 		return err
 	}
-	d.notifyChange(map[bool]string{true: "rename", false: "link"}[placed], path, temp)
+	d.notifyChange(map[bool]string{true: "rename", false: "link"}[moved], path, temp)
 	if opts.Volatile {
 		return nil
 	}
 	return d.syncFolder(folder)
 }
 
-// moveExclusive renames temp to path, which must not exist. placed is false if the file is linked at
-// both names; the caller then removes temp.
-func moveExclusive(temp, path string) (placed bool, err error) {
+// moveExclusive moves temp to path. It fails if path exists. If moved is false, path is a hard link
+// to temp, which the caller must remove.
+func moveExclusive(temp, path string) (moved bool, err error) {
 	switch err := os.Link(temp, path); {
 	case err == nil:
 		return false, nil // the caller's deferred function removes temp
@@ -224,7 +223,6 @@ func moveExclusive(temp, path string) (placed bool, err error) {
 	}
 }
 
-// contextWriter is a writer that fails after its context is canceled.
 type contextWriter struct {
 	ctx context.Context
 	w   io.Writer
@@ -272,8 +270,8 @@ func (f *fileObject) ReadAt(ctx context.Context, p []byte, offset int64) error {
 	return WrapError("read", f.name, f.store, err)
 }
 
-// List repeats the walk if files were removed during it: such a walk can miss both an object that
-// is removed and the object that was put before to replace it.
+// List lists the objects. It repeats the walk if files were removed during the walk. Such a walk
+// can miss both a removed object and an object that was put before to replace it.
 func (d *directory) List(ctx context.Context, prefix string) (all []Info, err error) {
 	for range maxAttempts {
 		all = nil
@@ -299,9 +297,9 @@ func (d *directory) List(ctx context.Context, prefix string) (all []Info, err er
 	return all, WrapError("list", prefix, d, err)
 }
 
-// walk calls visit for the files and folders whose names begin with prefix, and for the folder that
-// prefix names if it ends with a slash. It omits files and folders that are removed during the
-// walk; missed reports whether there were any.
+// walk calls visit for the files and folders whose names begin with prefix. If prefix is the name
+// of a folder and a slash, walk also visits that folder. It omits files and folders that are
+// removed during the walk; missed reports whether there were any.
 func (d *directory) walk(ctx context.Context, prefix string, visit func(name string,
 	e fs.DirEntry) error) (missed bool, err error) {
 	start := d.root
@@ -364,7 +362,8 @@ func (d *directory) Remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// removeEmptyFolders removes folder and its parents as long as they are empty.
+// removeEmptyFolders removes folder and its parents within the store, up to the first folder that
+// is not empty.
 func (d *directory) removeEmptyFolders(folder string) {
 	for folder != d.root && strings.HasPrefix(folder, d.root) && os.Remove(folder) == nil {
 		d.notifyChange("remove", folder, "")
@@ -372,8 +371,8 @@ func (d *directory) removeEmptyFolders(folder string) {
 	}
 }
 
-// Sweep removes temporary files and empty folders. A concurrent Put whose new folder is removed
-// creates the folder again.
+// Sweep removes temporary files and empty folders. If it removes the new folder of a concurrent
+// Put, that Put creates the folder again.
 func (d *directory) Sweep(ctx context.Context, prefix string, isLive func(string) bool) error {
 	var folders []string
 	_, err := d.walk(ctx, prefix, func(name string, e fs.DirEntry) error {

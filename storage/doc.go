@@ -5,9 +5,10 @@
 //
 // A [Store] writes objects atomically: an object is stored completely or not at all, even if the
 // process is killed. It can write an object on the condition that no object of that name exists, so
-// that one of two writers wins. It reads ranges of objects, lists objects by a prefix of their
-// names, and removes objects. It has no operations to rename or lock objects. Names are relative
-// paths of "/"-separated elements, such as "step-0000000012/checkpoint.json"; see [CheckName].
+// that only one of two writers succeeds. It reads ranges of objects, lists objects by a prefix of
+// their names, and removes objects. It has no operations to rename or lock objects. Names are
+// relative paths of "/"-separated elements, such as "step-0000000012/checkpoint.json"; see
+// [CheckName].
 //
 //	store, err := storage.Open(ctx, "run/checkpoints") // or "gs://bucket/run", see below
 //	defer store.Close()

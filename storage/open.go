@@ -20,9 +20,9 @@ var (
 	openers       = map[string]func(ctx context.Context, url string) (Store, error){}
 )
 
-// Register registers a function with which [Open] opens URLs of a scheme, such as "gs". Packages
-// call it in their init function. It panics if the scheme is not a valid scheme in lower case, if
-// it is already registered, or if open is nil.
+// Register registers the function with which [Open] opens URLs of a scheme, such as "gs". Packages
+// call it in their init functions. It panics if the scheme is invalid, not in lower case, or
+// already registered, or if open is nil.
 func Register(scheme string, open func(ctx context.Context, url string) (Store, error)) {
 	registryMutex.Lock()
 	defer registryMutex.Unlock()
@@ -47,15 +47,13 @@ func Schemes() []string {
 	return slices.Sorted(maps.Keys(openers))
 }
 
-// IsURL reports whether path is a URL, for which [Open] needs a registered scheme.
+// IsURL reports whether path is a URL. [Open] accepts URLs with a registered scheme.
 func IsURL(path string) bool { return urlPattern.MatchString(path) }
 
-// Open opens the store at path, which is the path of a folder or a URL with a registered scheme,
-// such as "gs://bucket/run". A folder that does not exist is created. "file:///run" is the folder
-// /run, unless the scheme file is registered. The caller must close the store.
-//
-// If the scheme of a URL is not registered, the error is a ValueError that names the package to
-// import.
+// Open opens the store at path: the path of a folder, which is created if necessary, or a URL with
+// a registered scheme, such as "gs://bucket/run". "file:///run" is the folder /run, unless the
+// scheme file is registered. If a scheme is not registered, the error is a ValueError that names
+// the package to import. The caller must close the store.
 func Open(ctx context.Context, path string) (Store, error) {
 	m := urlPattern.FindStringSubmatch(path)
 	if m == nil {
@@ -86,8 +84,8 @@ func Open(ctx context.Context, path string) (Store, error) {
 	return s, nil
 }
 
-// schemePackages maps schemes to the packages of this project that register them, which are in a
-// separate module.
+// schemePackages maps schemes to the packages that register them. The packages are in a separate
+// module.
 var schemePackages = map[string]string{"gs": "gcs", "s3": "s3", "azblob": "azure", "mem": "mem"}
 
 func importHint(scheme string) string {
@@ -107,8 +105,7 @@ func redactURL(text string) string {
 	return u.Redacted()
 }
 
-// checkLocalPath returns an error for an empty path, or for a path that looks like a URL with a
-// missing slash.
+// checkLocalPath returns an error if path is empty or looks like a URL with a missing slash.
 func checkLocalPath(path string) error {
 	if path == "" {
 		return &errkind.Fault{Op: "storage: open", Reason: "an empty path", Hint: "give a folder or a URL",

@@ -13,12 +13,12 @@ import (
 )
 
 // Store stores named objects. Its methods are safe for concurrent use. Errors contain the name of
-// the object and match the error of a canceled context with errors.Is.
+// the object. If the context was canceled, they match its error with errors.Is.
 type Store interface {
 	// Put writes an object atomically: completely or not at all. It replaces an object of the same
-	// name unless opts.IfAbsent is set. The content of the object is the output of write. If the
-	// store retries, it calls write again, and write must produce the same content from the
-	// beginning. If write returns an error, Put returns it and stores nothing.
+	// name unless opts.IfAbsent is set. write writes the content of the object. If the store
+	// retries, it calls write again, and write must write the same content from the beginning. If
+	// write returns an error, Put returns it and stores nothing.
 	//
 	// When Put returns without an error, the object is visible to every reader and survives a power
 	// loss, unless opts.Volatile is set.
@@ -50,7 +50,7 @@ type Object interface {
 // PutOptions configures [Store.Put]. The zero value replaces existing objects.
 type PutOptions struct {
 	// IfAbsent makes Put fail with an error that matches [ErrExists] if an object of the same name
-	// exists. Of several concurrent writers, exactly one succeeds.
+	// exists. If several writers put the object at the same time, exactly one succeeds.
 	IfAbsent bool
 	// Size is the length of the object in bytes, or 0 if it is unknown. It is a hint that can make
 	// Put faster.
@@ -72,15 +72,15 @@ type Info struct {
 // Sweeper is implemented by stores in which a killed process can leave temporary files and empty
 // folders.
 type Sweeper interface {
-	// Sweep removes the leftovers whose names begin with prefix, except those for which live
-	// returns true: files whose Put is still running, or folders to keep. A leftover is a temporary
-	// file, whose name begins with the folder of its object, or an empty folder, whose name ends
-	// with a slash.
+	// Sweep removes temporary files and empty folders whose names begin with prefix. The name of a
+	// temporary file begins with the folder of its object. The name of a folder ends with a slash.
+	// Sweep keeps files and folders for which live returns true, such as the files of a running
+	// Put.
 	Sweep(ctx context.Context, prefix string, live func(name string) bool) error
 }
 
 var (
-	// ErrExists matches the error of a Put with IfAbsent if the object exists.
+	// ErrExists matches the error of a Put with IfAbsent if the object already exists.
 	ErrExists = errkind.New(errkind.FailedPreconditionError, "storage: the object exists already")
 	// ErrNotExist matches the error for an object that does not exist. It also matches
 	// fs.ErrNotExist.
@@ -93,9 +93,9 @@ func (notExist) Error() string        { return "storage: no such object" }
 func (notExist) Kind() errkind.Kind   { return errkind.NotFoundError }
 func (notExist) Is(target error) bool { return target == fs.ErrNotExist }
 
-// WrapError adds the operation, the object's name and the store to an error, for packages that
-// implement stores: "storage: put name in store: cause". The result still matches [ErrExists],
-// [ErrNotExist] or the error of a context. If cause is nil, WrapError returns nil.
+// WrapError adds the operation, the object's name and the store to an error: "storage: put name in
+// store: cause". It is for packages that implement stores. The result matches the same errors as
+// cause. If cause is nil, WrapError returns nil.
 func WrapError(op, name string, store Store, cause error) error {
 	if cause == nil {
 		return nil
@@ -111,7 +111,7 @@ func WrapError(op, name string, store Store, cause error) error {
 	return f
 }
 
-// CheckName returns a ValueError if name is not a valid object name. A name has at most 900 bytes
+// CheckName returns a ValueError unless name is a valid object name. A name has at most 900 bytes
 // and consists of elements separated by slashes. An element is not empty, does not begin with a
 // dot, and has at most 200 bytes. Backslashes, control characters and invalid UTF-8 are not
 // allowed.
@@ -135,7 +135,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// PutBytes puts an object with the content data. It sets opts.Size.
+// PutBytes puts data as the content of an object. It sets opts.Size.
 func PutBytes(ctx context.Context, s Store, name string, data []byte, opts PutOptions) error {
 	opts.Size = int64(len(data))
 	return s.Put(ctx, name, opts, func(w io.Writer) error {
@@ -144,7 +144,7 @@ func PutBytes(ctx context.Context, s Store, name string, data []byte, opts PutOp
 	})
 }
 
-// ReaderAt returns an io.ReaderAt for an object. Its reads fail after ctx is canceled.
+// ReaderAt returns an io.ReaderAt that reads an object. Reads fail after ctx is canceled.
 func ReaderAt(ctx context.Context, o Object) io.ReaderAt { return readerAt{ctx, o} }
 
 type readerAt struct {
@@ -165,7 +165,8 @@ func (r readerAt) ReadAt(p []byte, offset int64) (int, error) {
 	return int(n), nil
 }
 
-// ReadAll returns the content of an object. An object of more than maxBytes bytes is an error.
+// ReadAll reads the content of an object. If the object has more than maxBytes bytes, it returns an
+// error.
 func ReadAll(ctx context.Context, s Store, name string, maxBytes int64) (data []byte, err error) {
 	o, err := s.Open(ctx, name)
 	if err != nil {
@@ -183,9 +184,9 @@ func ReadAll(ctx context.Context, s Store, name string, maxBytes int64) (data []
 	return data, nil
 }
 
-// ReadOrPut returns the content of an object. If the object does not exist, it puts data and
-// returns data. If several processes call it concurrently, all of them return the data of the same
-// process. An object of more than maxBytes bytes is an error.
+// ReadOrPut reads the content of an object. If the object does not exist, it puts data and returns
+// data. If several processes call it concurrently, all of them return the data of the same process.
+// If the object has more than maxBytes bytes, it returns an error.
 func ReadOrPut(ctx context.Context, s Store, name string, data []byte, maxBytes int64) ([]byte, error) {
 	existing, err := ReadAll(ctx, s, name, maxBytes)
 	if !errors.Is(err, ErrNotExist) {

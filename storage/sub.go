@@ -7,8 +7,8 @@ import (
 )
 
 // Sub returns a store of the objects of s whose names begin with prefix and a slash, like fs.Sub.
-// Object names in the new store omit the prefix. Its Close does nothing. If prefix is not a valid
-// name, every operation that checks names returns an error.
+// Object names in the new store omit the prefix. Closing it does nothing. If prefix is not a valid
+// name, operations return an error.
 func Sub(s Store, prefix string) Store {
 	if outer, ok := s.(*subStore); ok {
 		return &subStore{outer.Store, outer.prefix + prefix + "/"}

@@ -9,7 +9,7 @@ import (
 )
 
 // fileWriter writes a new file. If the system supports direct I/O, large aligned writes bypass the
-// page cache, so that Sync has little left to write.
+// page cache, so that Sync has less to write.
 type fileWriter struct {
 	*os.File
 	// direct is the same file opened for direct I/O; nil if direct I/O is not used.
@@ -18,8 +18,8 @@ type fileWriter struct {
 }
 
 const (
-	// directAlignment is the alignment for direct I/O: of the address, the length and the file
-	// offset.
+	// directAlignment is the alignment of the address, the length and the file offset for direct
+	// I/O.
 	directAlignment = 4 << 10
 	// minDirectWrite is the smallest write for which direct I/O is faster.
 	minDirectWrite = 1 << 20
@@ -27,7 +27,8 @@ const (
 	minDirectFile = 8 << 20
 )
 
-// createFile creates a file, which must not exist. For large files it reserves size bytes.
+// createFile creates a file, which must not exist. If the file is large, it reserves size bytes on
+// the disk.
 func createFile(path string, size int64) (*fileWriter, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -69,7 +70,7 @@ func (w *fileWriter) Write(p []byte) (n int, err error) {
 	return len(p), nil
 }
 
-// writeDirect writes two halves in parallel, which is faster than one large write.
+// writeDirect writes p in two parallel halves, which is faster than one write.
 func (w *fileWriter) writeDirect(p []byte) error {
 	half := len(p) / 2 &^ (directAlignment - 1)
 	if half < minDirectWrite {
@@ -86,8 +87,7 @@ func (w *fileWriter) writeDirect(p []byte) error {
 	return errors.Join(err, group.Wait())
 }
 
-// Sync truncates the file to the bytes that were written, which frees reserved space, and syncs it
-// to disk.
+// Sync truncates the file to the written bytes, which frees reserved space, and syncs it to disk.
 func (w *fileWriter) Sync() error {
 	err := w.Truncate(w.offset)
 	if err == nil {

@@ -18,16 +18,17 @@ type PerDeviceDataset struct {
 	ds input.Dataset
 }
 
-// DistributeDataset distributes the elements of the dataset that fn returns to the towers, like
-// TensorFlow's distribute_dataset. In each step a tower receives one complete element, so batch the
-// dataset with the batch size of one tower. If fewer elements than towers remain at the end, they
-// are dropped.
+// DistributeDataset distributes the elements of the dataset that fn returns, like TensorFlow's
+// distribute_dataset. In each step, a tower receives one complete element, so batch the dataset
+// with the batch size of one tower. If fewer elements than towers remain at the end, they are
+// dropped.
 //
-// An invalid dataset is a ValueError, and a panic of fn a *[errkind.PanicError]. With several
-// processes the error matches errors.ErrUnsupported: use input.FromFunction and feed.Iterate.
+// An invalid dataset is a ValueError, and a panic of fn is a *[errkind.PanicError]. With several
+// processes the error matches errors.ErrUnsupported; use input.FromFunction and feed.Iterate
+// instead.
 func (d *DistributionStrategy) DistributeDataset(ctx context.Context,
 	fn func() (input.Dataset, error)) (*PerDeviceDataset, error) {
-	if err := d.requireCross(ctx, "distribute dataset"); err != nil {
+	if err := d.requireCrossTower(ctx, "distribute dataset"); err != nil {
 		return nil, err
 	}
 	if d == defaultStrategy {
@@ -50,19 +51,19 @@ func (d *DistributionStrategy) DistributeDataset(ctx context.Context,
 	return &PerDeviceDataset{d, ds}, nil
 }
 
-// MakeOneShotIterator starts a pass over the dataset: TensorFlow's make_one_shot_iterator.
+// MakeOneShotIterator starts a pass over the dataset. It is TensorFlow's make_one_shot_iterator.
 func (p *PerDeviceDataset) MakeOneShotIterator(ctx context.Context) (*Iterator, error) {
 	it := p.MakeInitializableIterator()
 	return it, it.Initialize(ctx)
 }
 
-// MakeInitializableIterator returns an iterator that starts a pass with each Initialize:
-// TensorFlow's make_initializable_iterator.
+// MakeInitializableIterator returns an iterator that starts a pass at each call of Initialize. It
+// is TensorFlow's make_initializable_iterator.
 func (p *PerDeviceDataset) MakeInitializableIterator() *Iterator {
 	return &Iterator{d: p.d, ds: p.ds}
 }
 
-// Iterator is a pass over a PerDeviceDataset. It is not safe for concurrent use.
+// Iterator reads one or more passes over a PerDeviceDataset. It is not safe for concurrent use.
 type Iterator struct {
 	d          *DistributionStrategy
 	ds         input.Dataset
@@ -91,10 +92,10 @@ func (it *Iterator) Initialize(ctx context.Context) error {
 
 // GetNext returns one element for each tower, like TensorFlow's get_next. The result has the
 // structure of the dataset's elements, with a [PerDevice] at each leaf, which the caller must
-// close. At the end, and if fewer elements than towers remain, the error is io.EOF. Before
-// Initialize, it is a RuntimeError.
+// close. If fewer elements than towers remain, the error is io.EOF. Before Initialize, the error is
+// a RuntimeError.
 func (it *Iterator) GetNext(ctx context.Context) (any, error) {
-	if err := it.d.requireCross(ctx, "next"); err != nil {
+	if err := it.d.requireCrossTower(ctx, "next"); err != nil {
 		return nil, err
 	}
 	if it.iterator == nil {
@@ -120,10 +121,10 @@ func (it *Iterator) GetNext(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return it.d.wrap("next", inner)
+	return it.d.wrapValues("next", inner)
 }
 
-// Close closes the current pass. Initialize starts a new one.
+// Close ends the current pass. Initialize starts a new one.
 func (it *Iterator) Close() error {
 	if it == nil || it.iterator == nil {
 		return nil

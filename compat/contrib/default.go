@@ -13,7 +13,7 @@ var defaultStrategy = &DistributionStrategy{}
 
 // Default returns TensorFlow's default DistributionStrategy, which is in effect outside of a scope,
 // so that library code always has a tower. It has one tower with the number 0 and no devices. Host
-// values pass through its calls unchanged. Operations that need devices return an error that
+// values pass through its methods unchanged. Operations that need devices return an error that
 // matches [errors.ErrUnsupported] and names the alternative.
 //
 //   - [TowerContextOf] returns its tower outside of a scope. MergeCall in this tower, and
@@ -21,31 +21,32 @@ var defaultStrategy = &DistributionStrategy{}
 //     the scope of another strategy; the reverse is allowed.
 //   - CallForEachTower, MergeCall, Update and UpdateNonSlot call the function once, with unchanged
 //     arguments. A variable belongs to a strategy, and is read and written in its scope.
-//   - Reduce, BatchReduce, and Broadcast without a destination, return a [Mirrored] whose Value is
-//     the unchanged argument, which the caller still owns. Fetch copies it.
+//   - Reduce, BatchReduce, and Broadcast without a destination return a [Mirrored] whose Value is
+//     the unchanged argument. The caller remains its owner. Fetch copies the value.
 //   - Unwrap returns a list with the value, and Group returns without waiting.
 //   - There are no worker devices. NonSlotDevices returns the devices of the variable whose name is
 //     first in alphabetical order.
 func Default() *DistributionStrategy { return defaultStrategy }
 
-// defaultKey is true in the default strategy's cross-tower context.
+// defaultKey is a context key. Its value is true in the default strategy's cross-tower context.
 type defaultKey struct{}
 
-// withDefaultCrossTower returns the default strategy's cross-tower context.
+// withDefaultCrossTower returns ctx with the default strategy's cross-tower context.
 func withDefaultCrossTower(ctx context.Context) context.Context {
 	return context.WithValue(ctx, defaultKey{}, true)
 }
 
-// defaultTower returns the default strategy's tower.
+// defaultTower returns the only tower of the default strategy.
 func defaultTower(ctx context.Context) *TowerContext {
 	tc := &TowerContext{d: defaultStrategy}
 	tc.ctx = context.WithValue(context.WithValue(ctx, defaultKey{}, false), towerKey{}, tc)
 	return tc
 }
 
-// updateDefault calls the function of an update once, with unchanged arguments.
+// updateDefault implements Update and UpdateNonSlot of the default strategy: it calls fn once, with
+// unchanged arguments.
 func updateDefault(ctx context.Context, op string, v *Variable, fn UpdateFunc, args []any) (any, error) {
-	plain, err := defaultStrategy.unwrapAll(op, args)
+	plain, err := defaultStrategy.unwrapArguments(op, args)
 	if err != nil {
 		return nil, err
 	}
@@ -54,16 +55,16 @@ func updateDefault(ctx context.Context, op string, v *Variable, fn UpdateFunc, a
 	return errkind.CatchPanic("contrib: the update function", func() (any, error) { return fn(u, plain...) })
 }
 
-// mirrorOnDefault returns a Mirrored with the unchanged value.
-func mirrorOnDefault(op string, value any) (*Mirrored, error) {
-	inner, err := defaultStrategy.unwrap(op, value)
+// mirrorDefault returns a Mirrored that contains the unchanged value.
+func mirrorDefault(op string, value any) (*Mirrored, error) {
+	inner, err := defaultStrategy.unwrapValues(op, value)
 	if err != nil {
 		return nil, err
 	}
 	return &Mirrored{perDevice{defaultStrategy, inner}}, nil
 }
 
-// fetchDefault copies a host value.
+// fetchDefault implements Fetch of the default strategy: it copies a host value.
 func fetchDefault(value any, opts FetchOptions) (*tensors.Tensor, error) {
 	switch {
 	case opts.Function != nil:
@@ -71,7 +72,7 @@ func fetchDefault(value any, opts FetchOptions) (*tensors.Tensor, error) {
 	case opts.Device != "":
 		return nil, noDevicesError("fetch", "leave FetchOptions.Device empty")
 	}
-	inner, err := defaultStrategy.unwrap("fetch", value)
+	inner, err := defaultStrategy.unwrapValues("fetch", value)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +87,7 @@ func fetchDefault(value any, opts FetchOptions) (*tensors.Tensor, error) {
 	return t, nil
 }
 
-// noDevicesError returns an error for a call that needs devices.
+// noDevicesError returns an error for an operation that the default strategy does not support.
 func noDevicesError(op, hint string) *errkind.Fault {
 	return &errkind.Fault{Op: "contrib: " + op, Reason: "the default strategy has no devices", Hint: hint,
 		Err: errors.ErrUnsupported, Class: errkind.NotImplementedError}

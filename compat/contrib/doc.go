@@ -1,11 +1,11 @@
 // Package contrib implements the DistributionStrategy of TensorFlow 1.9 (tf.contrib.distribute)
-// with package strategy. It is for porting and understanding programs that were written for towers.
+// with package strategy. Use it to port or understand programs that were written for towers.
 //
 // # Towers
 //
-// A tower is a replica in the terms of current TensorFlow. [DistributionStrategy.CallForEachTower]
-// runs a Go function once for each tower, with positional arguments. The function receives a
-// [TowerContext], which has the tower's number and MergeCall, which joins the towers.
+// A tower is a replica in current TensorFlow. [DistributionStrategy.CallForEachTower] runs a Go
+// function once for each tower, with positional arguments. The function receives a [TowerContext]
+// with the tower's number. Its method MergeCall waits for all towers.
 //
 //	d := contrib.New(strat)
 //	ctx, err := d.Scope(ctx)

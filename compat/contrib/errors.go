@@ -12,12 +12,10 @@ func fault(kind errkind.Kind, op, hint, reason string, args ...any) *errkind.Fau
 	return &errkind.Fault{Op: "contrib: " + op, Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: kind}
 }
 
-// contextError returns an error for a call in the wrong context.
 func contextError(op, reason, hint string) error {
 	return &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: reason, Hint: hint}
 }
 
-// otherStrategyError returns an error for a value or variable of another strategy.
 func otherStrategyError(op, subject string) error {
 	return &strategy.Error{Match: strategy.ErrOtherStrategy, Op: "strategy: mixing strategies: " + op,
 		Reason: subject + " belongs to another strategy",

@@ -8,8 +8,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// Gradient is the gradient of a variable on the towers: a pair of TensorFlow's grads_and_vars. If
-// Value is nil, the variable has no gradient and is not updated.
+// Gradient is a variable and its gradient on the towers, like a pair of TensorFlow's
+// grads_and_vars. If Value is nil, the variable has no gradient and is not updated.
 type Gradient struct {
 	Value    any
 	Variable *Variable
@@ -17,8 +17,8 @@ type Gradient struct {
 
 // DistributedApply sums gradients over the towers, in one program, and updates their variables. It
 // is TensorFlow's Optimizer._distributed_apply for an optimizer that is written as an UpdateFunc.
-// apply is called for each component of each variable, with the component of the summed gradient as
-// its argument. Then finish, if not nil, runs on the non-slot devices, and step, if not nil, is
+// apply is called for each tower's component of each variable; its argument is the component of the
+// summed gradient. Then finish, if not nil, runs on the non-slot devices, and step, if not nil, is
 // incremented by one.
 //
 // If there is no gradient at all, the error is a ValueError. If a gradient cannot be summed, no
@@ -26,7 +26,7 @@ type Gradient struct {
 func (d *DistributionStrategy) DistributedApply(ctx context.Context, gradients []Gradient, apply, finish UpdateFunc,
 	step *Variable) (err error) {
 	const op = "distributed apply"
-	if err := d.requireCross(ctx, op); err != nil {
+	if err := d.requireCrossTower(ctx, op); err != nil {
 		return err
 	}
 	if apply == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// reduceOp returns the reduction for a method: "sum" or "mean", in lower case.
+// reduceOp converts a reduction method, "sum" or "mean", to a strategy.ReduceOp.
 func reduceOp(op, method string) (strategy.ReduceOp, error) {
 	switch method {
 	case "sum":
@@ -26,14 +26,12 @@ func reduceOp(op, method string) (strategy.ReduceOp, error) {
 }
 
 // Reduce reduces a value over the towers by "sum" or "mean", like DistributionStrategy.reduce. The
-// caller must close the result. A destination must belong to the strategy; without a destination
-// the result is on the devices of value.
+// caller must close the result. value must be a [PerDevice] or a tower-local variable; otherwise
+// the error is an AssertionError. With a single tower, value may also be a host value.
 //
-// If the destination names worker devices, the result is only on these devices; with several
-// destinations it is on all towers.
-//
-// value must be a [PerDevice] or a tower-local variable; otherwise the error is an AssertionError.
-// With a single tower, value may also be a host value.
+// Without a destination, the result is on the devices of value. If a destination names worker
+// devices, the result is only on these devices. With several destinations, it is on all towers.
+// Destinations must belong to the strategy.
 func (d *DistributionStrategy) Reduce(ctx context.Context, method string, value any,
 	to ...eager.Destination) (*Mirrored, error) {
 	results, err := d.reduceAll(ctx, "reduce", method, []ReducePair{{value, to}})
@@ -43,10 +41,11 @@ func (d *DistributionStrategy) Reduce(ctx context.Context, method string, value 
 	return results[0], nil
 }
 
-// reduceAll reduces values in one program.
+// reduceAll reduces several values in one program. call is the name of the calling method, for
+// errors.
 func (d *DistributionStrategy) reduceAll(ctx context.Context, call, method string,
 	pairs []ReducePair) (results []*Mirrored, err error) {
-	if err := d.requireCross(ctx, call); err != nil {
+	if err := d.requireCrossTower(ctx, call); err != nil {
 		return nil, err
 	}
 	op, err := reduceOp(call, method)
@@ -56,7 +55,7 @@ func (d *DistributionStrategy) reduceAll(ctx context.Context, call, method strin
 	if d == defaultStrategy {
 		results = make([]*Mirrored, len(pairs))
 		for i, p := range pairs {
-			if results[i], err = mirrorOnDefault(call, p.Value); err != nil {
+			if results[i], err = mirrorDefault(call, p.Value); err != nil {
 				return nil, err
 			}
 		}
@@ -119,12 +118,12 @@ func (d *DistributionStrategy) checkDestination(ctx context.Context, to eager.De
 	return err
 }
 
-// toReducible converts value to a value or variable of package eager. made reports that it was
-// created by the conversion, and that the caller must close it.
+// toReducible converts value to a value or variable of package eager. If isNew is set, the caller
+// must close the result.
 func (d *DistributionStrategy) toReducible(ctx context.Context, value any) (inner any, isNew bool, err error) {
 	switch x := value.(type) {
 	case *PerDevice:
-		v, err := d.unwrap("reduce", x)
+		v, err := d.unwrapValues("reduce", x)
 		if err != nil {
 			return nil, false, err
 		}
@@ -156,15 +155,15 @@ func (d *DistributionStrategy) toReducible(ctx context.Context, value any) (inne
 		"a %T is no PerDevice value", value)
 }
 
-// ReducePair is a value of BatchReduce and its destination; without a destination, To is empty.
+// ReducePair is a value to reduce and its destinations. To may be empty.
 type ReducePair struct {
 	Value any
 	To    []eager.Destination
 }
 
 // BatchReduce reduces several values like Reduce, but in one program. It is TensorFlow's
-// batch_reduce. The results are in the order of the pairs. If a value cannot be reduced, none is,
-// and the error names the value.
+// batch_reduce. The results are in the order of the pairs. If one value cannot be reduced,
+// BatchReduce reduces none, and the error names the value.
 func (d *DistributionStrategy) BatchReduce(ctx context.Context, method string, pairs []ReducePair) ([]*Mirrored,
 	error) {
 	return d.reduceAll(ctx, "batch reduce", method, pairs)
@@ -173,20 +172,19 @@ func (d *DistributionStrategy) BatchReduce(ctx context.Context, method string, p
 // FetchOptions configures [DistributionStrategy.Fetch]. The zero value copies the value from the
 // first tower.
 type FetchOptions struct {
-	// Device is the name of the worker device whose copy is read, or of a host, which
-	// TensorFlow's default destination "/device:CPU:0" also names. Any other name is an error of kind
-	// ValueError. The default is the first worker device.
+	// Device is the name of a worker device, whose copy is read, or of a host. TensorFlow's default
+	// destination "/device:CPU:0" is also accepted. Any other name is an error of kind ValueError.
+	// The default is the first worker device.
 	Device string
-	// Function is applied on the devices before the copy. It has one argument and
-	// one result.
+	// Function is applied on the devices before the copy. It must have one argument and one result.
 	Function *strategy.Function
 }
 
-// Fetch copies a value to the host and waits for it, like DistributionStrategy.fetch. value is a
-// [Mirrored] or a variable; the components of a tower-local variable are reduced first. Any other
-// value is an AssertionError.
+// Fetch copies a value to the host, like DistributionStrategy.fetch. value is a [Mirrored] or a
+// variable; any other value is an AssertionError. The components of a tower-local variable are
+// reduced before the copy.
 func (d *DistributionStrategy) Fetch(ctx context.Context, value any, opts FetchOptions) (*tensors.Tensor, error) {
-	if err := d.requireCross(ctx, "fetch"); err != nil {
+	if err := d.requireCrossTower(ctx, "fetch"); err != nil {
 		return nil, err
 	}
 	if d == defaultStrategy {
@@ -201,7 +199,7 @@ func (d *DistributionStrategy) Fetch(ctx context.Context, value any, opts FetchO
 	var source *strategy.Mirrored
 	switch x := value.(type) {
 	case *Mirrored:
-		inner, err := d.unwrap("fetch", x)
+		inner, err := d.unwrapValues("fetch", x)
 		if err != nil {
 			return nil, err
 		}

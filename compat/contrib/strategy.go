@@ -23,8 +23,8 @@ type DistributionStrategy struct {
 	names     map[string]bool
 }
 
-// New returns a DistributionStrategy for a strategy. The caller must close the strategy. Two
-// results of New for the same strategy do not share variables.
+// New returns a DistributionStrategy for a strategy. The caller must close the strategy. If New is
+// called twice for one strategy, the results do not share variables.
 func New(s *strategy.TPUStrategy) *DistributionStrategy {
 	return &DistributionStrategy{strategy: s, variables: map[*strategy.Variable]*Variable{}, names: map[string]bool{}}
 }
@@ -32,8 +32,7 @@ func New(s *strategy.TPUStrategy) *DistributionStrategy {
 // Strategy returns the underlying strategy, or nil for [Default].
 func (d *DistributionStrategy) Strategy() *strategy.TPUStrategy { return d.strategy }
 
-// NumTowers returns the number of towers, which are the replicas of the strategy. It is
-// TensorFlow's num_towers.
+// NumTowers returns the number of towers (replicas). It is TensorFlow's num_towers.
 func (d *DistributionStrategy) NumTowers() int {
 	if d == defaultStrategy {
 		return 1
@@ -53,13 +52,13 @@ func (d *DistributionStrategy) WorkerDevices() []string {
 	return eager.Of(d.strategy).WorkerDevices(context.Background())
 }
 
-// ParameterDevices returns the devices of variables, which are the worker devices. It is
-// TensorFlow's parameter_devices.
+// ParameterDevices returns the devices of variables, which are the same as the worker devices. It
+// is TensorFlow's parameter_devices.
 func (d *DistributionStrategy) ParameterDevices() []string { return d.WorkerDevices() }
 
 // WorkerDeviceIndex returns the index of each worker device as a *[PerDevice], or the int 0 if
-// there is a single tower. Pass it to CallForEachTower, so that each tower receives the index of
-// its device. It is TensorFlow's worker_device_index.
+// there is a single tower. As an argument of CallForEachTower, it provides each tower with the
+// index of its device. It is TensorFlow's worker_device_index.
 func (d *DistributionStrategy) WorkerDeviceIndex() any {
 	if d.IsSingleTower() {
 		return 0
@@ -71,8 +70,8 @@ func (d *DistributionStrategy) WorkerDeviceIndex() any {
 	return &PerDevice{perDevice{d, strategy.NewObjects(ids...)}}
 }
 
-// NonSlotDevices returns the devices for state that belongs to no variable. It is TensorFlow's
-// non_slot_devices. Only the [Default] strategy uses the variables.
+// NonSlotDevices returns the devices for optimizer state that belongs to no variable. It is
+// TensorFlow's non_slot_devices. Only the [Default] strategy uses the argument.
 func (d *DistributionStrategy) NonSlotDevices(variables ...*Variable) []string {
 	switch {
 	case d != defaultStrategy:
@@ -84,8 +83,9 @@ func (d *DistributionStrategy) NonSlotDevices(variables ...*Variable) []string {
 }
 
 // Scope returns ctx with the strategy's cross-tower context, like DistributionStrategy.scope. The
-// methods of this package require that context. In the scope of another strategy the error matches
-// [strategy.ErrOtherStrategy], and in a tower's code [strategy.ErrContext].
+// methods of this package require that context. If ctx is in the scope of another strategy, the
+// error matches [strategy.ErrOtherStrategy]. If ctx is in a tower's code, it matches
+// [strategy.ErrContext].
 func (d *DistributionStrategy) Scope(ctx context.Context) (context.Context, error) {
 	if d == defaultStrategy {
 		if _, ok := eager.FromContext(ctx); ok {
@@ -97,9 +97,9 @@ func (d *DistributionStrategy) Scope(ctx context.Context) (context.Context, erro
 	return eager.Of(d.strategy).Scope(ctx)
 }
 
-// requireCross returns an error unless ctx is the strategy's own cross-tower context.
-func (d *DistributionStrategy) requireCross(ctx context.Context, op string) error {
-	if err := d.requireOwn(ctx, op); err != nil {
+// requireCrossTower returns an error unless ctx is the cross-tower context of this strategy.
+func (d *DistributionStrategy) requireCrossTower(ctx context.Context, op string) error {
+	if err := d.requireOwnContext(ctx, op); err != nil {
 		return err
 	}
 	cross := eager.InCrossReplicaContext(ctx)
@@ -112,8 +112,8 @@ func (d *DistributionStrategy) requireCross(ctx context.Context, op string) erro
 	return nil
 }
 
-// refuseTracing returns an error if a compiled step is being traced, because this package executes
-// eagerly.
+// refuseTracing returns an error if a compiled step is being traced, because this package only
+// executes eagerly.
 func (d *DistributionStrategy) refuseTracing(ctx context.Context, op string) error {
 	const instead = "use eager.MergeContext and eager.Extended there, or call it before or after the step"
 	if d != defaultStrategy {
@@ -125,8 +125,8 @@ func (d *DistributionStrategy) refuseTracing(ctx context.Context, op string) err
 	return nil
 }
 
-// requireOwn returns an error unless ctx is a context of the strategy.
-func (d *DistributionStrategy) requireOwn(ctx context.Context, op string) error {
+// requireOwnContext returns an error unless ctx belongs to this strategy.
+func (d *DistributionStrategy) requireOwnContext(ctx context.Context, op string) error {
 	if err := d.refuseTracing(ctx, op); err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ type colocateKey struct{}
 // ColocateVarsWith returns a context in which new variables are placed on the devices of v. It is
 // TensorFlow's colocate_vars_with. ctx must be in the strategy's scope, cross-tower or in a tower.
 func (d *DistributionStrategy) ColocateVarsWith(ctx context.Context, v *Variable) (context.Context, error) {
-	if err := d.requireOwn(ctx, "colocate"); err != nil {
+	if err := d.requireOwnContext(ctx, "colocate"); err != nil {
 		return nil, err
 	}
 	if d == defaultStrategy {
@@ -158,11 +158,11 @@ func (d *DistributionStrategy) ColocateVarsWith(ctx context.Context, v *Variable
 	return context.WithValue(ctx, colocateKey{}, v), nil
 }
 
-// ColocateVarsWithDevices returns a context in which new variables are placed on devices, such as
-// those of NonSlotDevices. Variables can only be on the worker devices; for a host device the error
-// matches errors.ErrUnsupported.
+// ColocateVarsWithDevices returns a context in which new variables are placed on devices, for
+// example the result of NonSlotDevices. Variables can only be on the worker devices; for a host
+// device the error matches errors.ErrUnsupported.
 func (d *DistributionStrategy) ColocateVarsWithDevices(ctx context.Context, devices []string) (context.Context, error) {
-	if err := d.requireOwn(ctx, "colocate"); err != nil {
+	if err := d.requireOwnContext(ctx, "colocate"); err != nil {
 		return nil, err
 	}
 	if d == defaultStrategy || !slices.Equal(devices, d.WorkerDevices()) {
@@ -177,13 +177,13 @@ func (d *DistributionStrategy) Configure(any) error {
 	return fmt.Errorf("contrib: configure: there are no sessions: %w; set strategy.Options and the options of tpu/system", errors.ErrUnsupported)
 }
 
-// Group waits until all distributed values and variables of a nest are computed, like
+// Group waits until all distributed values and variables in a nested structure are computed, like
 // DistributionStrategy.group.
 func (d *DistributionStrategy) Group(ctx context.Context, value any) error {
-	if err := d.requireCross(ctx, "group"); err != nil || d == defaultStrategy {
+	if err := d.requireCrossTower(ctx, "group"); err != nil || d == defaultStrategy {
 		return err
 	}
-	inner, err := d.unwrap("group", value)
+	inner, err := d.unwrapValues("group", value)
 	if err != nil {
 		return err
 	}
@@ -199,21 +199,21 @@ func (d *DistributionStrategy) Group(ctx context.Context, value any) error {
 	return eager.Of(d.strategy).Group(ctx, inner)
 }
 
-// Unwrap returns the list of the values of a distributed value, in the order of the towers, like
-// DistributionStrategy.unwrap. These are the [eager.Component]s of a tensor or variable, or the
-// objects of a value that is not a tensor. For anything else, including nests, the list has value
-// as its only element.
+// Unwrap returns the values of a distributed value in the order of the towers, like
+// DistributionStrategy.unwrap. They are [eager.Component] values of a tensor or variable, or
+// objects that are not tensors. For any other argument, including a nested structure, the list
+// contains only the argument.
 func (d *DistributionStrategy) Unwrap(ctx context.Context, value any) ([]any, error) {
-	if err := d.requireCross(ctx, "unwrap"); err != nil {
+	if err := d.requireCrossTower(ctx, "unwrap"); err != nil {
 		return nil, err
 	}
 	if d == defaultStrategy {
-		inner, err := d.unwrap("unwrap", value)
+		inner, err := d.unwrapValues("unwrap", value)
 		return []any{inner}, err
 	}
 	switch x := value.(type) {
 	case *PerDevice, *Mirrored:
-		inner, err := d.unwrap("unwrap", x)
+		inner, err := d.unwrapValues("unwrap", x)
 		if err != nil {
 			return nil, err
 		}

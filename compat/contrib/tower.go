@@ -8,10 +8,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// Arithmetic contains the element-wise operations of a tower's code and of an update, which run on
+// Arithmetic contains the element-wise operations for a tower's code and for updates. They run on
 // the devices. An operand is an [eager.Component], a [Variable], a number or a host tensor. A Go
-// number is converted to the other operand's dtype and may differ between towers. A number that the
-// dtype cannot represent is an error; see [eager.ReplicaContext.Add]. Each call joins the towers.
+// number is converted to the dtype of the other operand and may differ between towers. A number
+// that the dtype cannot represent is an error; see [eager.ReplicaContext.Add]. All towers must make
+// the same calls, because a call waits for all of them.
 type Arithmetic struct{ rc *eager.ReplicaContext }
 
 func (a Arithmetic) binary(op string, call func(rc *eager.ReplicaContext, x, y any) (any, error), x, y any) (any,
@@ -22,8 +23,7 @@ func (a Arithmetic) binary(op string, call func(rc *eager.ReplicaContext, x, y a
 	return call(a.rc, toOperand(x), toOperand(y))
 }
 
-// toOperand converts a Variable to the variable of package eager, and returns other operands
-// unchanged.
+// toOperand converts a Variable to the underlying variable, and returns other operands unchanged.
 func toOperand(x any) any {
 	if v, ok := x.(*Variable); ok && v != nil {
 		return v.inner
@@ -56,7 +56,7 @@ func (a Arithmetic) Call(f *strategy.Function, args ...any) ([]any, error) {
 	if a.rc == nil {
 		return nil, noDevicesError("call", "run it in a strategy's scope")
 	}
-	operands, _ := mapAll(args, func(x any) (any, error) { return toOperand(x), nil })
+	operands, _ := mapArguments(args, func(x any) (any, error) { return toOperand(x), nil })
 	return a.rc.Call(f, operands...)
 }
 
@@ -66,14 +66,14 @@ type TowerContext struct {
 	Arithmetic
 	d   *DistributionStrategy
 	ctx context.Context
-	// inMergeCall is set in a merge call of the default strategy.
+	// inMergeCall is set during a merge call of the default strategy.
 	inMergeCall bool
 }
 
-// TowerFunc is the code of a tower.
+// TowerFunc is the code of a tower (replica).
 type TowerFunc func(tc *TowerContext, args ...any) (any, error)
 
-// MergeFunc is the code of a merge call, which runs once for all towers. ctx has the strategy's
+// MergeFunc is the function of a merge call. It runs once for all towers. ctx has the strategy's
 // cross-tower context, and args are the merged arguments of the towers.
 type MergeFunc func(ctx context.Context, d *DistributionStrategy, args ...any) (any, error)
 
@@ -107,7 +107,6 @@ func (tc *TowerContext) TowerID() int {
 	return tc.rc.ReplicaIDInSyncGroup()
 }
 
-// NumTowers returns the number of towers.
 func (tc *TowerContext) NumTowers() int { return tc.d.NumTowers() }
 
 // IsSingleTower reports whether there is one tower: TensorFlow's is_single_tower.
@@ -121,18 +120,18 @@ func (tc *TowerContext) Device() string {
 	return tc.rc.Device()
 }
 
-// DistributionStrategy returns the strategy.
 func (tc *TowerContext) DistributionStrategy() *DistributionStrategy { return tc.d }
 
 // Context returns the context of the tower's code, for variables and scopes.
 func (tc *TowerContext) Context() context.Context { return tc.ctx }
 
-// MergeCall joins the towers and runs fn once, in cross-tower context, with the merged arguments of
-// the towers. It is TensorFlow's merge_call. Each tower receives its component of the result. All
-// towers must make the same calls; otherwise each receives an error that matches [eager.ErrJoin].
+// MergeCall waits until all towers have called it, and runs fn once, in cross-tower context, with
+// the merged arguments of the towers. It is TensorFlow's merge_call. Each tower receives its
+// component of the result. If the towers make different calls, each receives an error that matches
+// [eager.ErrJoin].
 func (tc *TowerContext) MergeCall(fn MergeFunc, args ...any) (any, error) {
 	d := tc.d
-	inner, err := d.unwrapAll("merge call", args)
+	inner, err := d.unwrapArguments("merge call", args)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +140,7 @@ func (tc *TowerContext) MergeCall(fn MergeFunc, args ...any) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return d.unwrap("merge call", result)
+		return d.unwrapValues("merge call", result)
 	}
 	if tc.rc == nil {
 		if tc.inMergeCall {
@@ -153,7 +152,7 @@ func (tc *TowerContext) MergeCall(fn MergeFunc, args ...any) (any, error) {
 			func() (any, error) { return merge(withDefaultCrossTower(tc.ctx), inner) })
 	}
 	return tc.rc.MergeCall(func(ctx context.Context, merged ...any) (any, error) {
-		args, err := mapAll(merged, func(x any) (any, error) { return d.wrap("merge call", x) })
+		args, err := mapArguments(merged, func(x any) (any, error) { return d.wrapValues("merge call", x) })
 		if err != nil {
 			return nil, err
 		}
@@ -161,25 +160,25 @@ func (tc *TowerContext) MergeCall(fn MergeFunc, args ...any) (any, error) {
 	}, inner...)
 }
 
-// CallForEachTower runs fn once for each tower. It is TensorFlow's call_for_each_tower. For
-// PerDevice and Mirrored values and variables in the nests args, a tower receives its own
-// component; other arguments are passed unchanged. A tower writes a variable with the variable's
-// methods and [TowerContext.Context]. The results are merged: an object that is the same on every
-// tower is returned unchanged, the components of one value become that value, and other results
-// become a [PerDevice].
+// CallForEachTower runs fn once for each tower. It is TensorFlow's call_for_each_tower. PerDevice
+// values, Mirrored values and variables in args are replaced by the tower's component; other
+// arguments are passed unchanged. A tower writes a variable with the variable's methods and
+// [TowerContext.Context]. The towers do not run concurrently: each one runs until it waits for the
+// others.
 //
-// The towers do not run concurrently: each one runs until it joins the others.
+// The results are merged. An object that is the same on every tower is returned unchanged. The
+// components of one value are returned as that value. Other results are returned as a [PerDevice].
 //
-// Errors are those of fn, a *[errkind.PanicError], [eager.ErrJoin], and a *[strategy.Error] of kind
-// AssertionError for results of different structure.
+// Errors are the errors of fn, a *[errkind.PanicError], [eager.ErrJoin], and a *[strategy.Error] of
+// kind AssertionError for results with different structures.
 func (d *DistributionStrategy) CallForEachTower(ctx context.Context, fn TowerFunc, args ...any) (any, error) {
-	if err := d.requireCross(ctx, "call for each tower"); err != nil {
+	if err := d.requireCrossTower(ctx, "call for each tower"); err != nil {
 		return nil, err
 	}
 	if fn == nil {
 		return nil, fault(errkind.TypeError, "call for each tower", "give the towers' code", "no function")
 	}
-	inner, err := d.unwrapAll("call for each tower", args)
+	inner, err := d.unwrapArguments("call for each tower", args)
 	if err != nil {
 		return nil, err
 	}
@@ -195,5 +194,5 @@ func (d *DistributionStrategy) CallForEachTower(ctx context.Context, fn TowerFun
 	if err != nil {
 		return nil, err
 	}
-	return d.wrap("call for each tower", merged)
+	return d.wrapValues("call for each tower", merged)
 }

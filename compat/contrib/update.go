@@ -9,8 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// UpdateContext provides one component of the variable to the function of an update. Use it only
-// inside that function.
+// UpdateContext gives an update function access to one tower's component of the variable. Use it
+// only inside that function.
 type UpdateContext struct {
 	Arithmetic
 	d        *DistributionStrategy
@@ -19,14 +19,14 @@ type UpdateContext struct {
 	ctx      context.Context
 }
 
-// UpdateFunc updates one component of a variable. args are the parts of the update's arguments for
-// this component.
+// UpdateFunc updates one tower's component of a variable. args are the components of the update's
+// arguments for this tower.
 type UpdateFunc func(u *UpdateContext, args ...any) (any, error)
 
 type updateKey struct{}
 
-// Context returns the context of the update: cross-tower, with the component's number. Use it to
-// read and write variables.
+// Context returns the context for reading and writing variables in the update. It is cross-tower
+// and contains the number of the component.
 func (u *UpdateContext) Context() context.Context { return u.ctx }
 
 // Variable returns the updated variable, or nil for a non-slot update.
@@ -67,12 +67,12 @@ func (u *UpdateContext) noVariableError(op string) error {
 	return fault(errkind.ValueError, op, "use Update", "a non-slot update has no variable")
 }
 
-// Update runs fn for each component of the variable, like DistributionStrategy.update. The
+// Update runs fn for each tower's component of the variable, like DistributionStrategy.update. The
 // arguments must be mirrored: a [PerDevice] that may differ between towers, or a tower-local
 // variable, is a TypeError. fn receives the components of the arguments on its device, also for
-// mirrored variables. The results are merged like those of CallForEachTower.
+// mirrored variables. The results are merged as in CallForEachTower.
 func (d *DistributionStrategy) Update(ctx context.Context, v *Variable, fn UpdateFunc, args ...any) (any, error) {
-	if err := d.requireCross(ctx, "update"); err != nil {
+	if err := d.requireCrossTower(ctx, "update"); err != nil {
 		return nil, err
 	}
 	switch {
@@ -94,7 +94,7 @@ func (d *DistributionStrategy) Update(ctx context.Context, v *Variable, fn Updat
 func (d *DistributionStrategy) UpdateNonSlot(ctx context.Context, devices []string, fn UpdateFunc, args ...any) (any,
 	error) {
 	const op = "update non-slot"
-	if err := d.requireCross(ctx, op); err != nil {
+	if err := d.requireCrossTower(ctx, op); err != nil {
 		return nil, err
 	}
 	if d == defaultStrategy {
@@ -105,8 +105,8 @@ func (d *DistributionStrategy) UpdateNonSlot(ctx context.Context, devices []stri
 	})
 }
 
-// update calls run, a function of package eager, with the converted function and the mirrored
-// arguments of an update. v is nil for a non-slot update.
+// update checks that args are mirrored, and calls run with the arguments and with fn converted to
+// an update function of package eager. v is nil for a non-slot update.
 func (d *DistributionStrategy) update(op string, v *Variable, fn UpdateFunc, args []any,
 	run func(fn eager.UpdateFunc, args []any) (any, error)) (any, error) {
 	inner, err := d.mirroredArguments(op, args)
@@ -121,7 +121,7 @@ func (d *DistributionStrategy) update(op string, v *Variable, fn UpdateFunc, arg
 	if err != nil {
 		return nil, err
 	}
-	return d.wrap(op, result)
+	return d.wrapValues(op, result)
 }
 
 // isMirrored reports whether the value is known to be the same on every tower.
@@ -133,8 +133,8 @@ func (p *PerDevice) isMirrored() bool {
 	return ok && v.Mirrored()
 }
 
-// mirroredArguments unwraps arguments. It returns an error for values that may differ between
-// towers.
+// mirroredArguments converts arguments to values of package strategy. It returns an error for
+// values that may differ between towers.
 func (d *DistributionStrategy) mirroredArguments(op string, args []any) ([]any, error) {
 	for i, arg := range args {
 		if _, err := mapNest(op, arg, func(x any) (any, error) {
@@ -153,5 +153,5 @@ func (d *DistributionStrategy) mirroredArguments(op string, args []any) ([]any, 
 			return nil, err
 		}
 	}
-	return d.unwrapAll(op, args)
+	return d.unwrapArguments(op, args)
 }

@@ -13,22 +13,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// perDevice contains the common methods of PerDevice and Mirrored.
 type perDevice struct {
 	d *DistributionStrategy
 	// value is a strategy.Value or a *strategy.Objects.
 	value any
 }
 
-// PerDevice is a value that may differ between towers: a map from the towers'
-// devices to values. It is immutable and safe for concurrent use.
+// PerDevice is a value that may differ between towers. It maps the towers' devices to values. It is
+// immutable and safe for concurrent use.
 type PerDevice struct{ perDevice }
 
-// Mirrored is a value that is the same on each tower: a map from the towers'
-// devices to values. It is immutable and safe for concurrent use.
+// Mirrored is a value that is the same on each tower. It maps the towers' devices to values. It is
+// immutable and safe for concurrent use.
 type Mirrored struct{ perDevice }
 
-// Devices returns the devices of the map, in the order of the towers.
+// Devices returns the devices that have a value, in the order of the towers.
 func (p *perDevice) Devices() []string {
 	towers := p.d.WorkerDevices()
 	v, ok := p.value.(strategy.Value)
@@ -44,11 +43,11 @@ func (p *perDevice) Devices() []string {
 	return devices
 }
 
-// OnDevice reports whether the map contains the device.
+// OnDevice reports whether the device has a value.
 func (p *perDevice) OnDevice(device string) bool { return slices.Contains(p.Devices(), device) }
 
 // Get returns the value for a device: an [eager.Component], which can be copied to the host, or an
-// object that is not a tensor. A device that is not in the map is a ValueError.
+// object that is not a tensor. A device without a value is a ValueError.
 func (p *perDevice) Get(device string) (any, error) {
 	i := slices.Index(p.d.WorkerDevices(), device)
 	if i < 0 || !p.OnDevice(device) {
@@ -58,8 +57,8 @@ func (p *perDevice) Get(device string) (any, error) {
 	return eager.Of(p.d.strategy).SelectReplica(i, p.value)
 }
 
-// Value returns the value of package strategy: a *[strategy.PerReplica], a *[strategy.Mirrored] or
-// a *[strategy.Objects].
+// Value returns the underlying value: a *[strategy.PerReplica], a *[strategy.Mirrored] or a
+// *[strategy.Objects].
 func (p *perDevice) Value() any { return p.value }
 
 // Close releases the device memory. A second Close does nothing.
@@ -74,10 +73,10 @@ func (p *PerDevice) String() string { return fmt.Sprintf("PerDevice(%v)", p.valu
 
 func (p *Mirrored) String() string { return fmt.Sprintf("Mirrored(%v)", p.value) }
 
-// PerDevice returns a value with one host value for each tower's device. The values must have the
-// same dtype and rank. Any other set of devices is a ValueError.
+// PerDevice creates a value from one host value for each tower's device. The values must have the
+// same dtype and rank. A missing or unknown device is a ValueError.
 func (d *DistributionStrategy) PerDevice(ctx context.Context, values map[string]any) (*PerDevice, error) {
-	if err := d.requireCross(ctx, "per device"); err != nil {
+	if err := d.requireCrossTower(ctx, "per device"); err != nil {
 		return nil, err
 	}
 	if d == defaultStrategy {
@@ -105,8 +104,8 @@ func (d *DistributionStrategy) PerDevice(ctx context.Context, values map[string]
 	return nil, fault(errkind.ValueError, "per device", "make one value for each tensor", "nests as values")
 }
 
-// wrap converts the values of package strategy in a nest to values of this package.
-func (d *DistributionStrategy) wrap(op string, nest any) (any, error) {
+// wrapValues converts values of package strategy in a nested structure to values of this package.
+func (d *DistributionStrategy) wrapValues(op string, nest any) (any, error) {
 	return mapNest(op, nest, func(x any) (any, error) {
 		switch x := x.(type) {
 		case *strategy.PerReplica, *strategy.Objects:
@@ -114,14 +113,14 @@ func (d *DistributionStrategy) wrap(op string, nest any) (any, error) {
 		case *strategy.Mirrored:
 			return &Mirrored{perDevice{d, x}}, nil
 		case *strategy.Variable:
-			return d.variable(x), nil
+			return d.wrapVariable(x), nil
 		}
 		return x, nil
 	})
 }
 
-// asPerDevice returns x as a value of this package, and reports whether it is one. The result is
-// nil for a nil pointer.
+// asPerDevice returns the common part of a PerDevice or Mirrored value, and reports whether x is
+// such a value. A nil pointer yields nil and true.
 func asPerDevice(x any) (p *perDevice, ok bool) {
 	switch x := x.(type) {
 	case *PerDevice:
@@ -138,8 +137,8 @@ func asPerDevice(x any) (p *perDevice, ok bool) {
 	return nil, false
 }
 
-// unwrap is the inverse of wrap. It does not convert variables: see call.
-func (d *DistributionStrategy) unwrap(op string, nest any) (any, error) {
+// unwrapValues is the inverse of wrapValues, except that it does not convert variables.
+func (d *DistributionStrategy) unwrapValues(op string, nest any) (any, error) {
 	return mapNest(op, nest, func(x any) (any, error) {
 		if v, ok := x.(*Variable); ok && v != nil && v.d != d && d != defaultStrategy {
 			return nil, otherStrategyError(op, "variable "+v.Name())
@@ -159,11 +158,11 @@ func (d *DistributionStrategy) unwrap(op string, nest any) (any, error) {
 	})
 }
 
-// callTower runs the code of a tower or of an update. It replaces variables in the arguments by the
-// tower's components, and unwraps the result.
+// callTower runs the code of a tower or of an update. It replaces variables in args by their
+// components on the tower, and converts the result to values of package strategy.
 func (d *DistributionStrategy) callTower(op string, tower int, args []any, code func(args ...any) (any, error)) (any,
 	error) {
-	components, err := mapAll(args, func(arg any) (any, error) {
+	components, err := mapArguments(args, func(arg any) (any, error) {
 		return mapNest(op, arg, func(x any) (any, error) {
 			if v, ok := x.(*Variable); ok && v != nil {
 				return eager.Of(v.inner.Strategy()).Component(v.inner, tower)
@@ -178,25 +177,25 @@ func (d *DistributionStrategy) callTower(op string, tower int, args []any, code 
 	if err != nil {
 		return nil, err
 	}
-	return d.unwrap(op, result)
+	return d.unwrapValues(op, result)
 }
 
-func (d *DistributionStrategy) unwrapAll(op string, args []any) ([]any, error) {
-	return mapAll(args, func(arg any) (any, error) { return d.unwrap(op, arg) })
+func (d *DistributionStrategy) unwrapArguments(op string, args []any) ([]any, error) {
+	return mapArguments(args, func(arg any) (any, error) { return d.unwrapValues(op, arg) })
 }
 
 // Broadcast copies a host value, or one tower's tensor, to all towers, like
-// DistributionStrategy.broadcast. A destination must belong to the strategy, but the value is
-// copied to every tower in any case.
+// DistributionStrategy.broadcast. Destinations must belong to the strategy, but are otherwise
+// ignored.
 func (d *DistributionStrategy) Broadcast(ctx context.Context, value any, to ...eager.Destination) (*Mirrored, error) {
-	if err := d.requireCross(ctx, "broadcast"); err != nil {
+	if err := d.requireCrossTower(ctx, "broadcast"); err != nil {
 		return nil, err
 	}
 	if d == defaultStrategy {
 		if len(to) > 0 {
 			return nil, noDevicesError("broadcast", "leave the destination out")
 		}
-		return mirrorOnDefault("broadcast", value)
+		return mirrorDefault("broadcast", value)
 	}
 	switch x := value.(type) {
 	case nil:
@@ -229,7 +228,7 @@ func (d *DistributionStrategy) Broadcast(ctx context.Context, value any, to ...e
 }
 
 // To returns the devices of a variable or a value as the destination of a reduction or a broadcast.
-// Use [eager.ToDevices] to name devices.
+// Use [eager.ToDevices] to specify devices by name.
 func To[T *Variable | *PerDevice | *Mirrored](x T) eager.Destination {
 	if v, ok := any(x).(*Variable); ok && v != nil {
 		return eager.To(v.inner)
@@ -252,7 +251,7 @@ func destinationOf(value any) eager.Destination {
 	return eager.Destination{}
 }
 
-// mapNest replaces the leaves of a nest.
+// mapNest applies leaf to the leaves of a nested structure and returns the result.
 func mapNest(op string, x any, leaf func(any) (any, error)) (any, error) {
 	out, err := nest.Map("", x, func(_ string, x any) (any, error) { return leaf(x) })
 	if nestErr, ok := err.(*nest.Error); ok {
@@ -265,8 +264,8 @@ func mapNest(op string, x any, leaf func(any) (any, error)) (any, error) {
 	return out, err
 }
 
-// mapAll replaces arguments. Its error names the invalid argument.
-func mapAll(args []any, replace func(any) (any, error)) ([]any, error) {
+// mapArguments applies replace to each argument. Its error contains the index of the argument.
+func mapArguments(args []any, replace func(any) (any, error)) ([]any, error) {
 	results := make([]any, len(args))
 	for i, arg := range args {
 		var err error

@@ -14,16 +14,16 @@ import (
 
 // Variable has one component for each tower. The components of a mirrored variable are equal and
 // are written in an update. Each component of a tower-local variable is written in its tower's
-// code; the components are reduced when the variable is read in cross-tower context, fetched or
-// saved. Variable is safe for concurrent use.
+// code. These components are reduced when the variable is fetched, saved, or read in cross-tower
+// context. Variable is safe for concurrent use.
 type Variable struct {
 	d     *DistributionStrategy
 	inner *strategy.Variable
 }
 
-// variable returns the wrapper of a variable of package strategy. Repeated calls return the same
-// wrapper.
-func (d *DistributionStrategy) variable(inner *strategy.Variable) *Variable {
+// wrapVariable returns the Variable for a variable of package strategy. Repeated calls return the
+// same Variable.
+func (d *DistributionStrategy) wrapVariable(inner *strategy.Variable) *Variable {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	v := d.variables[inner]
@@ -38,11 +38,11 @@ func (d *DistributionStrategy) variable(inner *strategy.Variable) *Variable {
 type localKey struct{}
 
 // TowerLocalVarScope returns a context in which GetVariable creates tower-local variables. It is
-// TensorFlow's tower_local_var_scope. Tower-local variables are not trainable. Their components are
-// reduced by reduceMethod, "sum" or "mean", when they are read in cross-tower context. ctx must be
-// in the strategy's scope, cross-tower or in a tower.
+// TensorFlow's tower_local_var_scope. Tower-local variables are not trainable. When such a variable
+// is read in cross-tower context, its components are reduced by reduceMethod, "sum" or "mean". ctx
+// must be in the strategy's scope, cross-tower or in a tower.
 func (d *DistributionStrategy) TowerLocalVarScope(ctx context.Context, reduceMethod string) (context.Context, error) {
-	if err := d.requireOwn(ctx, "tower-local scope"); err != nil {
+	if err := d.requireOwnContext(ctx, "tower-local scope"); err != nil {
 		return nil, err
 	}
 	if _, err := reduceOp("tower-local scope", reduceMethod); err != nil {
@@ -54,13 +54,13 @@ func (d *DistributionStrategy) TowerLocalVarScope(ctx context.Context, reduceMet
 // GetVariable creates a variable, like tf.get_variable in the scope: a tower-local variable inside
 // TowerLocalVarScope, and a mirrored variable otherwise. initial is the initial value of all
 // components: a host value, or a func() any that returns one, which is called once. In a tower's
-// code, GetVariable joins the towers, which must all create the variable. They receive the same
-// variable, with the first tower's initial value.
+// code, all towers must create the variable. They receive the same variable, with the first tower's
+// initial value.
 //
 // A name that is already in use is a ValueError.
 func (d *DistributionStrategy) GetVariable(ctx context.Context, name string, initial any) (*Variable, error) {
 	op := fmt.Sprintf("variable %q", name)
-	if err := d.requireOwn(ctx, op); err != nil {
+	if err := d.requireOwnContext(ctx, op); err != nil {
 		return nil, err
 	}
 	if d == defaultStrategy {
@@ -96,7 +96,7 @@ func (d *DistributionStrategy) GetVariable(ctx context.Context, name string, ini
 	if err != nil {
 		return nil, err
 	}
-	return d.variable(inner), nil
+	return d.wrapVariable(inner), nil
 }
 
 // Name returns the variable's name.
@@ -136,11 +136,11 @@ func (v *Variable) String() string {
 	return fmt.Sprintf("%s(%s, %s)", kind, v.Name(), v.Shape())
 }
 
-// Read returns the value of the variable. In a tower's code and in an update, it is the component,
-// an [eager.Component]. In cross-tower context, it is a *[Mirrored], reduced if the variable is
-// tower-local.
+// Read returns the value of the variable. In a tower's code and in an update, it is the tower's
+// [eager.Component]. In cross-tower context, it is a *[Mirrored], and a tower-local variable is
+// reduced first.
 func (v *Variable) Read(ctx context.Context) (any, error) {
-	if err := v.d.requireOwn(ctx, "read "+v.Name()); err != nil {
+	if err := v.d.requireOwnContext(ctx, "read "+v.Name()); err != nil {
 		return nil, err
 	}
 	if rc, ok := v.d.componentOps(ctx); ok {
@@ -153,8 +153,8 @@ func (v *Variable) Read(ctx context.Context) (any, error) {
 	return &Mirrored{perDevice{v.d, m}}, nil
 }
 
-// componentOps returns the context that reads and writes components, in a tower's code or in an
-// update.
+// componentOps returns the context that reads and writes components. It returns false outside of a
+// tower's code and of an update.
 func (d *DistributionStrategy) componentOps(ctx context.Context) (*eager.ReplicaContext, bool) {
 	if rc, ok := eager.ReplicaContextOf(ctx); ok {
 		return rc, true
@@ -170,8 +170,9 @@ func (d *DistributionStrategy) componentOps(ctx context.Context) (*eager.Replica
 }
 
 // Assign writes the component and returns its new value, like TensorFlow's assign. A mirrored
-// variable can only be written in an update, with equal values on all towers, and a tower-local
-// variable only in a tower's code. Elsewhere the error matches [strategy.ErrContext].
+// variable can only be written in an update, with equal values on all towers. A tower-local
+// variable can only be written in a tower's code. Elsewhere the error matches
+// [strategy.ErrContext].
 func (v *Variable) Assign(ctx context.Context, x any) (any, error) {
 	return v.write(ctx, "assign", (*eager.ReplicaContext).Assign, x)
 }
@@ -209,13 +210,13 @@ func (v *Variable) write(ctx context.Context, name string,
 	return write(rc, v.inner, toOperand(x))
 }
 
-// Save returns the value of the variable for a checkpoint. The components of a tower-local variable
-// are reduced.
+// Save returns the value of the variable for a checkpoint. It reduces the components of a
+// tower-local variable.
 func (v *Variable) Save(ctx context.Context) (*tensors.Tensor, error) { return v.inner.SaveValue(ctx) }
 
 // Restore writes a value from a checkpoint to all components. For a tower-local variable with the
 // reduce method "sum", the value is first multiplied by 1/towers in its own dtype, so that a read
-// returns the saved value up to rounding. For an integer variable of this kind the error is a
+// returns the saved value up to rounding. If such a variable has an integer dtype, the error is a
 // TypeError.
 func (v *Variable) Restore(ctx context.Context, saved *tensors.Tensor) error {
 	if v.ReduceMethod() != "sum" {

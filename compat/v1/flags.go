@@ -9,18 +9,18 @@ type HardwareFeature struct {
 	Embedding string
 }
 
-// ShouldInit reports whether this process initializes the variables: TensorFlow's
-// experimental_should_init. It is true, because every process has all variables.
+// ShouldInit reports whether this process initializes the variables. It is TensorFlow's
+// experimental_should_init. It returns true, because every process has all variables.
 func (e *Extended) ShouldInit() bool { return true }
 
-// ShouldCheckpoint reports whether this process saves checkpoints: TensorFlow's should_checkpoint.
-// It is true.
+// ShouldCheckpoint reports whether this process saves checkpoints. It is TensorFlow's
+// should_checkpoint. It returns true.
 func (e *Extended) ShouldCheckpoint() bool { return true }
 
-// ShouldSaveSummary reports whether this process saves summaries: TensorFlow's should_save_summary.
-// It is true.
+// ShouldSaveSummary reports whether this process saves summaries. It is TensorFlow's
+// should_save_summary. It returns true.
 func (e *Extended) ShouldSaveSummary() bool { return true }
 
-// BetweenGraph reports whether each worker builds its own graph: TensorFlow's
+// BetweenGraph reports whether each worker builds its own graph. It is TensorFlow's
 // experimental_between_graph. It returns false, because there is one program.
 func (e *Extended) BetweenGraph() bool { return false }

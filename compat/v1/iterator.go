@@ -11,7 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
-// InputIterator returns input for the replicas, on the devices. It is not safe for concurrent use.
+// InputIterator reads input for the replicas and copies it to the devices. It is not safe for
+// concurrent use.
 type InputIterator struct {
 	strategy    *strategy.TPUStrategy
 	distributed *input.DistributedDataset
@@ -20,9 +21,9 @@ type InputIterator struct {
 
 var _ eager.StepIterator = (*InputIterator)(nil)
 
-// MakeDatasetIterator divides a dataset, which must be batched with the global batch size, between
-// the replicas, and returns an initialized iterator. It is TensorFlow's make_dataset_iterator.
-// Errors are those of [input.Distribute].
+// MakeDatasetIterator distributes a dataset over the replicas and returns an initialized iterator.
+// The dataset must be batched with the global batch size. It is TensorFlow's make_dataset_iterator.
+// Errors are the errors of [input.Distribute].
 //
 // Deprecated: use [input.Distribute] and [feed.Iterate].
 func (s *Strategy) MakeDatasetIterator(ctx context.Context, ds input.Dataset) (*InputIterator, error) {
@@ -34,7 +35,7 @@ func (s *Strategy) MakeDatasetIterator(ctx context.Context, ds input.Dataset) (*
 
 // MakeInputFnIterator calls fn once for this process and returns an initialized iterator. It is
 // TensorFlow's make_input_fn_iterator. In each step, each replica of the process receives one
-// element of the dataset that fn returned. A mode other than input.PerWorker is a ValueError.
+// element of fn's dataset. A mode other than input.PerWorker is a ValueError.
 //
 // Deprecated: use [input.FromFunction] and [feed.Iterate].
 func (s *Strategy) MakeInputFnIterator(ctx context.Context, fn func(input.Context) (input.Dataset, error),
@@ -71,7 +72,7 @@ func (s *Strategy) iterator(ctx context.Context, distribute func(input.Options) 
 	return it, it.Initialize(ctx)
 }
 
-// insteadOfLoading is the hint if a compiled step is being traced.
+// insteadOfLoading is the hint of the error for a call during the trace of a compiled step.
 const insteadOfLoading = "take the input before the run, and pass it as an argument"
 
 // Initialize starts from the beginning of the data.
@@ -100,10 +101,10 @@ func (it *InputIterator) GetNext(ctx context.Context) (any, error) {
 	return it.iterator.Next(ctx)
 }
 
-// Next calls GetNext. It is the method that RunStepsOnIterator uses.
+// Next calls GetNext. RunStepsOnIterator requires this method.
 func (it *InputIterator) Next(ctx context.Context) (any, error) { return it.GetNext(ctx) }
 
-// Close closes the current pass. Initialize starts a new one.
+// Close ends the current pass. Initialize starts a new one.
 func (it *InputIterator) Close() error {
 	if it == nil || it.iterator == nil {
 		return nil

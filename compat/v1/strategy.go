@@ -10,10 +10,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// Options configures a Strategy. With the zero value it has no cluster.
+// Options configures a [Strategy].
 type Options struct {
-	// Cluster contains the addresses of each job's tasks, as a cluster resolver returns them.
-	// UpdateConfigProto stores them in a session's configuration.
+	// Cluster maps jobs to the addresses of their tasks, as a cluster resolver returns them.
+	// UpdateConfigProto copies it to a session's configuration.
 	Cluster map[string][]string
 }
 
@@ -32,20 +32,20 @@ func New(s *strategy.TPUStrategy, opts Options) *Strategy {
 // Extended has the methods of tf.compat.v1.distribute.StrategyExtended.
 type Extended struct{ *eager.Extended }
 
-// Extended returns the strategy's extended contract.
+// Extended returns the object with the methods of StrategyExtended.
 func (s *Strategy) Extended() *Extended { return &Extended{eager.Of(s.TPUStrategy)} }
 
-// Reduce combines a value over the replicas, as Strategy.reduce of compat.v1 and
-// [eager.Extended.Reduce] do. Leave the axis out where compat.v1 has None.
+// Reduce combines a value over the replicas, like Strategy.reduce of compat.v1; see
+// [eager.Extended.Reduce]. Omit axes where compat.v1 has None.
 func (s *Strategy) Reduce(ctx context.Context, op strategy.ReduceOp, value any, axes ...int) (any, error) {
 	return eager.Of(s.TPUStrategy).Reduce(ctx, op, value, axes...)
 }
 
-// ExperimentalRun runs fn once for each replica with its part of the iterator's next element as the
-// one argument, or with none if the iterator is nil: TensorFlow's experimental_run. At the end of
-// the input the error is io.EOF.
+// ExperimentalRun reads the next element of the iterator and runs fn once for each replica, with
+// the replica's part of the element as its argument. If the iterator is nil, fn has no argument. It
+// is TensorFlow's experimental_run. At the end of the input the error is io.EOF.
 //
-// Deprecated: take the input from the iterator and use [eager.Extended.CallForEachReplica], or
+// Deprecated: read the input from the iterator and use [eager.Extended.CallForEachReplica], or
 // [strategy.Function.Run] with a compiled function.
 func (s *Strategy) ExperimentalRun(ctx context.Context, fn eager.ReplicaFunc, it *InputIterator) (any, error) {
 	if it == nil {
@@ -58,34 +58,35 @@ func (s *Strategy) ExperimentalRun(ctx context.Context, fn eager.ReplicaFunc, it
 	return s.Extended().CallForEachReplica(ctx, fn, next)
 }
 
-// ExperimentalRunV2 runs fn once for each replica: TensorFlow's experimental_run_v2, the name that
-// Strategy.run had before TensorFlow 2.2.
+// ExperimentalRunV2 runs fn once for each replica. It is TensorFlow's experimental_run_v2, the name
+// of Strategy.run before TensorFlow 2.2.
 //
-// Deprecated: use [eager.Extended.CallForEachReplica], or [strategy.Function.Run] with a
-// compiled function.
+// Deprecated: use [eager.Extended.CallForEachReplica], or [strategy.Function.Run] with a compiled
+// function.
 func (s *Strategy) ExperimentalRunV2(ctx context.Context, fn eager.ReplicaFunc, args ...any) (any, error) {
 	return s.Extended().CallForEachReplica(ctx, fn, args...)
 }
 
-// Unwrap returns one nest for each replica, with its parts of the values of a nest:
-// Strategy.unwrap, the name that experimental_local_results had.
+// Unwrap returns one nested structure for each replica, with the replica's components of the
+// distributed values in it. It is Strategy.unwrap, the earlier name of experimental_local_results.
 //
 // Deprecated: use [eager.Extended.LocalResultsOf].
 func (s *Strategy) Unwrap(value any) ([]any, error) {
 	return eager.Of(s.TPUStrategy).LocalResultsOf(value)
 }
 
-// ExperimentalMakeNumpyDataset returns a dataset of host arrays, in cross-replica context. It is
-// TensorFlow's experimental_make_numpy_dataset. See [eager.Extended.MakeNumpyDataset].
+// ExperimentalMakeNumpyDataset returns a dataset of host arrays. It is TensorFlow's
+// experimental_make_numpy_dataset. ctx must be in cross-replica context; see
+// [eager.Extended.MakeNumpyDataset].
 //
 // Deprecated: use input.FromSlices.
 func (s *Strategy) ExperimentalMakeNumpyDataset(ctx context.Context, nest any) (input.Dataset, error) {
 	return s.Extended().ExperimentalMakeNumpyDataset(ctx, nest)
 }
 
-// ExperimentalMakeNumpyDataset returns a dataset of host arrays, in cross-replica context. It is
-// TensorFlow's experimental_make_numpy_dataset without the session parameter. See
-// [eager.Extended.MakeNumpyDataset].
+// ExperimentalMakeNumpyDataset returns a dataset of host arrays. It is TensorFlow's
+// experimental_make_numpy_dataset without the session parameter. ctx must be in cross-replica
+// context; see [eager.Extended.MakeNumpyDataset].
 //
 // Deprecated: use input.FromSlices.
 func (e *Extended) ExperimentalMakeNumpyDataset(ctx context.Context, nest any) (input.Dataset, error) {
@@ -95,17 +96,17 @@ func (e *Extended) ExperimentalMakeNumpyDataset(ctx context.Context, nest any) (
 	return e.MakeNumpyDataset(nest)
 }
 
-// SessionConfig contains the fields of a session's configuration that a strategy sets. There are no
-// sessions in this module; the type is for programs that pass the configuration on.
+// SessionConfig contains the fields of a TensorFlow session's configuration that a strategy sets.
+// This module has no sessions; the type is for programs that pass the configuration to other code.
 type SessionConfig struct {
 	// IsolateSessionState isolates the state of a session from other sessions on the same server.
 	IsolateSessionState bool
-	// Cluster contains the addresses of each job's tasks.
+	// Cluster maps jobs to the addresses of their tasks.
 	Cluster map[string][]string
 }
 
-// UpdateConfigProto returns a copy of a configuration with isolated state and the cluster of
-// [Options], if there is one. It is TensorFlow's update_config_proto.
+// UpdateConfigProto returns a copy of a configuration with IsolateSessionState set and with the
+// cluster of [Options], if there is one. It is TensorFlow's update_config_proto.
 func (s *Strategy) UpdateConfigProto(config SessionConfig) SessionConfig {
 	config.IsolateSessionState = true
 	config.Cluster = cloneCluster(config.Cluster)
@@ -116,8 +117,8 @@ func (s *Strategy) UpdateConfigProto(config SessionConfig) SessionConfig {
 }
 
 // Configure updates a configuration in place like UpdateConfigProto. It is compat.v1's
-// Strategy.configure. It ignores a nil configuration. The task of the process in its cluster does
-// not matter, because every process runs the same program.
+// Strategy.configure. It ignores a nil configuration and the task of the process, because every
+// process runs the same program.
 func (s *Strategy) Configure(config *SessionConfig) {
 	if config != nil {
 		*config = s.UpdateConfigProto(*config)

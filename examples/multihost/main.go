@@ -21,14 +21,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// config is the parsed command line.
 type config struct {
 	*trainer.Flags
 	data string
-	// slice runs as one host of a TPU slice instead of simulating hosts.
+	// slice runs this process as one host of a TPU slice instead of simulating all hosts.
 	slice bool
 	args  []string // command line, which each simulated host parses again
-	// hosts is the number of simulated hosts, and missing the index of a host that is not started,
+	// hosts is the number of simulated hosts. missing is the index of a host that is not started,
 	// or -1.
 	hosts, missing int
 	verbose        bool
@@ -38,8 +37,7 @@ type config struct {
 
 func main() { os.Exit(trainer.Main("multihost", run)) }
 
-// run runs the command. The last line of its output is the outcome as JSON, also after an
-// interrupt.
+// run runs the command. The last line of its output is the result as JSON, also after an interrupt.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	cfg, err := parse(args, stderr)
 	if err != nil {
@@ -107,11 +105,11 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	return cfg, nil
 }
 
-// lostTimeout is the timeout for a host that makes no progress.
+// lostTimeout is the watchdog's timeout for a host that makes no progress.
 const lostTimeout = 30 * time.Second
 
-// runHost runs one host: it opens the devices together with the other hosts, trains and tests on
-// the complete slice, and shuts down.
+// runHost runs the program of one host. It opens the devices together with the other hosts, trains
+// and tests on the complete slice, and closes the devices.
 func runHost(ctx context.Context, cfg config, opts system.Options) (trainer.ClassifierResult, error) {
 	c, err := perceptron.New(cfg.data, cfg.Flags)
 	if err != nil {
@@ -121,8 +119,8 @@ func runHost(ctx context.Context, cfg config, opts system.Options) (trainer.Clas
 	return cfg.Train(ctx, c)
 }
 
-// runOnSlice runs one host of a TPU slice. It finds the other hosts with environment variables and
-// the metadata server.
+// runOnSlice runs this process as one host of a TPU slice. Environment variables and the metadata
+// server identify the other hosts.
 func runOnSlice(ctx context.Context, cfg config) (trainer.ClassifierResult, error) {
 	metadata := clusterresolver.NewMetadataClient(clusterresolver.MetadataOptions{Logger: cfg.log})
 	return runHost(ctx, cfg, system.Options{

@@ -16,7 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// simulate runs all hosts in this process, each on its share of the CPU devices. Only the first
+// simulate runs all hosts in this process. Each host has a part of the CPU devices. Only the first
 // host prints its progress.
 func simulate(ctx context.Context, cfg config, stdout, stderr io.Writer) (trainer.ClassifierResult, error) {
 	outcomes, err := simulateEach(ctx, cfg, func(host int, opts system.Options) (trainer.ClassifierResult, error) {
@@ -37,7 +37,7 @@ func simulate(ctx context.Context, cfg config, stdout, stderr io.Writer) (traine
 	return printResult(cfg, outcomes, stdout)
 }
 
-// forHost returns the configuration of a host that shares its process with other hosts.
+// forHost returns a copy of the configuration for a simulated host.
 func (cfg config) forHost(w io.Writer) (config, error) {
 	own, err := parse(cfg.args, w)
 	own.Watchdog.Exit, own.Watchdog.Dir = nil, cfg.Out
@@ -60,7 +60,7 @@ func (cfg config) firstHost() int {
 	return 0
 }
 
-// printResult reports the outcome of each host, and returns the outcome of the first.
+// printResult prints the outcome of each host and returns the outcome of the first host.
 func printResult(cfg config, outcomes []outcome, stdout io.Writer) (trainer.ClassifierResult, error) {
 	var errs []error
 	var stopped error
@@ -84,13 +84,12 @@ func printResult(cfg config, outcomes []outcome, stdout io.Writer) (trainer.Clas
 	return outcomes[cfg.firstHost()].ClassifierResult, errors.Join(errs...)
 }
 
-// outcome is the result or the error of a host.
 type outcome struct {
 	trainer.ClassifierResult
 	err error
 }
 
-// simulateEach runs the program of all hosts concurrently, with the options with which each opens
+// simulateEach calls program concurrently for each host, with the options with which that host opens
 // its devices.
 func simulateEach(ctx context.Context, cfg config, program func(host int,
 	opts system.Options) (trainer.ClassifierResult, error)) (outcomes []outcome, err error) {

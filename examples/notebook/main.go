@@ -1,4 +1,5 @@
-// Command notebook is the program of the cells of notebook.ipynb, from which a test writes it.
+// Command notebook contains the code of the cells of notebook.ipynb. A test generates it from the
+// notebook.
 package main
 
 import (
@@ -34,7 +35,8 @@ func logits(rc *strategy.ReplicaContext, images *graph.Node, keep remat.Policy) 
 	return layers.Dense(rc.Scope("logits"), x, true, 10)
 }
 
-// train trains for 110 steps, 5 passes, with the given flags, and returns the folder of the run.
+// train trains for 110 steps, which are 5 passes over the data, with the given flags. It returns
+// the folder of the run.
 func train(args ...string) string {
 	f := trainer.AddFlags(flag.NewFlagSet("notebook", flag.ContinueOnError), trainer.Defaults{Steps: 110, Devices: 8})
 	check(f.Parse(args, os.Stderr))
@@ -56,7 +58,7 @@ func check(err error) {
 	}
 }
 
-// cells are those that are run.
+// cells are the cells of the notebook that are run.
 var cells = []func(){cell6, cell8, cell10}
 
 func main() {

@@ -55,7 +55,7 @@ func (c *cell) body() (code string, runs bool) {
 // program is the Go program of the cells: their declarations, and a function for each that is run.
 func (n *notebook) program() string {
 	var declared, run strings.Builder
-	fmt.Fprintln(&declared, "// Command notebook is the program of the cells of notebook.ipynb, from which a test writes it.\npackage main")
+	fmt.Fprintln(&declared, "// Command notebook contains the code of the cells of notebook.ipynb. A test generates it from the\n// notebook.\npackage main")
 	names := ""
 	for i, c := range n.Cells {
 		code, runs := c.body()
@@ -68,7 +68,7 @@ func (n *notebook) program() string {
 			fmt.Fprintf(&declared, "\n%s\n", code)
 		}
 	}
-	return fmt.Sprintf("%s\n// cells are those that are run.\nvar cells = []func(){%s}\n\nfunc main() {\nfor _, cell := range cells {\ncell()\n}\n}\n%s", &declared, strings.TrimSuffix(names, ", "), &run)
+	return fmt.Sprintf("%s\n// cells are the cells of the notebook that are run.\nvar cells = []func(){%s}\n\nfunc main() {\nfor _, cell := range cells {\ncell()\n}\n}\n%s", &declared, strings.TrimSuffix(names, ", "), &run)
 }
 
 // page is the notebook for readers without Jupyter.

@@ -35,12 +35,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// steps are the compiled steps, one file for each topology: `make onebinary` writes them.
+// steps are the compiled steps, one file for each topology. `make onebinary` writes them.
 //
 //go:embed steps
 var steps embed.FS
 
-// startTime is the start time of the process.
 var startTime = time.Now()
 
 func main() {
@@ -50,13 +49,12 @@ func main() {
 	os.Exit(code)
 }
 
-// config is the parsed command line.
 type config struct {
 	devices, steps int
 	plugin         string
 }
 
-// Result is the last output of the program, as JSON.
+// Result is the result that the program prints as JSON in its last line.
 type Result struct {
 	// Step is the embedded step that fits the devices.
 	Step    string `json:"step"`
@@ -64,8 +62,8 @@ type Result struct {
 	Steps   int    `json:"steps"`
 	// Compiled is the number of programs that were compiled here.
 	Compiled int `json:"compiled"`
-	// OpenedSeconds, LoadedSeconds and FirstStepSeconds are the times from the start of the process
-	// until the devices were open, the step was on them, and the first step was done.
+	// Times from the start of the process until the devices were open, the step was loaded, and the
+	// first step was complete.
 	OpenedSeconds    float64 `json:"opened_seconds"`
 	LoadedSeconds    float64 `json:"loaded_seconds"`
 	FirstStepSeconds float64 `json:"first_step_seconds"`
@@ -180,11 +178,10 @@ func load(ctx context.Context, s *strategy.TPUStrategy, from embed.FS) (*train.S
 		Hint: "compile a step for it with -topology and -save into examples/onebinary/steps, and build again", Err: errors.Join(unfit...)}
 }
 
-// noCompiler is a compiler that counts its calls and returns errors, because this program must not
-// compile when it runs.
+// noCompiler is a compiler that always returns an error and counts its calls, because this program
+// must not compile when it runs.
 type noCompiler struct{ compileCount *int }
 
-// Compile returns an error.
 func (c noCompiler) Compile(context.Context, *pjrt.Client, pjrt.Program, pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	*c.compileCount++
 	return nil, &errkind.Fault{Op: "onebinary", Reason: "the call needs a program that is not embedded", Hint: "call only the embedded steps", Class: errkind.FailedPreconditionError}

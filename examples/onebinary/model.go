@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// The model is a regression through a hidden layer.
+// Dimensions of the model, a regression with one hidden layer.
 const (
 	features = 16
 	hidden   = 64
@@ -22,7 +22,7 @@ const (
 	learningRate = 0.1
 )
 
-// options returns the options of the strategy, both for compiling and for running.
+// options returns the strategy options, which are the same for compiling and for running.
 func options(logicalDevices int) strategy.Options {
 	o := strategy.Options{LogicalDevices: logicalDevices}
 	if logicalDevices > 1 {
@@ -32,8 +32,8 @@ func options(logicalDevices int) strategy.Options {
 	return o
 }
 
-// newStore returns a store with initial values, because a compiled step contains none. A program
-// that resumes a training restores a checkpoint instead.
+// newStore returns a store with initial values, because a compiled step contains no variables. A
+// program that resumes a training restores a checkpoint instead.
 func newStore() *model.Store {
 	store := model.NewStore()
 	store.VariableWithValue("/hidden", pseudoRandom(1, features, hidden))
@@ -44,7 +44,7 @@ func newStore() *model.Store {
 	return store
 }
 
-// newStep returns the training step. It is only called to compile.
+// newStep returns the training step. It is called only to compile.
 func newStep(s *strategy.TPUStrategy) (*train.Step, error) {
 	return train.New(s, newStore(), optimizer.StochasticGradientDescent().WithLearningRate(learningRate).WithDecay(false).Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
@@ -66,7 +66,7 @@ func newBatch(step int) (x, y *tensors.Tensor) {
 	return x, tensors.FromFlatDataAndDimensions(targets, batch, 1)
 }
 
-// pseudoRandom returns irregular numbers between -1/2 and 1/2.
+// pseudoRandom returns irregular numbers between -1/2 and 1/2 that are the same in each run.
 func pseudoRandom(seed int, rows, columns int) *tensors.Tensor {
 	flat := make([]float32, rows*columns)
 	for i := range flat {

@@ -63,7 +63,7 @@ func main() {
 	check(err)
 }
 
-// exitCode returns the exit code of a shell for a process that a signal terminated.
+// exitCode returns the exit code that a shell reports for a process that a signal terminated.
 func exitCode(ctx context.Context) int {
 	if strings.HasPrefix(context.Cause(ctx).Error(), syscall.SIGTERM.String()) {
 		return 143

@@ -63,7 +63,6 @@ func NewOnLine(line *progress.Line) fit.Hook {
 	}
 }
 
-// display draws the progress of one run.
 type display struct {
 	line      *progress.Line
 	printTime time.Time // time of the last line without a terminal
@@ -80,7 +79,6 @@ type display struct {
 	activityStart      time.Time
 }
 
-// runState is the subset of [fit.State] that a display reads.
 type runState interface {
 	Step() int64
 	TotalSteps() int64

@@ -49,7 +49,6 @@ type Line struct {
 	stopDrawing func() // stops the drawing goroutine; nil if it does not run
 }
 
-// compileJob is a running compilation.
 type compileJob struct {
 	phase.Phase
 	stageStart time.Time // start of the stage
@@ -143,7 +142,6 @@ func (l *Line) Close() {
 	l.stopIfIdle()
 }
 
-// startDrawing starts the drawing goroutine unless it is running.
 func (l *Line) startDrawing() {
 	if l.stopDrawing == nil {
 		l.stopDrawing = l.drawLoop()

@@ -70,7 +70,6 @@ func (l *Line) finishTask(now time.Time) {
 	}
 }
 
-// taskText returns the text of the current task with the elapsed time.
 func (l *Line) taskText(now time.Time) string {
 	if elapsed := now.Sub(l.taskStart); elapsed >= time.Second {
 		return l.task + ": " + formatSeconds(elapsed)

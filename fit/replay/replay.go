@@ -55,7 +55,6 @@ func Step(ctx context.Context, s *strategy.TPUStrategy, number int64, variables 
 	return r.compareReplicas(ctx, "the replicas differ after it", second)
 }
 
-// replayer is the state of one call of Step.
 type replayer struct {
 	strategy   *strategy.TPUStrategy
 	stepNumber int64

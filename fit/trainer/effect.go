@@ -33,7 +33,6 @@ func (f *Flags) newEffectChecker(s *strategy.TPUStrategy) *effectChecker {
 	return e
 }
 
-// check returns an error for a flag that has no effect on a training step.
 func (e *effectChecker) check(g *graph.Graph) error {
 	if precision.Applied(g) == e.precision {
 		e.precisionApplied.Store(true)
@@ -68,7 +67,6 @@ func (e *effectChecker) hook() fit.Hook {
 	}}
 }
 
-// noEffectError returns an error for a flag that has no effect.
 func noEffectError(flag, reason, hint string) error {
 	return &errkind.Fault{Op: "trainer:", Subject: "flag " + flag, Reason: "it has no effect: " + reason, Hint: hint,
 		Class: errkind.ValueError}

@@ -193,7 +193,6 @@ func (f *Flags) Parse(args []string, w io.Writer) error {
 // the line counts the seconds until the next task.
 func (f *Flags) StartTask(line string) { f.line.StartTask(line) }
 
-// usageError returns an error for an invalid command line.
 func usageError(hint, reason string, args ...any) error {
 	return &errkind.Fault{Match: ErrUsage, Reason: fmt.Sprintf(reason, args...), Hint: hint}
 }

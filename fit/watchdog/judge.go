@@ -19,7 +19,6 @@ const (
 	majorityFraction  = 0.6         // fraction of a host's time that counts as most of it
 )
 
-// diagnosis is the state of one call of diagnose.
 type diagnosis struct {
 	hosts       []Host
 	floor       float64
@@ -40,7 +39,7 @@ type operation struct {
 
 func (r *Record) operation() operation { return operation{r.Step, r.Activity, r.ActivityName} }
 
-// compareProgress orders hosts by their step, and by their activities within the step.
+// compareProgress orders hosts by step and then by the activities within the step.
 func compareProgress(a, b *Host) int {
 	return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(a.ActivityIndex, b.ActivityIndex))
 }

@@ -123,7 +123,6 @@ func (l *RunStatus) Lines(width int) (lines []string) {
 	return append(lines, l.Remarks...)
 }
 
-// stateText describes the state of a host in one or two words.
 func (h *Host) stateText() string {
 	switch {
 	case h.State == Ended && h.Error != "":
@@ -143,7 +142,6 @@ func (h *Host) stateText() string {
 	return string(h.State)
 }
 
-// formatSummary returns [RunStatus].Summary for the hosts of a run.
 func formatSummary(all []Host) string {
 	var rate float64
 	var loss *Record

@@ -52,7 +52,6 @@ type Options struct {
 	sinceStart func() time.Duration // monotonic time since the start
 }
 
-// setDefaults checks the options and sets the default values.
 func (o *Options) setDefaults() error {
 	o.Hosts = cmp.Or(o.Hosts, 1)
 	var name, reason string

@@ -4,7 +4,6 @@ import (
 	"time"
 )
 
-// durationStats contains the observed durations of one kind of activity.
 type durationStats struct {
 	count   int64
 	longest time.Duration // longest recent duration; it decays with time

@@ -55,7 +55,6 @@ func (w *Watchdog) stuckError(findings []Finding) *StuckError {
 		slices.DeleteFunc(slices.Clone(findings), isCertain)...))}
 }
 
-// newReport returns a report of findings with the current state of the host.
 func (w *Watchdog) newReport(findings []Finding) Report {
 	record, _ := w.currentRecord()
 	record.Findings = findings

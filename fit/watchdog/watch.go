@@ -11,7 +11,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// storeResult is the result of writing and reading records.
 type storeResult struct {
 	isRead  bool // all contains the current records
 	records []Record

@@ -39,7 +39,6 @@ type activityFrame struct {
 // activityTimes contains the total time of each kind of activity.
 type activityTimes [activity.NumKinds]time.Duration
 
-// sample is the progress of a host at one time.
 type sample struct {
 	time  time.Duration
 	step  int64
@@ -389,7 +388,6 @@ func (w *Watchdog) hasWithdrawn() bool {
 	return w.isWithdrawn
 }
 
-// errorText returns the text of an error, truncated for a record.
 func errorText(err error) string {
 	if err == nil {
 		return ""

@@ -24,9 +24,9 @@
 //
 // Objects are written atomically. A Put with IfAbsent sends a precondition (on Google Cloud Storage
 // ifGenerationMatch=0), so that exactly one of several writers succeeds. If the response is lost,
-// the next attempt finds that the object exists. A random mark in the metadata of the object then
-// identifies its writer: if it is this Put, the Put succeeds; otherwise the error matches
-// [storage.ErrExists].
+// the next attempt finds that the object exists. A random ID in the metadata of the object
+// identifies the Put that wrote it. If it is the ID of this Put, the Put succeeds; otherwise the
+// error matches [storage.ErrExists].
 //
 // Objects of up to 1 MiB are sent in one request, with their checksum. Larger objects are sent in
 // chunks. On Google Cloud Storage the store compares the service's CRC-32C of the complete object
@@ -72,7 +72,7 @@
 //	Open of a URL  1 class A operation, which finds a missing bucket or permission
 //
 // A save of N hosts costs 3N+2 class A operations (tensor files, their manifests, one marker per
-// host that the checkpoint is incomplete, the checkpoint's manifest, a listing), one more for each
+// host for an incomplete checkpoint, the checkpoint's manifest, a listing), one more for each
 // checkpoint that it removes, and two more for the first save of a run (a listing, the owner's
 // record). It costs 2N class B operations, one more for each existing checkpoint, and at most one
 // per second and host while host 0 waits for late hosts. A restore by M hosts costs M class A

@@ -14,7 +14,7 @@ import (
 type Reason int
 
 const (
-	// Unknown is any cause that the store does not recognize.
+	// Unknown is a cause that the store does not recognize.
 	Unknown Reason = iota
 	// Unauthenticated means that the credentials are missing or invalid.
 	Unauthenticated
@@ -72,13 +72,13 @@ func (r Reason) String() string {
 func (r Reason) isTemporary() bool { return r == Unavailable || r == Stalled || r == Corrupted }
 
 // Error is the error of an operation of a store. It matches [storage.ErrNotExist] for the reason
-// [NotFound] and [storage.ErrExists] for the reason [AlreadyExists]. It wraps the error of a
+// [NotFound] and [storage.ErrExists] for the reason [AlreadyExists], and wraps the error of a
 // canceled context.
 type Error struct {
 	// Op is "open", "put", "read", "list" or "remove".
 	Op string
 	// Store is the name of the store, as returned by [Store.String]. Object is the name of the
-	// object, or empty if the operation concerns no single object.
+	// object; it is empty if the operation does not concern a single object.
 	Store, Object string
 	// Reason is the cause of the error.
 	Reason Reason
@@ -106,7 +106,7 @@ func (e *Error) Error() string {
 }
 
 // Kind returns the error kind of the reason. For [Unknown] it returns the kind of the cause, or
-// UnavailableError if that is unknown, because such an error does not show whether the object
+// UnavailableError if the cause has no kind, because such an error does not show whether the object
 // exists.
 func (e *Error) Kind() errkind.Kind {
 	if e.Reason == Unknown {
@@ -115,10 +115,9 @@ func (e *Error) Kind() errkind.Kind {
 	return reasonTable[e.Reason].kind
 }
 
-// Unwrap returns the last attempt's error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is reports whether target is the error of package storage for the reason.
+// Is reports whether target is the error of package storage that corresponds to the reason.
 func (e *Error) Is(target error) bool {
 	return e.Reason == NotFound && (target == storage.ErrNotExist || target == fs.ErrNotExist) ||
 		e.Reason == AlreadyExists && target == storage.ErrExists

@@ -11,11 +11,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// pageSize is the number of objects per list request: the maximum of Google Cloud Storage and S3.
+// pageSize is the number of objects per list request. It is the maximum of Google Cloud Storage and
+// S3.
 const pageSize = 1000
 
 // List returns the objects whose names begin with prefix, sorted by name. It sends one request per
-// thousand objects. Objects whose names are invalid by [storage.CheckName] are omitted.
+// thousand objects. It omits objects whose names are invalid according to [storage.CheckName].
 func (s *Store) List(ctx context.Context, prefix string) ([]storage.Info, error) {
 	var infos []storage.Info
 	for token := blob.FirstPageToken; len(token) > 0; {
@@ -57,7 +58,7 @@ func (s *Store) Remove(ctx context.Context, name string) error {
 	return err
 }
 
-// Check lists one object, to detect a missing bucket or a missing permission before the first save.
+// Check lists one object to detect a missing bucket or a missing permission.
 func (s *Store) Check(ctx context.Context) error {
 	return s.retry(ctx, "open", "", s.probe)
 }
@@ -70,8 +71,7 @@ func (s *Store) probe(ctx context.Context, g *stallGuard) error {
 	})
 }
 
-// bucketError converts a NotFound error of a request that names no object to the reason
-// BucketNotFound.
+// bucketError adds the reason BucketNotFound to a NotFound error of a list request.
 func bucketError(err error) error {
 	if gcerrors.Code(err) == gcerrors.NotFound {
 		return reasonError{err, BucketNotFound}

@@ -14,12 +14,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// openReadBytes is the number of bytes that Open reads. It covers most manifests completely, and the
-// header of a tensor file.
+// openReadBytes is the number of bytes that Open reads. They include the header of a tensor file,
+// and most checkpoint manifests completely.
 const openReadBytes = 64 << 10
 
-// Open opens an object with one request, which also reads its first 64 KiB. If that is the complete
-// object and the service sends its checksum, Open compares the checksum. If the object does not
+// Open opens an object with one request, which also reads its first 64 KiB. If these bytes are the
+// complete object, Open verifies the checksum if the service sends one. If the object does not
 // exist, the error matches [storage.ErrNotExist].
 func (s *Store) Open(ctx context.Context, name string) (storage.Object, error) {
 	if err := storage.CheckName(name); err != nil {
@@ -68,7 +68,6 @@ func (o *object) Size() int64 { return o.size }
 
 func (o *object) Close() error { return nil }
 
-// openEmpty opens an object of 0 bytes.
 func (o *object) openEmpty(ctx context.Context, g *stallGuard) error {
 	return g.do(func() error {
 		attrs, err := o.store.bucket.Attributes(ctx, o.store.prefix+o.name)
@@ -91,9 +90,9 @@ func (o *object) newReader(ctx context.Context, g *stallGuard, offset, length in
 	return r, err
 }
 
-// ReadAt fills p with the bytes that begin at offset. It sends one request, or none if the range is
-// within the first 64 KiB. A retry resumes where the previous attempt stopped. If the object was
-// replaced after it was opened, the error has the reason [Replaced].
+// ReadAt fills p with the bytes that begin at offset. It sends one request, or none if the bytes
+// are within the first 64 KiB. A retry continues where the previous attempt stopped. If the object
+// was replaced after it was opened, the error has the reason [Replaced].
 func (o *object) ReadAt(ctx context.Context, p []byte, offset int64) error {
 	s := o.store
 	switch {
@@ -126,7 +125,6 @@ func (o *object) ReadAt(ctx context.Context, p []byte, offset int64) error {
 	})
 }
 
-// readFull reads until p is full.
 func readFull(g *stallGuard, r io.Reader, p []byte) (n int, err error) {
 	for n < len(p) {
 		got, err := g.run(func() (int, error) { return r.Read(p[n:]) })

@@ -9,8 +9,7 @@ import (
 
 // OpenURL opens the store at a URL with the driver of gocloud.dev/blob for scheme, which the
 // program must import. It lists one object to check that the bucket is accessible. hint is the
-// suggestion if the driver cannot open the bucket; it may be empty. The caller must close the
-// store.
+// suggestion in the error if the driver cannot open the bucket. The caller must close the store.
 func OpenURL(ctx context.Context, scheme, url string, service Service, hint string) (*Store, error) {
 	p, err := ParseURL(url)
 	if err != nil {

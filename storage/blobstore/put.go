@@ -25,22 +25,22 @@ const (
 	concurrentChunks = 2
 )
 
-// ErrCorrupted is the cause of an error with the reason [Corrupted]: data was corrupted, or a
-// response is malformed.
+// ErrCorrupted is the cause of an error with the reason [Corrupted]: data was corrupted in
+// transfer, or a response is malformed.
 var ErrCorrupted = errkind.New(errkind.DataLossError, "damaged")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Put writes an object atomically. An object of up to 1 MiB is buffered and sent in one request. A
-// larger object is uploaded in chunks, with Options.ChunkBytes of memory, and up to three times
-// that on S3 and Azure, which receive chunks concurrently.
+// larger object is uploaded in chunks of Options.ChunkBytes. One chunk is buffered, or up to three
+// chunks on S3 and Azure, which receive chunks concurrently. The checksum is verified if the
+// service sends one.
 //
-// After a temporary error, Put retries for Options.RetryTimeout. For an object of more than 1 MiB, a
-// retry calls write again. The service's checksum is compared if it sends one. With IfAbsent, a
-// random mark in the object's metadata identifies the writer, so Put also succeeds if the response
-// of a successful attempt was lost.
+// After a temporary error, Put retries for Options.RetryTimeout. If the object is larger than 1
+// MiB, a retry calls write again. With IfAbsent, a random ID in the object's metadata identifies
+// the Put, so a Put also succeeds if the response to its successful attempt was lost.
 //
-// After an error no partial object is visible. If the response of the last attempt was lost, the
+// After an error no partial object is visible. If the response to the last attempt was lost, the
 // complete object may exist.
 func (s *Store) Put(ctx context.Context, name string, opts storage.PutOptions, write func(w io.Writer) error) error {
 	if err := storage.CheckName(name); err != nil {
@@ -50,7 +50,7 @@ func (s *Store) Put(ctx context.Context, name string, opts storage.PutOptions, w
 	return s.retry(ctx, "put", name, c.attempt)
 }
 
-// putOperation is the state of a Put that its attempts share.
+// putOperation is the state that all attempts of one Put share.
 type putOperation struct {
 	store      *Store
 	key        string
@@ -93,7 +93,7 @@ func (c *putOperation) attempt(ctx context.Context, g *stallGuard) error {
 	return nil
 }
 
-// uploadWriter is one attempt to send an object. It is the writer that is passed to write.
+// uploadWriter is one attempt to upload an object. The caller's write function writes to it.
 type uploadWriter struct {
 	put    *putOperation
 	ctx    context.Context
@@ -135,7 +135,7 @@ func (u *uploadWriter) execute() error {
 	return u.verify()
 }
 
-// abort cancels the upload, so that no object is created, and returns err.
+// abort cancels the upload, so that no object is created.
 func (u *uploadWriter) abort(err error) error {
 	if u.blob != nil {
 		u.guard.cancel(err)
@@ -144,7 +144,7 @@ func (u *uploadWriter) abort(err error) error {
 	return err
 }
 
-// Write buffers the content up to maxBufferedBytes, and then sends it.
+// Write buffers up to maxBufferedBytes of content. After that it uploads all content.
 func (u *uploadWriter) Write(p []byte) (int, error) {
 	if u.err != nil {
 		return 0, u.err
@@ -199,8 +199,8 @@ func (u *uploadWriter) start(singleRequest bool) {
 	})
 }
 
-// verify checks that the service stored the bytes that were sent. If not, it removes the object,
-// and the next attempt writes it again.
+// verify checks the checksum of the stored object. If it differs, verify removes the object and
+// returns an error that causes a retry.
 func (u *uploadWriter) verify() error {
 	if u.stored == nil {
 		return nil

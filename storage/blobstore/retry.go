@@ -16,7 +16,7 @@ const (
 )
 
 // retry calls f until it succeeds, returns a permanent error, or Options.RetryTimeout has passed.
-// Each call of f has its own context, which the guard cancels if a request stalls.
+// Each call has its own context, which the guard cancels if a request stalls.
 func (s *Store) retry(ctx context.Context, op, object string, f func(ctx context.Context, g *stallGuard) error) error {
 	start := time.Now()
 	wait := initialBackoff
@@ -50,7 +50,7 @@ func (s *Store) retry(ctx context.Context, op, object string, f func(ctx context
 	}
 }
 
-// contextError returns the error of a canceled context, with its cause.
+// contextError returns the error of a canceled context, including its cause.
 func contextError(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != ctx.Err() {
 		return fmt.Errorf("%w: %w", ctx.Err(), cause)
@@ -78,15 +78,15 @@ func (s *Service) hint(r Reason) string {
 	return reasonTable[r].hint
 }
 
-// stallGuard cancels a context if one call exceeds the limit.
+// stallGuard cancels a context if a single read, write or request takes longer than limit.
 type stallGuard struct {
 	limit  time.Duration
 	cancel context.CancelCauseFunc
 }
 
-// run runs a call and cancels the context if it exceeds the limit. Some drivers dereference
-// fields that a malformed response did not set, such as the date of an object. The resulting panic
-// is returned as an error that matches ErrCorrupted.
+// run calls call, and cancels the context if the call takes longer than the limit. Some drivers
+// dereference fields that a malformed response did not set, such as the date of an object. run
+// returns the resulting panic as an error that matches ErrCorrupted.
 func (g *stallGuard) run(call func() (int, error)) (n int, err error) {
 	t := time.AfterFunc(g.limit, func() { g.cancel(errStalled) })
 	defer t.Stop()

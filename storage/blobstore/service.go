@@ -17,8 +17,8 @@ import (
 	"gocloud.dev/gcerrors"
 )
 
-// Service contains functions for features of a service that gocloud.dev does not expose. Every
-// function may be nil. The packages gcs, s3 and azure provide them.
+// Service provides features of a service that gocloud.dev does not expose. Every function may be
+// nil. The packages gcs, s3 and azure provide these functions.
 type Service struct {
 	// Status returns the HTTP status in an error of the service, or 0.
 	Status func(err error) int
@@ -34,7 +34,7 @@ type Service struct {
 	List func(as func(any) bool) error
 }
 
-// Upload describes an upload before it starts.
+// Upload describes an upload that is about to start.
 type Upload struct {
 	// SingleRequest is true if the object is sent in one request. CRC32C is then the checksum of
 	// its bytes, for the service to verify.
@@ -44,7 +44,7 @@ type Upload struct {
 	RetryTimeout time.Duration
 }
 
-// StoredObject describes the stored object as the service reports it: its key in the bucket, its
+// StoredObject describes a stored object as reported by the service: its key in the bucket, its
 // length in bytes and its checksum.
 type StoredObject struct {
 	Key    string
@@ -59,7 +59,7 @@ func (s *Service) status(err error) int {
 	return s.Status(err)
 }
 
-// checksum returns the checksum that the service sent for the object that r reads.
+// checksum returns the checksum that the service sent with the response that r reads.
 func (s *Service) checksum(r *blob.Reader) (crc32c uint32, ok bool) {
 	if s.Checksum == nil {
 		return 0, false
@@ -67,7 +67,7 @@ func (s *Service) checksum(r *blob.Reader) (crc32c uint32, ok bool) {
 	return s.Checksum(r.As)
 }
 
-// reasonError is an error whose reason is known.
+// reasonError is an error with a known reason.
 type reasonError struct {
 	error
 	reason Reason
@@ -76,20 +76,20 @@ type reasonError struct {
 func (e reasonError) Unwrap() error { return e.error }
 
 var (
-	// errStalled is the cause of a context that a guard canceled.
+	// errStalled is the cause of a context that a stallGuard canceled.
 	errStalled error = reasonError{errors.New("no byte was transferred for too long"), Stalled}
 	// errReplaced reports that an object was replaced after it was opened.
 	errReplaced error = reasonError{errors.New("its size, time or checksum has changed"), Replaced}
 	// errTruncated reports a truncated response.
 	errTruncated error = reasonError{errors.New("the response ended early"), Unavailable}
-	// errVanished reports an object that existed at the Put and not at the following check, or an
-	// upload that has expired.
+	// errVanished reports an object that existed during the Put but not during the following check,
+	// or an upload that has expired.
 	errVanished error = reasonError{errors.New("it was removed meanwhile"), Unavailable}
-	// errExists reports an object that another Put wrote.
+	// errExists reports that another Put wrote the object.
 	errExists error = reasonError{errors.New("another writer created it"), AlreadyExists}
 )
 
-// classify classifies the error of an attempt. Unknown errors are not retried.
+// classify returns the reason for the error of an attempt. Unknown errors are not retried.
 func (s *Service) classify(err error) Reason {
 	k, isClassified := errors.AsType[reasonError](err)
 	if isClassified && k.reason != BucketNotFound {
@@ -134,7 +134,8 @@ func (s *Service) classify(err error) Reason {
 	return Unknown
 }
 
-// isNetworkError reports whether err is an error of the connection and not of the service.
+// isNetworkError reports whether err is an error of the network connection, as opposed to an error
+// of the service.
 func isNetworkError(err error) bool {
 	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
 		return false // an unknown host name is permanent
@@ -147,8 +148,8 @@ func isNetworkError(err error) bool {
 		textContainsAny(err, "http2: ", "server closed idle connection", "connection reset")
 }
 
-// isCredentialsError reports whether credentials are missing or expired. The libraries have no error
-// type for it.
+// isCredentialsError reports whether credentials are missing or expired. It compares texts, because
+// the libraries have no error type for it.
 func isCredentialsError(err error) bool {
 	return textContainsAny(err, "could not find default credentials", "failed to refresh cached credentials",
 		"invalid_grant", "no credential", "DefaultAzureCredential")

@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// Options configures a store. The zero value selects the defaults.
+// Options configures a [Store].
 type Options struct {
 	// Name is the name of the store in errors, such as "gs://bucket/run". The default is "bucket/"
 	// and the prefix.
@@ -51,7 +51,7 @@ type Store struct {
 
 var _ storage.Store = (*Store)(nil)
 
-// New returns a store over a bucket. It sends no request. The store's Close closes the bucket,
+// New returns a store over a bucket. It sends no request. Closing the store closes the bucket,
 // unless Options.KeepOpen is set, and then calls the closers, for example to close a client.
 func New(bucket *blob.Bucket, opts Options, closers ...func() error) (*Store, error) {
 	if bucket == nil {

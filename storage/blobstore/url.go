@@ -10,14 +10,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// Location is the parsed URL of a store, such as "gs://bucket/run?patience=5m".
+// Location is the parsed URL of a store.
 type Location struct {
-	// Scheme, Bucket and Prefix are "gs", "bucket" and "run"; the prefix may be empty.
+	// Scheme, Bucket and Prefix are "gs", "bucket" and "run" for the URL "gs://bucket/run". Prefix
+	// may be empty.
 	Scheme, Bucket, Prefix string
 	// Query contains the parameters other than patience, stall and chunk.
 	Query url.Values
-	// Options contains the name, the prefix, and the values of the parameters patience and stall
-	// (durations) and chunk (a number of bytes).
+	// Options contains the name, the prefix, and the parameters patience and stall (durations) and
+	// chunk (bytes).
 	Options Options
 }
 

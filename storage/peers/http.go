@@ -18,8 +18,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// newHandler returns a handler that serves a store. /o/NAME supports GET with ranges, HEAD, PUT
-// (with If-None-Match: * for IfAbsent) and DELETE. GET /l?prefix=PREFIX returns a listing.
+// newHandler returns an HTTP handler for the objects of a store. /o/NAME supports GET with ranges,
+// HEAD, PUT (with If-None-Match: * for IfAbsent) and DELETE. GET /l?prefix=PREFIX lists objects.
 func newHandler(local storage.Store) http.Handler {
 	mux := http.NewServeMux()
 	fail := func(w http.ResponseWriter, err error) {
@@ -81,7 +81,7 @@ func requireSecret(secret string, h http.Handler) http.Handler {
 
 func objectURLPath(name string) string { return (&url.URL{Path: "/o/" + name}).EscapedPath() }
 
-// peer is a client for the objects of another process.
+// peer accesses the objects of another process over HTTP.
 type peer struct {
 	process int
 	name    string
@@ -89,7 +89,7 @@ type peer struct {
 	client  *http.Client
 }
 
-// newPeer returns a peer that tries the addresses of the host in turn.
+// newPeer returns a peer that connects to the first reachable address of the host.
 func newPeer(h hostInfo, process int, secret string, timeout time.Duration) peer {
 	dialer := &net.Dialer{Timeout: timeout}
 	t := &http.Transport{ResponseHeaderTimeout: timeout, IdleConnTimeout: timeout, DisableCompression: true,
@@ -114,7 +114,8 @@ func newPeer(h hostInfo, process int, secret string, timeout time.Duration) peer
 	return peer{process: process, name: h.Name, secret: secret, client: &http.Client{Transport: t}}
 }
 
-// send sends a request and returns the response. It converts error statuses to errors.
+// send sends a request and returns the response. It converts an error status to an error. header
+// alternates names and values.
 func (p *peer) send(ctx context.Context, method, target string, body io.Reader, header ...string) (*http.Response,
 	error) {
 	fail := func(err error) (*http.Response, error) {
@@ -172,7 +173,7 @@ func (p *peer) Put(ctx context.Context, name string, opts storage.PutOptions, wr
 	return err
 }
 
-// errResponded stops the writer of an object after the server has responded.
+// errResponded is the error of writing an object after the server has sent its response.
 var errResponded = errors.New("answered already")
 
 func (p *peer) Open(ctx context.Context, name string) (storage.Object, error) {

@@ -21,30 +21,29 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// Options configures a store.
+// Options configures the store that [Open] returns.
 type Options struct {
 	// Process is the index of this process.
 	Process int
-	// Gather returns the bytes of all processes, in the order of their indices, on every process.
-	// The method GatherBytes of a strategy implements it.
+	// Gather sends mine to all processes and returns the bytes of all processes by index. The
+	// method GatherBytes of a strategy implements it.
 	Gather func(ctx context.Context, name string, mine []byte) ([][]byte, error)
-	// Timeout is the timeout for the response headers of another host. It does not limit the
-	// transfer of the body. 0 is 30 seconds.
+	// Timeout is the timeout for the response headers of another host; 0 means 30 seconds. It does
+	// not limit the transfer of the body.
 	Timeout time.Duration
 	// Logger receives a warning if the objects of a host cannot be listed; nil discards the
 	// warnings.
 	Logger *slog.Logger
 }
 
-// hostInfo describes a process to the other processes.
 type hostInfo struct {
 	Name      string
 	Addresses []string // of interfaces, with ports
 	Secret    string
 }
 
-// processStore contains the objects of one process. It is the subset of the methods of a store that
-// peers support.
+// processStore contains the objects of one process. Its methods are the methods of storage.Store
+// that a peer implements.
 type processStore interface {
 	Put(ctx context.Context, name string, opts storage.PutOptions, write func(io.Writer) error) error
 	Open(ctx context.Context, name string) (storage.Object, error)
@@ -61,9 +60,9 @@ type peerStore struct {
 	log        *slog.Logger
 }
 
-// Open opens the store of all processes. local stores the objects of this host, and the caller must
-// close it after the returned store. All processes must call Open together. With a single process
-// there are no copies on another host.
+// Open opens a store of the objects of all processes. local stores the objects of this host; the
+// caller must close it after the returned store. All processes must call Open together. With a
+// single process there are no copies on another host.
 func Open(ctx context.Context, local storage.Store, o Options) (storage.Store, error) {
 	fail := func(err error) (storage.Store, error) {
 		return nil, &errkind.Fault{Op: "peers: open", Subject: local.String(), Err: err,
@@ -92,7 +91,8 @@ func Open(ctx context.Context, local storage.Store, o Options) (storage.Store, e
 	return s, nil
 }
 
-// exchangeHosts exchanges names, addresses and secrets with all processes.
+// exchangeHosts sends the name, addresses and secret of this process to all processes, and returns
+// those of all processes.
 func exchangeHosts(ctx context.Context, local net.Addr, o Options) ([]hostInfo, error) {
 	me := hostInfo{Secret: rand.Text()}
 	me.Name, _ = os.Hostname()
@@ -117,8 +117,8 @@ func exchangeHosts(ctx context.Context, local net.Addr, o Options) ([]hostInfo, 
 	return hosts, nil
 }
 
-// reachableAddresses returns the addresses at which other processes may reach the port of local,
-// loopback addresses last.
+// reachableAddresses returns the addresses at which other processes may reach the port of local.
+// Loopback addresses are last.
 func reachableAddresses(local net.Addr) (all []string, err error) {
 	_, port, err := net.SplitHostPort(local.String())
 	if err != nil {
@@ -151,21 +151,22 @@ func (s *peerStore) storeOf(process int) processStore {
 	return &s.peers[process]
 }
 
-// forEachProcess calls call concurrently for the objects of all processes not in except.
-func (s *peerStore) forEachProcess(except []int, call func(processStore) error) error {
+// forEachProcess calls f concurrently for all processes whose index is not in except.
+func (s *peerStore) forEachProcess(except []int, f func(processStore) error) error {
 	errs := make([]error, len(s.peers))
 	var all sync.WaitGroup
 	for i := range s.peers {
 		if !slices.Contains(except, i) {
-			all.Go(func() { errs[i] = call(s.storeOf(i)) })
+			all.Go(func() { errs[i] = f(s.storeOf(i)) })
 		}
 	}
 	all.Wait()
 	return errors.Join(errs...)
 }
 
-// Put stores an object on this process and the next one, and removes objects of that name from all
-// other processes. With IfAbsent, process 0 decides, and the object is stored on processes 0 and 1.
+// Put stores an object on this process and on the next one, and removes objects of that name from
+// all other processes. With IfAbsent, it stores the object on processes 0 and 1, so that process 0
+// decides which of several writers succeeds.
 func (s *peerStore) Put(ctx context.Context, name string, opts storage.PutOptions, write func(io.Writer) error) error {
 	if err := storage.CheckName(name); err != nil {
 		return err
@@ -193,8 +194,8 @@ func (s *peerStore) Put(ctx context.Context, name string, opts storage.PutOption
 	return storage.WrapError("put", name, s, err)
 }
 
-// Open opens the copy of the object on this host. If there is none, it opens the first copy that
-// can be opened on the other processes, beginning with the next one.
+// Open opens the object on this host. If it is not there, Open tries the other processes, beginning
+// with the next one.
 func (s *peerStore) Open(ctx context.Context, name string) (storage.Object, error) {
 	if err := storage.CheckName(name); err != nil {
 		return nil, err
@@ -219,7 +220,7 @@ func (s *peerStore) Open(ctx context.Context, name string) (storage.Object, erro
 }
 
 // List lists the objects of all processes. If the objects of a process cannot be listed, List logs
-// a warning and relies on the copies on the next process. It fails if no process can be listed.
+// a warning and relies on their copies on the next process. It fails if no process can be listed.
 func (s *peerStore) List(ctx context.Context, prefix string) (all []storage.Info, err error) {
 	var mu sync.Mutex
 	listed := 0
@@ -263,7 +264,7 @@ func (s *peerStore) Sweep(ctx context.Context, prefix string, isLive func(name s
 	return nil
 }
 
-// Close stops the server: other hosts cannot read the objects of this host any more.
+// Close stops the server. Other hosts can then no longer read the objects of this host.
 func (s *peerStore) Close() error {
 	err := s.server.Close()
 	<-s.serverDone

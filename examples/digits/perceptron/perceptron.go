@@ -1,5 +1,5 @@
-// Package perceptron is the classifier of examples/digits and examples/multihost. It has one hidden
-// layer, whose features are sharded over the logical devices of a replica.
+// Package perceptron contains the classifier of examples/digits and examples/multihost. It has one
+// hidden layer, whose features are sharded over the logical devices of a replica.
 package perceptron
 
 import (
@@ -18,9 +18,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// New returns the classifier for the MNIST files in a folder. If folder is empty, it uses the 1,797
-// embedded digits of 8x8 pixels. The rematerialization policy of the hidden layer is f.Remat when
-// the step is traced.
+// New returns the classifier and its data: the MNIST files in a folder, or the 1,797 embedded
+// digits of 8x8 pixels if folder is empty. When the step is traced, f.Remat is the
+// rematerialization policy of the hidden layer.
 func New(folder string, f *trainer.Flags) (trainer.Classifier, error) {
 	training, test, err := idx.ReadTrainTest(folder, digits.IDX)
 	return trainer.Classifier{
@@ -32,7 +32,7 @@ func New(folder string, f *trainer.Flags) (trainer.Classifier, error) {
 	}, err
 }
 
-// rules shard the columns of the hidden layer's weights, its biases, and the rows of the output
+// rules shards the columns of the hidden layer's weights, its biases, and the rows of the output
 // layer's weights. Adam's moments are sharded like their variables.
 var rules = logical.Rules{
 	logical.Match(`/hidden/.*weights`, logical.SplitOverAxes("", logical.LogicalAxis)),
@@ -40,7 +40,7 @@ var rules = logical.Rules{
 	logical.Match(`/output/.*weights`, logical.SplitOverAxes(logical.LogicalAxis, "")),
 }
 
-// logits returns the scores of the 10 classes of images of any size.
+// logits returns the scores of the 10 classes for images of any size.
 func logits(rc *strategy.ReplicaContext, images *graph.Node, keep remat.Policy) *graph.Node {
 	x := graph.DivScalar(graph.ConvertDType(images, dtypes.Float32), 255)
 	// Precision policies do not convert integer inputs, so convert the images to the dtype of the

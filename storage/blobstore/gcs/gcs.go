@@ -22,13 +22,12 @@ func init() { storage.Register("gs", open) }
 
 func open(ctx context.Context, url string) (storage.Store, error) { return Open(ctx, url) }
 
-// Open opens the store at a URL such as "gs://bucket/run". It lists one object, so that missing
-// credentials, a missing bucket or a missing permission are reported immediately. The caller must
-// close the store.
+// Open opens the store at a URL such as "gs://bucket/run". It lists one object to detect missing
+// credentials, a missing bucket or a missing permission. The caller must close the store.
 //
 // The client uses Application Default Credentials, and connects to STORAGE_EMULATOR_HOST if it is
-// set. The parameters of the URL are those of [blobstore.ParseURL] and "anonymous=true" for
-// public buckets.
+// set. The URL accepts the parameters of [blobstore.ParseURL], and "anonymous=true" for public
+// buckets.
 func Open(ctx context.Context, url string, opts ...option.ClientOption) (*blobstore.Store, error) {
 	p, err := blobstore.ParseURL(url)
 	if err != nil {
@@ -64,9 +63,9 @@ func Open(ctx context.Context, url string, opts ...option.ClientOption) (*blobst
 	return s, nil
 }
 
-// New returns a store in a bucket of a client, which may use gRPC. It sends no request. It sets
-// opts.Service, and disables the client's retries because the store retries. Closing the store
-// calls the closers, and does not close the client.
+// New returns a store in a bucket. The client may use gRPC. New sends no request. It sets
+// opts.Service, and disables the retries of the client because the store retries. Closing the store
+// calls the closers; it does not close the client.
 func New(client *gcloud.Client, bucket string, opts blobstore.Options, closers ...func() error) (*blobstore.Store,
 	error) {
 	if client == nil {
@@ -99,8 +98,8 @@ func status(err error) int {
 	return 0
 }
 
-// prepareUpload sends the checksum of a small object with it, and enables the client's retries for
-// the chunks of a large object.
+// prepareUpload configures an upload. For a small object, the request contains the checksum. For a
+// large object, the client retries single chunks.
 func prepareUpload(as func(any) bool, u blobstore.Upload) (func() (blobstore.StoredObject, bool), error) {
 	var handle **gcloud.ObjectHandle
 	if !u.SingleRequest && as(&handle) {
@@ -124,8 +123,7 @@ func prepareUpload(as func(any) bool, u blobstore.Upload) (func() (blobstore.Sto
 	}, nil
 }
 
-// responseChecksum returns the checksum of the complete object, which the service sends with each
-// response.
+// responseChecksum returns the checksum of the complete object from the response to a read.
 func responseChecksum(as func(any) bool) (uint32, bool) {
 	var r *gcloud.Reader
 	if !as(&r) || r.Attrs.Decompressed {
@@ -134,7 +132,7 @@ func responseChecksum(as func(any) bool) (uint32, bool) {
 	return r.Attrs.CRC32C, r.Attrs.CRC32C != 0
 }
 
-// hint returns suggestions for errors of a bucket.
+// hint returns the function that returns suggestions for errors of a bucket.
 func hint(bucket string) func(blobstore.Reason) string {
 	return func(r blobstore.Reason) string {
 		switch r {

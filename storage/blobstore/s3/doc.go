@@ -4,7 +4,7 @@
 //
 //	store, err := storage.Open(ctx, "s3://bucket/run?region=eu-central-1")
 //
-// Credentials and the region are those of the AWS SDK's default configuration. The URL accepts the
+// Credentials and the region are read from the AWS SDK's default configuration. The URL accepts the
 // parameters chunk, patience and stall, and the parameters of gocloud.dev/blob/s3blob, such as
 // region, endpoint and use_path_style. The service must support conditional writes (If-None-Match).
 //

@@ -16,7 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage/blobstore"
 )
 
-// addListingCheck adds a check of each list response to the client. Without it, the client parses a
+// addListingCheck makes the client check each list response. Without the check, the client parses a
 // malformed response as an empty listing, and the driver dereferences missing dates.
 func addListingCheck(as func(any) bool) error {
 	var options *[]func(*s3.Options)
@@ -32,8 +32,8 @@ func addListingCheck(as func(any) bool) error {
 	return nil
 }
 
-// maxListingBytes is the maximum size of a list response in bytes, about twice the size of a
-// thousand keys of 1,024 escaped bytes.
+// maxListingBytes is the maximum size of a list response: about twice the size of a thousand keys
+// of 1,024 escaped bytes.
 const maxListingBytes = 16 << 20
 
 func checkListResponse(ctx context.Context, in middleware.DeserializeInput,
@@ -52,7 +52,7 @@ func checkListResponse(ctx context.Context, in middleware.DeserializeInput,
 	return out, md, err
 }
 
-// checkListing returns an error that matches [blobstore.ErrCorrupted] if body is not a complete
+// checkListing returns an error that matches [blobstore.ErrCorrupted] unless body is a complete
 // listing.
 func checkListing(body []byte) error {
 	bad := func(format string, args ...any) error {

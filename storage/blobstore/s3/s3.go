@@ -21,8 +21,8 @@ func Open(ctx context.Context, url string) (*blobstore.Store, error) {
 	return blobstore.OpenURL(ctx, "s3", url, blobstore.Service{Status: status, Hint: hint, List: addListingCheck}, "")
 }
 
-// status returns the HTTP status of an error. A conflict of concurrent writers is temporary, so it
-// is converted to 503.
+// status returns the HTTP status of an error. A conflict of concurrent writers is temporary, so
+// status returns 503 for it.
 func status(err error) int {
 	var response interface{ HTTPStatusCode() int }
 	if !errors.As(err, &response) {
