@@ -52,7 +52,7 @@ func (r *runner) finishStep(ctx context.Context) error {
 		}
 	}
 	keep := r.hooksToSave()
-	if err = r.agree(ctx, err, keep); err != nil {
+	if err = r.exchangeVotes(ctx, err, keep); err != nil {
 		return err
 	}
 	if slices.Contains(keep, true) {
@@ -64,7 +64,7 @@ func (r *runner) finishStep(ctx context.Context) error {
 				}
 			}
 		}
-		if err = r.agree(ctx, err, nil); err != nil {
+		if err = r.exchangeVotes(ctx, err, nil); err != nil {
 			return err
 		}
 	}

@@ -40,7 +40,7 @@ func (r *runner) start(ctx context.Context) error {
 	if err == nil {
 		err = r.setTotalSteps()
 	}
-	if err := r.agree(ctx, err, nil); err != nil {
+	if err := r.exchangeVotes(ctx, err, nil); err != nil {
 		return err
 	}
 	if saved != nil {
@@ -51,7 +51,7 @@ func (r *runner) start(ctx context.Context) error {
 	if err == nil {
 		err = r.beginHooks(ctx, saved)
 	}
-	return r.agree(ctx, err, nil)
+	return r.exchangeVotes(ctx, err, nil)
 }
 
 // setTotalSteps computes the number of steps of the run from the size of the dataset, unless

@@ -33,7 +33,7 @@ func (r *runner) evaluateResumed(ctx context.Context) error {
 		err = r.convertInterrupt(ctx, r.callHook(h, func() error { return h.Measure(r.collectiveContext(ctx), s) }))
 	}
 	s.latest = mergeMetrics(s.latest, s.metrics)
-	return r.agree(ctx, err, nil)
+	return r.exchangeVotes(ctx, err, nil)
 }
 
 // logNoStepsLeft sets the stop reason of a run without steps and logs a warning.

@@ -56,7 +56,7 @@ func Curve(path string, metrics ...string) Hook {
 			}
 			return nil
 		},
-		Save: func() ([]byte, error) { return json.Marshal(c.seriesStates()) },
+		Save: func() ([]byte, error) { return json.Marshal(c.encodeSeries()) },
 		Load: c.load,
 	}
 }
@@ -135,7 +135,7 @@ type seriesState struct {
 	Values []uint64
 }
 
-func (c *curvePage) seriesStates() (all []seriesState) {
+func (c *curvePage) encodeSeries() (all []seriesState) {
 	for _, s := range c.series {
 		state := seriesState{Name: s.Name}
 		for _, p := range s.Points {

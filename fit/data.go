@@ -57,7 +57,7 @@ type source interface {
 }
 
 // Dataset returns data that reads a dataset of global batches. The run distributes the dataset over
-// the replicas with the automatic policy. It copies batches to the devices ahead of the steps,
+// the replicas with the policy input.Auto. It copies batches to the devices ahead of the steps,
 // sharded over the logical devices as train.Options.Arguments specifies. opts configure the feed;
 // feed.Options.Start must not be set. Each epoch is another pass over the dataset, and a Shuffle
 // yields another order in each pass.

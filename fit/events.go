@@ -155,7 +155,7 @@ func (l *eventLog) addRecord(ctx context.Context, s *State) error {
 		values[folder] = append(values[folder], events.Scalar(tag, m.Value))
 	}
 	if l.opts.HistogramEvery > 0 && l.records%l.opts.HistogramEvery == 0 {
-		all, err := histograms(ctx, s)
+		all, err := variableHistograms(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -180,9 +180,9 @@ func (l *eventLog) addRecord(ctx context.Context, s *State) error {
 	return nil
 }
 
-// histograms returns a histogram of each trainable floating-point variable. All processes must call
-// it.
-func histograms(ctx context.Context, s *State) (all []events.Value, err error) {
+// variableHistograms returns a histogram of each trainable floating-point variable. All processes
+// must call it.
+func variableHistograms(ctx context.Context, s *State) (all []events.Value, err error) {
 	for _, v := range s.Strategy().Variables(s.runner.trainStep.Store()).All() {
 		if !v.Trainable() || !v.Shape().DType.IsFloat() {
 			continue

@@ -55,7 +55,7 @@ type candidate struct {
 
 // openAll opens the directory of the checkpoints and, if the run has them, the local checkpoints.
 func (v *saver) openAll(ctx context.Context, r *runner) error {
-	if err := r.agree(ctx, v.open(ctx, r), nil); err != nil {
+	if err := r.exchangeVotes(ctx, v.open(ctx, r), nil); err != nil {
 		return err
 	}
 	if v.local == nil {
@@ -71,7 +71,7 @@ func (v *saver) listCandidates(ctx context.Context, r *runner) (all []candidate,
 			continue
 		}
 		steps, err := source.listSteps(ctx, r)
-		if err := r.agree(ctx, err, nil); err != nil {
+		if err := r.exchangeVotes(ctx, err, nil); err != nil {
 			return nil, err
 		}
 		for _, step := range steps {
@@ -180,7 +180,7 @@ func (v *saver) openIntact(ctx context.Context, r *runner, at candidate) (c *che
 		errors.Is(err, errSavedState) || at.Local && err != nil && ctx.Err() == nil {
 		damage, err = err, nil
 	}
-	if err = r.agree(ctx, err, nil); err == nil {
+	if err = r.exchangeVotes(ctx, err, nil); err == nil {
 		damages, err = r.gatherErrors(ctx, fmt.Sprintf("fit: checkpoint %d", at.Step), damage)
 	}
 	if err == nil && len(damages) == 0 {

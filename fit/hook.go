@@ -14,7 +14,7 @@ type Every int64
 
 func (e Every) isDue(step int64) bool { return e > 0 && step%int64(e) == 0 }
 
-// nextDue returns the first step after step at which the interval is due, or never.
+// nextDue returns the first step after the given one at which the interval is due, or never.
 func (e Every) nextDue(step int64) int64 {
 	if e <= 0 {
 		return never

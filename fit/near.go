@@ -54,7 +54,7 @@ func (n LocalCheckpoints) newSaver(opts CheckpointOptions) *saver {
 // openLocal opens the local checkpoints of the run. All processes must call it.
 func (v *saver) openLocal(ctx context.Context, r *runner) error {
 	local, name, err := v.openLocalFolder(ctx, r)
-	if err := r.agree(ctx, err, nil); err != nil {
+	if err := r.exchangeVotes(ctx, err, nil); err != nil {
 		return err
 	}
 	n := v.local
@@ -71,7 +71,7 @@ func (v *saver) openLocal(ctx context.Context, r *runner) error {
 		n.store = all
 		err = n.open(ctx, r)
 	}
-	return r.agree(ctx, err, nil)
+	return r.exchangeVotes(ctx, err, nil)
 }
 
 // checkDistinctFolders returns an error on all processes if two processes of one machine have the
@@ -143,7 +143,7 @@ func (v *saver) closeLocal(ctx context.Context, r *runner, err error) {
 		r.log.Warn("fit: the last local checkpoint was not saved", "error", err)
 	}
 	if r.inAgreement { // the saves of other processes may need this host
-		_ = r.agree(context.WithoutCancel(ctx), nil, nil)
+		_ = r.exchangeVotes(context.WithoutCancel(ctx), nil, nil)
 	}
 	_ = local.store.Close()
 	local.store = nil

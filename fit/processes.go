@@ -30,10 +30,10 @@ type vote struct {
 	Keep []bool `json:",omitempty"`
 }
 
-// agree exchanges votes between the processes. If a process has an error or was interrupted, agree
-// returns an error on all processes. If a hook of one process stops the run, all processes stop.
-// keep is overwritten with the save decisions of process 0.
-func (r *runner) agree(ctx context.Context, mine error, keep []bool) error {
+// exchangeVotes exchanges the errors and interrupts of the processes. If one process has an error
+// or was interrupted, all processes return an error. If a hook of one process stops the run, all
+// processes stop. keep is overwritten with the save decisions of process 0.
+func (r *runner) exchangeVotes(ctx context.Context, mine error, keep []bool) error {
 	if !r.isMultiProcess() {
 		return mine
 	}

@@ -73,7 +73,8 @@ func Checkpoint(dir string, every Every, opts ...CheckpointOptions) Hook {
 		wrong = local.validate(dir)
 	}
 	isDue := func(s *State) bool { return every.isDue(s.step) && s.step > s.runner.savedStep }
-	return Hook{Name: "checkpoint " + dir, Every: every, saveEvery: local.Every, Files: []string{dir}, saver: v, err: wrong,
+	return Hook{Name: "checkpoint " + dir, Every: every, saveEvery: local.Every, Files: []string{dir}, saver: v,
+		err:        wrong,
 		shouldSave: func(s *State) bool { return isDue(s) || local.Every.isDue(s.step) && s.step > s.runner.savedLocalStep },
 		saveVariables: func(ctx context.Context, s *State) error {
 			if !isDue(s) {
@@ -204,11 +205,11 @@ func (v *saver) write(ctx context.Context, r *runner) error {
 			}
 		}
 	}
-	if err := r.agree(ctx, localErr, nil); err != nil {
+	if err := r.exchangeVotes(ctx, localErr, nil); err != nil {
 		return saveError(v.path, step, err)
 	}
 	if v.removeLater {
-		if err := r.agree(ctx, manager.RemoveAfter(ctx, step-1), nil); err != nil {
+		if err := r.exchangeVotes(ctx, manager.RemoveAfter(ctx, step-1), nil); err != nil {
 			return saveError(v.path, step, err)
 		}
 		v.removeLater = false
@@ -236,9 +237,9 @@ func (v *saver) write(ctx context.Context, r *runner) error {
 // for the missing shards.
 func (v *saver) wait(ctx context.Context, r *runner) error {
 	if !r.state.IsChief() {
-		return r.agree(ctx, v.manager.Wait(ctx), nil)
+		return r.exchangeVotes(ctx, v.manager.Wait(ctx), nil)
 	}
-	if err := r.agree(ctx, nil, nil); err != nil {
+	if err := r.exchangeVotes(ctx, nil, nil); err != nil {
 		return err
 	}
 	return v.manager.Wait(ctx)

@@ -69,7 +69,7 @@ func (r *runner) startWatch(ctx context.Context) (context.Context, error) {
 		r.uninterrupted, r.stopUninterrupted = dog.Context(context.WithoutCancel(ctx))
 		ctx, r.stopWatched = dog.Context(ctx)
 	}
-	return ctx, r.agree(ctx, err, nil)
+	return ctx, r.exchangeVotes(ctx, err, nil)
 }
 
 // startTimeout is the default of watchdog.Options.FirstTimeout: the maximum delay between the

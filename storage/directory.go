@@ -42,7 +42,8 @@ type directory struct {
 	onChange func(change, path, oldPath string) // for tests that simulate the disk; may be nil
 }
 
-// notifyChange calls onChange. oldPath is the old name of a file that was renamed or linked.
+// notifyChange calls onChange if it is set. oldPath is the old name of a file that was renamed or
+// linked.
 func (d *directory) notifyChange(change, path, oldPath string) {
 	if d.onChange != nil {
 		d.onChange(change, path, oldPath)

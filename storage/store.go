@@ -13,7 +13,7 @@ import (
 )
 
 // Store stores named objects. Its methods are safe for concurrent use. Errors contain the name of
-// the object. If the context was canceled, they match its error with errors.Is.
+// the object. The error of an operation whose context was canceled matches the context's error.
 type Store interface {
 	// Put writes an object atomically: completely or not at all. It replaces an object of the same
 	// name unless opts.IfAbsent is set. write writes the content of the object. If the store

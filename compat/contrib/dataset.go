@@ -38,7 +38,8 @@ func (d *DistributionStrategy) DistributeDataset(ctx context.Context,
 		return nil, fmt.Errorf("contrib: distribute dataset: over %d processes: %w; use input.FromFunction and feed.Iterate", d.strategy.NumProcesses(), errors.ErrUnsupported)
 	}
 	if fn == nil {
-		return nil, fault(errkind.ValueError, "distribute dataset", "give a function that returns a dataset", "no function")
+		return nil, newFault(errkind.ValueError, "distribute dataset", "give a function that returns a dataset",
+			"no function")
 	}
 	ds, err := errkind.CatchPanic("contrib: the function", fn)
 	if err == nil {
@@ -99,7 +100,7 @@ func (it *Iterator) GetNext(ctx context.Context) (any, error) {
 		return nil, err
 	}
 	if it.iterator == nil {
-		return nil, fault(errkind.RuntimeError, "next", "call Initialize", "the iterator is not initialized")
+		return nil, newFault(errkind.RuntimeError, "next", "call Initialize", "the iterator is not initialized")
 	}
 	if it.isFinished {
 		return nil, io.EOF

@@ -7,8 +7,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// fault returns an error of the kind that TensorFlow 1.9 raises for the same mistake.
-func fault(kind errkind.Kind, op, hint, reason string, args ...any) *errkind.Fault {
+// newFault returns an error of the kind that TensorFlow 1.9 raises for the same mistake.
+func newFault(kind errkind.Kind, op, hint, reason string, args ...any) *errkind.Fault {
 	return &errkind.Fault{Op: "contrib: " + op, Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: kind}
 }
 

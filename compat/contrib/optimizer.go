@@ -30,7 +30,7 @@ func (d *DistributionStrategy) DistributedApply(ctx context.Context, gradients [
 		return err
 	}
 	if apply == nil {
-		return fault(errkind.TypeError, op, "give the optimizer's update of a component", "no function")
+		return newFault(errkind.TypeError, op, "give the optimizer's update of a component", "no function")
 	}
 	var pairs []ReducePair
 	var variables []*Variable
@@ -39,13 +39,13 @@ func (d *DistributionStrategy) DistributedApply(ctx context.Context, gradients [
 		case g.Value == nil:
 			continue
 		case g.Variable == nil:
-			return fault(errkind.AssertionError, op, "give a variable of this strategy", "a gradient without a variable")
+			return newFault(errkind.AssertionError, op, "give a variable of this strategy", "a gradient without a variable")
 		}
 		pairs, variables = append(pairs, ReducePair{g.Value, []eager.Destination{To(g.Variable)}}), append(variables,
 			g.Variable)
 	}
 	if len(pairs) == 0 {
-		return fault(errkind.ValueError, op, "make the loss depend on a variable", "no gradients for any variable")
+		return newFault(errkind.ValueError, op, "make the loss depend on a variable", "no gradients for any variable")
 	}
 	reduced, err := d.BatchReduce(ctx, "sum", pairs)
 	if err != nil {

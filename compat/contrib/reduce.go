@@ -22,7 +22,7 @@ func reduceOp(op, method string) (strategy.ReduceOp, error) {
 	case "mean":
 		return strategy.Mean, nil
 	}
-	return 0, fault(errkind.AssertionError, op, `use "sum" or "mean"`, "method %q", method)
+	return 0, newFault(errkind.AssertionError, op, `use "sum" or "mean"`, "method %q", method)
 }
 
 // Reduce reduces a value over the towers by "sum" or "mean", like DistributionStrategy.reduce. The
@@ -95,7 +95,7 @@ func (d *DistributionStrategy) reduceAll(ctx context.Context, call, method strin
 	for i, x := range reduced {
 		m, ok := x.(*strategy.Mirrored)
 		if !ok {
-			err = indexed(i, fault(errkind.ValueError, call, "reduce to the worker devices, and Fetch the result",
+			err = indexed(i, newFault(errkind.ValueError, call, "reduce to the worker devices, and Fetch the result",
 				"to a host, which has no tower"))
 			continue
 		}
@@ -130,7 +130,7 @@ func (d *DistributionStrategy) toReducible(ctx context.Context, value any) (inne
 		if p, ok := v.(strategy.Value); ok {
 			return p, false, nil
 		}
-		return nil, false, fault(errkind.TypeError, "reduce", "reduce tensors", "values that are no tensors: %v", v)
+		return nil, false, newFault(errkind.TypeError, "reduce", "reduce tensors", "values that are no tensors: %v", v)
 	case *Variable:
 		if x == nil || x.d != d {
 			return nil, false, otherStrategyError("reduce", "the variable")
@@ -151,7 +151,7 @@ func (d *DistributionStrategy) toReducible(ctx context.Context, value any) (inne
 		}
 		return p, true, nil
 	}
-	return nil, false, fault(errkind.AssertionError, "reduce", "give what CallForEachTower returns",
+	return nil, false, newFault(errkind.AssertionError, "reduce", "give what CallForEachTower returns",
 		"a %T is no PerDevice value", value)
 }
 
@@ -193,7 +193,7 @@ func (d *DistributionStrategy) Fetch(ctx context.Context, value any, opts FetchO
 	tower := max(0, slices.Index(d.WorkerDevices(), opts.Device))
 	hosts := append(d.NonSlotDevices(), "", "/device:CPU:0")
 	if d.WorkerDevices()[tower] != opts.Device && !slices.Contains(hosts, opts.Device) {
-		return nil, fault(errkind.ValueError, "fetch", "use a name that WorkerDevices or NonSlotDevices returns",
+		return nil, newFault(errkind.ValueError, "fetch", "use a name that WorkerDevices or NonSlotDevices returns",
 			"device %q is not a device of the strategy", opts.Device)
 	}
 	var source *strategy.Mirrored
@@ -214,7 +214,7 @@ func (d *DistributionStrategy) Fetch(ctx context.Context, value any, opts FetchO
 		}
 		defer source.Close()
 	default:
-		return nil, fault(errkind.AssertionError, "fetch", "reduce it first", "a %T is no mirrored value and no variable",
+		return nil, newFault(errkind.AssertionError, "fetch", "reduce it first", "a %T is no mirrored value and no variable",
 			value)
 	}
 	if opts.Function == nil {
@@ -230,7 +230,7 @@ func (d *DistributionStrategy) Fetch(ctx context.Context, value any, opts FetchO
 		}
 	}()
 	if len(results) != 1 {
-		return nil, fault(errkind.ValueError, "fetch", "give a function of one result", "a function of %d results",
+		return nil, newFault(errkind.ValueError, "fetch", "give a function of one result", "a function of %d results",
 			len(results))
 	}
 	return results[0].Local(ctx, tower)

@@ -153,7 +153,8 @@ func (d *DistributionStrategy) ColocateVarsWith(ctx context.Context, v *Variable
 		return nil, noDevicesError("colocate", "open a strategy, of one replica if need be")
 	}
 	if v == nil || v.d != d {
-		return nil, fault(errkind.ValueError, "colocate", "give a variable of this strategy", "no variable of this strategy")
+		return nil, newFault(errkind.ValueError, "colocate", "give a variable of this strategy",
+			"no variable of this strategy")
 	}
 	return context.WithValue(ctx, colocateKey{}, v), nil
 }

@@ -15,7 +15,7 @@ import (
 // the same calls, because a call waits for all of them.
 type Arithmetic struct{ rc *eager.ReplicaContext }
 
-func (a Arithmetic) binary(op string, call func(rc *eager.ReplicaContext, x, y any) (any, error), x, y any) (any,
+func (a Arithmetic) applyBinary(op string, call func(rc *eager.ReplicaContext, x, y any) (any, error), x, y any) (any,
 	error) {
 	if a.rc == nil {
 		return nil, noDevicesError(op, "compute on the host, or in a strategy's scope")
@@ -33,22 +33,22 @@ func toOperand(x any) any {
 
 // Add returns a + b.
 func (a Arithmetic) Add(x, y any) (any, error) {
-	return a.binary("add", (*eager.ReplicaContext).Add, x, y)
+	return a.applyBinary("add", (*eager.ReplicaContext).Add, x, y)
 }
 
 // Sub returns a - b.
 func (a Arithmetic) Sub(x, y any) (any, error) {
-	return a.binary("sub", (*eager.ReplicaContext).Sub, x, y)
+	return a.applyBinary("sub", (*eager.ReplicaContext).Sub, x, y)
 }
 
 // Mul returns a * b.
 func (a Arithmetic) Mul(x, y any) (any, error) {
-	return a.binary("mul", (*eager.ReplicaContext).Mul, x, y)
+	return a.applyBinary("mul", (*eager.ReplicaContext).Mul, x, y)
 }
 
 // Div returns a / b; integers truncate.
 func (a Arithmetic) Div(x, y any) (any, error) {
-	return a.binary("div", (*eager.ReplicaContext).Div, x, y)
+	return a.applyBinary("div", (*eager.ReplicaContext).Div, x, y)
 }
 
 // Call runs a compiled function on all towers; see [eager.ReplicaContext.Call].
@@ -176,7 +176,7 @@ func (d *DistributionStrategy) CallForEachTower(ctx context.Context, fn TowerFun
 		return nil, err
 	}
 	if fn == nil {
-		return nil, fault(errkind.TypeError, "call for each tower", "give the towers' code", "no function")
+		return nil, newFault(errkind.TypeError, "call for each tower", "give the towers' code", "no function")
 	}
 	inner, err := d.unwrapArguments("call for each tower", args)
 	if err != nil {

@@ -25,8 +25,7 @@ type UpdateFunc func(u *UpdateContext, args ...any) (any, error)
 
 type updateKey struct{}
 
-// Context returns the context for reading and writing variables in the update. It is cross-tower
-// and contains the number of the component.
+// Context returns the context in which the update function reads and writes variables.
 func (u *UpdateContext) Context() context.Context { return u.ctx }
 
 // Variable returns the updated variable, or nil for a non-slot update.
@@ -64,7 +63,7 @@ func (u *UpdateContext) write(op string, write func(*Variable, context.Context, 
 }
 
 func (u *UpdateContext) noVariableError(op string) error {
-	return fault(errkind.ValueError, op, "use Update", "a non-slot update has no variable")
+	return newFault(errkind.ValueError, op, "use Update", "a non-slot update has no variable")
 }
 
 // Update runs fn for each tower's component of the variable, like DistributionStrategy.update. The
@@ -77,7 +76,7 @@ func (d *DistributionStrategy) Update(ctx context.Context, v *Variable, fn Updat
 	}
 	switch {
 	case v == nil:
-		return nil, fault(errkind.AssertionError, "update", "give a variable of this strategy", "no variable")
+		return nil, newFault(errkind.AssertionError, "update", "give a variable of this strategy", "no variable")
 	case d == defaultStrategy:
 		return updateDefault(ctx, "update", v, fn, args)
 	case v.d != d:
@@ -109,7 +108,7 @@ func (d *DistributionStrategy) UpdateNonSlot(ctx context.Context, devices []stri
 // an update function of package eager. v is nil for a non-slot update.
 func (d *DistributionStrategy) update(op string, v *Variable, fn UpdateFunc, args []any,
 	run func(fn eager.UpdateFunc, args []any) (any, error)) (any, error) {
-	inner, err := d.mirroredArguments(op, args)
+	inner, err := d.unwrapMirrored(op, args)
 	if err != nil {
 		return nil, err
 	}
@@ -133,19 +132,19 @@ func (p *PerDevice) isMirrored() bool {
 	return ok && v.Mirrored()
 }
 
-// mirroredArguments converts arguments to values of package strategy. It returns an error for
+// unwrapMirrored converts arguments to values of package strategy. It returns an error for
 // values that may differ between towers.
-func (d *DistributionStrategy) mirroredArguments(op string, args []any) ([]any, error) {
+func (d *DistributionStrategy) unwrapMirrored(op string, args []any) ([]any, error) {
 	for i, arg := range args {
 		if _, err := mapNest(op, arg, func(x any) (any, error) {
 			switch p := x.(type) {
 			case *PerDevice:
 				if !p.isMirrored() {
-					return nil, fault(errkind.TypeError, op, "reduce it first", "argument %d, %v, is not mirrored", i, p)
+					return nil, newFault(errkind.TypeError, op, "reduce it first", "argument %d, %v, is not mirrored", i, p)
 				}
 			case *Variable:
 				if p != nil && p.TowerLocal() {
-					return nil, fault(errkind.TypeError, op, "reduce it first", "argument %d, %v, is not mirrored", i, p)
+					return nil, newFault(errkind.TypeError, op, "reduce it first", "argument %d, %v, is not mirrored", i, p)
 				}
 			}
 			return x, nil

@@ -51,7 +51,7 @@ func (p *perDevice) OnDevice(device string) bool { return slices.Contains(p.Devi
 func (p *perDevice) Get(device string) (any, error) {
 	i := slices.Index(p.d.WorkerDevices(), device)
 	if i < 0 || !p.OnDevice(device) {
-		return nil, fault(errkind.ValueError, "get", "use a device of WorkerDevices", "no value on device %q, only on %s",
+		return nil, newFault(errkind.ValueError, "get", "use a device of WorkerDevices", "no value on device %q, only on %s",
 			device, strings.Join(p.Devices(), ", "))
 	}
 	return eager.Of(p.d.strategy).SelectReplica(i, p.value)
@@ -87,7 +87,7 @@ func (d *DistributionStrategy) PerDevice(ctx context.Context, values map[string]
 	for i, device := range devices {
 		x, ok := values[device]
 		if !ok || len(values) != len(devices) {
-			return nil, fault(errkind.ValueError, "per device", "give one for each device of WorkerDevices",
+			return nil, newFault(errkind.ValueError, "per device", "give one for each device of WorkerDevices",
 				"%d values for %d devices, or none for %q", len(values), len(devices), device)
 		}
 		ordered[i] = x
@@ -101,7 +101,7 @@ func (d *DistributionStrategy) PerDevice(ctx context.Context, values map[string]
 	case strategy.Value, *strategy.Objects:
 		return &PerDevice{perDevice{d, v}}, nil
 	}
-	return nil, fault(errkind.ValueError, "per device", "make one value for each tensor", "nests as values")
+	return nil, newFault(errkind.ValueError, "per device", "make one value for each tensor", "nests as values")
 }
 
 // wrapValues converts values of package strategy in a nested structure to values of this package.
@@ -148,7 +148,7 @@ func (d *DistributionStrategy) unwrapValues(op string, nest any) (any, error) {
 		case !ok:
 			return x, nil
 		case p == nil:
-			return nil, fault(errkind.TypeError, op, "give a value", "no value")
+			return nil, newFault(errkind.TypeError, op, "give a value", "no value")
 		case p.d != d && d == defaultStrategy:
 			return x, nil
 		case p.d != d:
@@ -199,14 +199,14 @@ func (d *DistributionStrategy) Broadcast(ctx context.Context, value any, to ...e
 	}
 	switch x := value.(type) {
 	case nil:
-		return nil, fault(errkind.TypeError, "broadcast", "give a number or a tensor", "no value")
+		return nil, newFault(errkind.TypeError, "broadcast", "give a number or a tensor", "no value")
 	case *Mirrored:
 		if x != nil && x.d == d {
 			return x, nil
 		}
 		return nil, otherStrategyError("broadcast", "the value")
 	case *PerDevice, *Variable:
-		return nil, fault(errkind.AssertionError, "broadcast", "reduce it", "a %T has several values", value)
+		return nil, newFault(errkind.AssertionError, "broadcast", "reduce it", "a %T has several values", value)
 	case eager.Component:
 		t, err := x.Local(ctx)
 		if err != nil {
@@ -259,7 +259,7 @@ func mapNest(op string, x any, leaf func(any) (any, error)) (any, error) {
 		if nestErr.ErrorKind == nest.WrongMemberType {
 			kind = errkind.TypeError
 		}
-		return nil, fault(kind, op, nestErr.Hint, "%s", nestErr.Reason)
+		return nil, newFault(kind, op, nestErr.Hint, "%s", nestErr.Reason)
 	}
 	return out, err
 }

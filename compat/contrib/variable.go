@@ -70,11 +70,11 @@ func (d *DistributionStrategy) GetVariable(ctx context.Context, name string, ini
 	taken := d.names[name]
 	d.mu.Unlock()
 	if taken || name == "" {
-		return nil, fault(errkind.ValueError, op, "use another name, or keep the variable",
+		return nil, newFault(errkind.ValueError, op, "use another name, or keep the variable",
 			"it has no name, or exists already")
 	}
 	if initial == nil {
-		return nil, fault(errkind.TypeError, op, "give a value or a func() any", "no first value")
+		return nil, newFault(errkind.TypeError, op, "give a value or a func() any", "no first value")
 	}
 	opts := strategy.VariableOptions{Name: name}
 	if method, ok := ctx.Value(localKey{}).(string); ok {
@@ -224,10 +224,10 @@ func (v *Variable) Restore(ctx context.Context, saved *tensors.Tensor) error {
 	}
 	op := fmt.Sprintf("restore %q", v.Name())
 	if saved == nil || !saved.Shape().Equal(v.Shape()) {
-		return fault(errkind.ValueError, op, "give a value of its shape and dtype", "another value than %s", v.Shape())
+		return newFault(errkind.ValueError, op, "give a value of its shape and dtype", "another value than %s", v.Shape())
 	}
 	if t := v.Shape().DType; !t.IsFloat() && !t.IsComplex() {
-		return fault(errkind.TypeError, op, "restore it with RestoreValue of package strategy, whose shares truncate",
+		return newFault(errkind.TypeError, op, "restore it with RestoreValue of package strategy, whose shares truncate",
 			"a share of dtype %s", t)
 	}
 	n := v.d.NumTowers()

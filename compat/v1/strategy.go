@@ -32,7 +32,7 @@ func New(s *strategy.TPUStrategy, opts Options) *Strategy {
 // Extended has the methods of tf.compat.v1.distribute.StrategyExtended.
 type Extended struct{ *eager.Extended }
 
-// Extended returns the object with the methods of StrategyExtended.
+// Extended returns the strategy's implementation of StrategyExtended.
 func (s *Strategy) Extended() *Extended { return &Extended{eager.Of(s.TPUStrategy)} }
 
 // Reduce combines a value over the replicas, like Strategy.reduce of compat.v1; see

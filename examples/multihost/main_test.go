@@ -46,7 +46,7 @@ func eachStep(tell func(step int, loss float64)) []fit.Hook {
 // alone trains on the same devices in one process and returns the losses and the outcome.
 func alone(t testing.TB, cfg config) (losses []float64, outcome trainer.ClassifierResult) {
 	t.Helper()
-	own, err := cfg.forHost(io.Discard)
+	own, err := cfg.hostConfig(io.Discard)
 	require.NoError(t, err)
 	own.Out = t.TempDir()
 	own.hooks = eachStep(func(_ int, loss float64) { losses = append(losses, loss) })

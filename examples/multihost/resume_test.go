@@ -33,7 +33,7 @@ func TestHostsStopTogetherAndOthersGoOn(t *testing.T) {
 		outcomes, err := simulateEach(t.Context(), cfg, func(host int, opts system.Options) (trainer.ClassifierResult, error) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			own, err := cfg.forHost(io.Discard)
+			own, err := cfg.hostConfig(io.Discard)
 			require.NoError(t, err)
 			own.hooks = eachStep(func(step int, loss float64) {
 				mu.Lock()
@@ -76,7 +76,7 @@ func TestHostsSaveOnThemselves(t *testing.T) {
 	life := func(at int) []outcome {
 		cfg := small(t, 4, 2, "-out", filepath.Join(dir, "run"), "-save-every", "100", "-near", "3:"+filepath.Join(dir, "near"), "-steps", "12")
 		outcomes, err := simulateEach(t.Context(), cfg, func(host int, opts system.Options) (trainer.ClassifierResult, error) {
-			own, err := cfg.forHost(io.Discard)
+			own, err := cfg.hostConfig(io.Discard)
 			require.NoError(t, err)
 			if !shared {
 				own.Local.Folder = hostFolder(own.Local.Folder, host)

@@ -24,7 +24,7 @@ func simulate(ctx context.Context, cfg config, stdout, stderr io.Writer) (traine
 		if host != cfg.firstHost() && !cfg.verbose {
 			w = io.Discard
 		}
-		own, err := cfg.forHost(w)
+		own, err := cfg.hostConfig(w)
 		if err != nil {
 			return trainer.ClassifierResult{}, err
 		}
@@ -37,8 +37,8 @@ func simulate(ctx context.Context, cfg config, stdout, stderr io.Writer) (traine
 	return printResult(cfg, outcomes, stdout)
 }
 
-// forHost returns a copy of the configuration for a simulated host.
-func (cfg config) forHost(w io.Writer) (config, error) {
+// hostConfig returns a copy of the configuration for a simulated host.
+func (cfg config) hostConfig(w io.Writer) (config, error) {
 	own, err := parse(cfg.args, w)
 	own.Watchdog.Exit, own.Watchdog.Dir = nil, cfg.Out
 	return own, err

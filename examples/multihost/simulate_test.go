@@ -26,7 +26,7 @@ func TestHostsTrainToTheSameLossesAsOneProcess(t *testing.T) {
 			var mu sync.Mutex
 			got := map[int][]float64{}
 			outcomes, err := simulateEach(t.Context(), cfg, func(host int, opts system.Options) (trainer.ClassifierResult, error) {
-				own, err := cfg.forHost(io.Discard)
+				own, err := cfg.hostConfig(io.Discard)
 				require.NoError(t, err)
 				own.hooks = eachStep(func(_ int, loss float64) {
 					mu.Lock()
@@ -51,7 +51,7 @@ func TestAMissingHostIsNamedAtTheDeadline(t *testing.T) {
 	cfg := small(t, 4, 2, "-missing 2 -wait 2s")
 	start := time.Now()
 	outcomes, err := simulateEach(t.Context(), cfg, func(_ int, opts system.Options) (trainer.ClassifierResult, error) {
-		own, err := cfg.forHost(io.Discard)
+		own, err := cfg.hostConfig(io.Discard)
 		require.NoError(t, err)
 		return runHost(t.Context(), own, opts)
 	})
@@ -77,7 +77,7 @@ func TestAHostWithOtherSettingsIsNamed(t *testing.T) {
 		cfg := small(t, 4, 2, "-wait 30s")
 		start := time.Now()
 		outcomes, err := simulateEach(t.Context(), cfg, func(host int, opts system.Options) (trainer.ClassifierResult, error) {
-			own, err := cfg.forHost(io.Discard)
+			own, err := cfg.hostConfig(io.Discard)
 			require.NoError(t, err)
 			if host == 3 {
 				change(&own)

@@ -108,7 +108,8 @@ func (h History) Breakdown() Breakdown {
 	return s
 }
 
-// Goodput returns the fraction of the wall time spent in productive steps, from 0 to 1.
+// Goodput returns the fraction of the wall time spent in productive steps, which are steps that no
+// later attempt repeated. It is from 0 to 1.
 func (s Breakdown) Goodput() float64 { return s.fraction(s.Steps) }
 
 func (s Breakdown) fraction(seconds float64) float64 {

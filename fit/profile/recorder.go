@@ -82,7 +82,7 @@ func (r *Recorder) nextEvent(events *[]xspace.Event, current *xspace.Event, next
 // Stop ends the recording and writes it to a folder or below a URL, where XProf finds it by the
 // name of the run. It returns the name of the written object. Before calling Stop, wait for the
 // results of the last recorded steps. A Recorder cannot be used again.
-func (r *Recorder) Stop(ctx context.Context, place, run string) (name string, err error) {
+func (r *Recorder) Stop(ctx context.Context, dir, run string) (name string, err error) {
 	if r == nil {
 		return "", nil
 	}
@@ -102,7 +102,7 @@ func (r *Recorder) Stop(ctx context.Context, place, run string) (name string, er
 	if err != nil {
 		return "", err
 	}
-	store, err := storage.Open(ctx, place)
+	store, err := storage.Open(ctx, dir)
 	if err != nil {
 		return "", err
 	}

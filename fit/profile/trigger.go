@@ -61,8 +61,8 @@ func (t *Trigger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// Notify requests a recording of one step each time the process receives one of the signals. It
-// returns a function that stops this.
+// Notify requests a recording of one step whenever the process receives one of the signals, until
+// stop is called.
 func (t *Trigger) Notify(signals ...os.Signal) (stop func()) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, signals...)

@@ -144,7 +144,7 @@ func (l *Line) Close() {
 
 func (l *Line) startDrawing() {
 	if l.stopDrawing == nil {
-		l.stopDrawing = l.drawLoop()
+		l.stopDrawing = l.startDrawLoop()
 	}
 }
 
@@ -166,8 +166,8 @@ func (l *Line) erase() {
 	}
 }
 
-// drawLoop starts a goroutine that draws the line periodically until stop is called.
-func (l *Line) drawLoop() (stop func()) {
+// startDrawLoop starts a goroutine that draws the line periodically until stop is called.
+func (l *Line) startDrawLoop() (stop func()) {
 	done := make(chan struct{})
 	first, next := l.opts.Every, l.opts.Every
 	if l.width != nil {
@@ -230,7 +230,7 @@ func (l *Line) truncate(text string) string {
 	return text
 }
 
-// jobText returns the text for the newest compilation. If the compilation exceeds its estimate,
+// jobText returns the line for the newest compilation. If the compilation exceeds its estimate,
 // jobText prints a message above the line once.
 func (l *Line) jobText(now time.Time) string {
 	job := l.jobs[len(l.jobs)-1]
@@ -241,7 +241,7 @@ func (l *Line) jobText(now time.Time) string {
 	if job.Stage == phase.Compiling && job.estimate.isExceeded(elapsed) && elapsed > defaultLimit && !job.warned {
 		job.warned = true
 		l.erase()
-		fmt.Fprintln(l.w, plain.EscapeLine(l.opts.Prefix+job.advice(l.cpuShare(job, now)))) // not truncated
+		fmt.Fprintln(l.w, plain.EscapeLine(l.opts.Prefix+job.lateMessage(l.cpuShare(job, now)))) // not truncated
 	}
 	text := l.opts.Prefix + job.text(elapsed, processMemory(l.pid))
 	if others := len(l.jobs) - 1; others > 0 {
@@ -285,9 +285,9 @@ func (j *compileJob) text(elapsed time.Duration, memory int64) string {
 	return b.String()
 }
 
-// advice returns the message about a compilation that exceeds its estimate. share is the average
+// lateMessage returns the message about a compilation that exceeds its estimate. share is the average
 // number of processors that the compiler uses.
-func (j *compileJob) advice(share float64) string {
+func (j *compileJob) lateMessage(share float64) string {
 	why := "no compilation of this size is on record"
 	if j.estimate.longest > 0 {
 		why = "it takes longer than any of its size before, up to " + formatSeconds(j.estimate.longest)

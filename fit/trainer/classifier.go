@@ -89,7 +89,7 @@ type ClassifierResult struct {
 // training.
 func (f *Flags) Classify(ctx context.Context, c Classifier, stdout io.Writer) error {
 	if f.Requested() {
-		example, err := c.example(f.batchSize(c))
+		example, err := c.exampleShapes(f.batchSize(c))
 		if err != nil {
 			return err
 		}
@@ -142,7 +142,7 @@ func (f *Flags) Train(ctx context.Context, c Classifier) (outcome ClassifierResu
 		var stopped *interrupt.Error
 		outcome.Interrupted = err != nil && (ctx.Err() != nil || errors.As(err, &stopped))
 	}()
-	if _, err := c.example(batch); err != nil {
+	if _, err := c.exampleShapes(batch); err != nil {
 		return outcome, err
 	}
 	strat, done, err := f.Open(ctx, f.StrategyOptions(c.Variables), 0)
@@ -220,8 +220,8 @@ func (c *Classifier) loss(rc *strategy.ReplicaContext, in []*graph.Node) *graph.
 	return graph.ReduceAllMean(losses)
 }
 
-// example checks the data and returns the shapes of the arguments of a step.
-func (c *Classifier) example(rows int) ([]any, error) {
+// exampleShapes checks the data and returns the shapes of the arguments of a step.
+func (c *Classifier) exampleShapes(rows int) ([]any, error) {
 	if c.Logits == nil {
 		return nil, &errkind.Fault{Op: "trainer: classifier", Reason: "it has no Logits",
 			Hint: "give the function that builds the scores of the classes", Class: errkind.ValueError}
@@ -272,7 +272,7 @@ func (f *Flags) summaryHook(store *model.Store, c Classifier, batch int) fit.Hoo
 		for _, v := range strat.Variables(store).All() {
 			bytes, perDevice = bytes+int(v.Shape().ByteSize()), perDevice+v.BytesPerDevice()
 			if v.Trainable() {
-				row("%s\t%s\t%s\t%d\t%d", v.Path(), v.Shape(), placement(v), v.Shape().ByteSize(), v.BytesPerDevice())
+				row("%s\t%s\t%s\t%d\t%d", v.Path(), v.Shape(), describePlacement(v), v.Shape().ByteSize(), v.BytesPerDevice())
 			}
 		}
 		row("with the optimizer's\t\t\t%d\t%d", bytes, perDevice)
@@ -280,8 +280,8 @@ func (f *Flags) summaryHook(store *model.Store, c Classifier, batch int) fit.Hoo
 	}}
 }
 
-// placement describes how a variable is sharded over a replica's devices.
-func placement(v *strategy.Variable) string {
+// describePlacement describes how a variable is sharded over a replica's devices.
+func describePlacement(v *strategy.Variable) string {
 	if text := v.Annotation().String(); text != "none" {
 		return text
 	}

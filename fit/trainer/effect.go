@@ -29,11 +29,11 @@ type effectChecker struct {
 func (f *Flags) newEffectChecker(s *strategy.TPUStrategy) *effectChecker {
 	keep := f.Remat.RegionPolicy()
 	e := &effectChecker{precision: f.Precision.WithDefaults(), remat: keep.Selective || keep.OnHost}
-	engine.Internal(s).SetTrainingCheck(e.check)
+	engine.Internal(s).SetTrainingCheck(e.checkTrace)
 	return e
 }
 
-func (e *effectChecker) check(g *graph.Graph) error {
+func (e *effectChecker) checkTrace(g *graph.Graph) error {
 	if precision.Applied(g) == e.precision {
 		e.precisionApplied.Store(true)
 	}
@@ -56,9 +56,9 @@ func (e *effectChecker) checkApplied() error {
 	return nil
 }
 
-// hook returns a hook that applies the check to steps that are not traced, such as a step from a
+// newHook returns a hook that applies the check to steps that are not traced, such as a step from a
 // file.
-func (e *effectChecker) hook() fit.Hook {
+func (e *effectChecker) newHook() fit.Hook {
 	return fit.Hook{Name: "flags take effect", Record: func(_ context.Context, s *fit.State) error {
 		if s.Step() == s.ResumedFrom() { // no step of this run was traced
 			return nil

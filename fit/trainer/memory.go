@@ -49,15 +49,15 @@ func freeMemory() int64 {
 	if available := hostfacts.ReadFacts("").AvailableBytes; available > 0 {
 		free = available
 	}
-	limit, used := readNumber("/sys/fs/cgroup/memory.max"), readNumber("/sys/fs/cgroup/memory.current")
+	limit, used := readInt("/sys/fs/cgroup/memory.max"), readInt("/sys/fs/cgroup/memory.current")
 	if limit > 0 && used > 0 {
 		free = min(free, max(limit-used, 0))
 	}
 	return free
 }
 
-// readNumber reads an integer from a file, or returns 0.
-func readNumber(path string) int64 {
+// readInt reads an integer from a file, or returns 0.
+func readInt(path string) int64 {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return 0

@@ -274,7 +274,7 @@ func (f *Flags) Hooks(every fit.Every, metrics ...string) []fit.Hook {
 			}})
 	}
 	if f.effects != nil {
-		hooks = append(hooks, f.effects.hook())
+		hooks = append(hooks, f.effects.newHook())
 	}
 	return append(hooks, f.copyCurveHooks("curve.html")...)
 }

@@ -19,11 +19,11 @@ type RecordStore struct {
 	ownsStore bool          // Close closes the store
 }
 
-// OpenRecordStore opens the record store of a run. run is a folder, which is created if necessary,
+// OpenRecordStore opens the record store of a run in dir: a folder, which is created if necessary,
 // or a URL that package storage supports, such as gs://bucket/run if the program imports the
 // package for its scheme.
-func OpenRecordStore(ctx context.Context, run string) (*RecordStore, error) {
-	s, err := storage.Open(ctx, run)
+func OpenRecordStore(ctx context.Context, dir string) (*RecordStore, error) {
+	s, err := storage.Open(ctx, dir)
 	if err != nil {
 		return nil, err
 	}

@@ -33,8 +33,8 @@ type diagnosis struct {
 
 // operation is an operation in which hosts wait for each other.
 type operation struct {
-	step          int64
-	doing, detail string
+	step           int64
+	activity, name string
 }
 
 func (r *Record) operation() operation { return operation{r.Step, r.Activity, r.ActivityName} }
@@ -93,8 +93,8 @@ func (d *diagnosis) addFinding(h *Host, cause Cause, format string, args ...any)
 		Text: fmt.Sprintf(format, args...)})
 }
 
-// findStuck returns the findings that stop the run: hosts that are absent, or otherwise hosts that
-// are behind the others.
+// findStuck returns findings for the hosts that stop the run: hosts that no longer respond, or
+// otherwise hosts that are behind the others.
 func (d *diagnosis) findStuck() []Finding {
 	var absent, behind []Finding
 	for i := range d.hosts {

@@ -88,11 +88,11 @@ func (o *Options) setDefaults() error {
 	return nil
 }
 
-// checkInterval is the interval at which the watchdog checks the host.
+// checkInterval returns the interval at which the watchdog checks the hosts.
 func (o *Options) checkInterval() time.Duration {
 	return min(max(o.MinTimeout/20, 20*time.Millisecond), 250*time.Millisecond)
 }
 
-// recordInterval is the interval at which records are written. If two checks are further apart, the
-// process was stopped in between.
+// recordInterval returns the interval at which records are written. If two checks are further
+// apart, the process was stopped in between.
 func (o *Options) recordInterval() time.Duration { return 4 * o.checkInterval() }

@@ -19,7 +19,7 @@ import (
 // last checkpoint.
 const ExitCode = command.Unavailable
 
-// Report contains new findings of a host and the state of that host.
+// Report describes new problems that a host has detected, and the state of that host.
 type Report struct {
 	// Record is the state of the reporting host. At least one of its findings is new since the
 	// previous report.
@@ -29,7 +29,8 @@ type Report struct {
 	Goroutines string
 }
 
-// StuckError is the error of a run that cannot continue. The certain findings precede the others.
+// StuckError is the error of a run that cannot continue. Its Findings contain the certain ones
+// first.
 type StuckError struct{ Report }
 
 func (e *StuckError) Error() string {

@@ -28,8 +28,7 @@ type Host struct {
 	standstillTimeout float64 // time in seconds for which all hosts may wait at the same place
 }
 
-// isResponsive reports whether the host has updated its record recently. It does not require that
-// the host is still in the loop.
+// isResponsive reports whether the host has updated its record recently.
 func (h *Host) isResponsive() bool {
 	return !h.Missing && h.processState == "" && h.Silent <= h.silenceLimit
 }

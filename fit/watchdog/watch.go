@@ -127,7 +127,7 @@ func (w *Watchdog) monitor() (exits bool) {
 		storeErrTime       time.Duration
 		reported           []Finding     // reported findings
 		lastProgress       int64         // progress at the last check
-		stuckTime, endTime time.Duration // when the run was first certain to be stuck, and when the contexts were canceled; 0 if not yet
+		stuckTime, endTime time.Duration // start of a certain problem, and cancellation of the contexts; 0 if none
 	)
 	ticker := time.NewTicker(o.checkInterval())
 	defer ticker.Stop()

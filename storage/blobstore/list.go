@@ -60,10 +60,10 @@ func (s *Store) Remove(ctx context.Context, name string) error {
 
 // Check lists one object to detect a missing bucket or a missing permission.
 func (s *Store) Check(ctx context.Context) error {
-	return s.retry(ctx, "open", "", s.probe)
+	return s.retry(ctx, "open", "", s.checkBucket)
 }
 
-func (s *Store) probe(ctx context.Context, g *stallGuard) error {
+func (s *Store) checkBucket(ctx context.Context, g *stallGuard) error {
 	return g.do(func() error {
 		_, _, err := s.bucket.ListPage(ctx, blob.FirstPageToken, 1,
 			&blob.ListOptions{Prefix: s.prefix, BeforeList: s.opts.Service.List})

@@ -53,7 +53,7 @@ func (s *Store) Open(ctx context.Context, name string) (storage.Object, error) {
 	return o, nil
 }
 
-// object is an open object, with its size, modification time and checksum when it was opened.
+// object is an open object. Its fields describe the object at the time when it was opened.
 type object struct {
 	store       *Store
 	name        string

@@ -63,10 +63,10 @@ type putOperation struct {
 
 func (c *putOperation) attempt(ctx context.Context, g *stallGuard) error {
 	u := &uploadWriter{put: c, ctx: ctx, guard: g}
-	err := u.execute()
+	err := u.upload()
 	if gcerrors.Code(err) == gcerrors.NotFound {
 		// Either the bucket does not exist, or the upload of a large object has expired.
-		if bucketErr := c.store.probe(ctx, g); c.isBuffered || bucketErr != nil {
+		if bucketErr := c.store.checkBucket(ctx, g); c.isBuffered || bucketErr != nil {
 			return reasonError{err, BucketNotFound}
 		}
 		return fmt.Errorf("%w: %w", errVanished, err)
@@ -106,7 +106,7 @@ type uploadWriter struct {
 	err    error // of the writer
 }
 
-func (u *uploadWriter) execute() error {
+func (u *uploadWriter) upload() error {
 	c := u.put
 	if !c.isBuffered {
 		if err := c.write(u); u.err != nil {

@@ -84,10 +84,10 @@ type stallGuard struct {
 	cancel context.CancelCauseFunc
 }
 
-// run calls call, and cancels the context if the call takes longer than the limit. Some drivers
-// dereference fields that a malformed response did not set, such as the date of an object. run
-// returns the resulting panic as an error that matches ErrCorrupted.
-func (g *stallGuard) run(call func() (int, error)) (n int, err error) {
+// run calls f, and cancels the context if f takes longer than the limit. Some drivers dereference
+// fields that a malformed response did not set, such as the date of an object. run returns the
+// resulting panic as an error that matches ErrCorrupted.
+func (g *stallGuard) run(f func() (int, error)) (n int, err error) {
 	t := time.AfterFunc(g.limit, func() { g.cancel(errStalled) })
 	defer t.Stop()
 	defer func() {
@@ -99,11 +99,11 @@ func (g *stallGuard) run(call func() (int, error)) (n int, err error) {
 			panic(p)
 		}
 	}()
-	return call()
+	return f()
 }
 
-// do is like run, for a call that returns only an error.
-func (g *stallGuard) do(call func() error) error {
-	_, err := g.run(func() (int, error) { return 0, call() })
+// do is like run, for a function that returns only an error.
+func (g *stallGuard) do(f func() error) error {
+	_, err := g.run(func() (int, error) { return 0, f() })
 	return err
 }

@@ -117,7 +117,7 @@ func exchangeHosts(ctx context.Context, local net.Addr, o Options) ([]hostInfo, 
 	return hosts, nil
 }
 
-// reachableAddresses returns the addresses at which other processes may reach the port of local.
+// reachableAddresses returns the addresses at which other processes may reach a listener on local.
 // Loopback addresses are last.
 func reachableAddresses(local net.Addr) (all []string, err error) {
 	_, port, err := net.SplitHostPort(local.String())
@@ -144,7 +144,7 @@ func reachableAddresses(local net.Addr) (all []string, err error) {
 
 func (s *peerStore) String() string { return s.local.String() }
 
-func (s *peerStore) storeOf(process int) processStore {
+func (s *peerStore) storeFor(process int) processStore {
 	if process == s.process {
 		return s.local
 	}
@@ -157,7 +157,7 @@ func (s *peerStore) forEachProcess(except []int, f func(processStore) error) err
 	var all sync.WaitGroup
 	for i := range s.peers {
 		if !slices.Contains(except, i) {
-			all.Go(func() { errs[i] = f(s.storeOf(i)) })
+			all.Go(func() { errs[i] = f(s.storeFor(i)) })
 		}
 	}
 	all.Wait()
@@ -182,10 +182,10 @@ func (s *peerStore) Put(ctx context.Context, name string, opts storage.PutOption
 		}
 	}
 	copies := []int{home, (home + 1) % len(s.peers)}
-	err := s.storeOf(home).Put(ctx, name, opts, write)
+	err := s.storeFor(home).Put(ctx, name, opts, write)
 	if err == nil && copies[1] != home {
-		if err = s.storeOf(copies[1]).Put(ctx, name, storage.PutOptions{Size: opts.Size}, write); err != nil {
-			err = errors.Join(err, s.storeOf(home).Remove(context.WithoutCancel(ctx), name))
+		if err = s.storeFor(copies[1]).Put(ctx, name, storage.PutOptions{Size: opts.Size}, write); err != nil {
+			err = errors.Join(err, s.storeFor(home).Remove(context.WithoutCancel(ctx), name))
 		}
 	}
 	if err == nil && !opts.IfAbsent {
@@ -194,15 +194,15 @@ func (s *peerStore) Put(ctx context.Context, name string, opts storage.PutOption
 	return storage.WrapError("put", name, s, err)
 }
 
-// Open opens the object on this host. If it is not there, Open tries the other processes, beginning
-// with the next one.
+// Open opens the object on this host. If this host has no copy, Open tries the other processes,
+// beginning with the next one.
 func (s *peerStore) Open(ctx context.Context, name string) (storage.Object, error) {
 	if err := storage.CheckName(name); err != nil {
 		return nil, err
 	}
 	var errs []error
 	for i := range s.peers {
-		o, err := s.storeOf((s.process+i)%len(s.peers)).Open(ctx, name)
+		o, err := s.storeFor((s.process+i)%len(s.peers)).Open(ctx, name)
 		if err == nil {
 			return o, nil
 		}

@@ -51,7 +51,7 @@ func Open(ctx context.Context, url string, opts ...option.ClientOption) (*blobst
 	client, err := gcloud.NewClient(context.WithoutCancel(ctx), opts...)
 	if err != nil {
 		return nil, &blobstore.Error{Op: "open", Store: p.Options.Name, Reason: blobstore.Unauthenticated, Err: err,
-			Hint: hint(p.Bucket)(blobstore.Unauthenticated)}
+			Hint: hintsFor(p.Bucket)(blobstore.Unauthenticated)}
 	}
 	s, err := New(client, p.Bucket, p.Options, client.Close)
 	if err != nil {
@@ -76,7 +76,7 @@ func New(client *gcloud.Client, bucket string, opts blobstore.Options, closers .
 	if err != nil {
 		return nil, &errkind.Fault{Op: "gcs: open", Subject: bucket, Err: err, Class: errkind.ValueError}
 	}
-	opts.Service = blobstore.Service{Status: status, Hint: hint(bucket), Upload: prepareUpload, Checksum: responseChecksum}
+	opts.Service = blobstore.Service{Status: status, Hint: hintsFor(bucket), Upload: prepareUpload, Checksum: responseChecksum}
 	if opts.Name == "" {
 		opts.Name = "gs://" + bucket
 		if opts.Prefix != "" {
@@ -132,8 +132,8 @@ func responseChecksum(as func(any) bool) (uint32, bool) {
 	return r.Attrs.CRC32C, r.Attrs.CRC32C != 0
 }
 
-// hint returns the function that returns suggestions for errors of a bucket.
-func hint(bucket string) func(blobstore.Reason) string {
+// hintsFor returns the function that returns suggestions for errors of a bucket.
+func hintsFor(bucket string) func(blobstore.Reason) string {
 	return func(r blobstore.Reason) string {
 		switch r {
 		case blobstore.Unauthenticated:
