@@ -13,34 +13,33 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
-// Target is the compiler that compiles the program. It affects only the few places where a compiler
-// needs the same program written differently. The meaning of the program never changes.
+// Target selects the compiler that a program is lowered for. The few constructs that a compiler
+// handles wrongly or slowly are written differently for it, with the same meaning.
 type Target int
 
 const (
 	// TargetTPU writes plain StableHLO, for libtpu.
 	TargetTPU Target = iota
-	// TargetCPU works around the XLA CPU compiler. The compiler miscompiles an optimization_barrier
-	// with one operand, so such a barrier, which orders nothing, is omitted. The compiler converts
-	// all weights of a mixed-precision model at once unless the operands of each dot pass through a
-	// common barrier. Its unstable sort reads past the end of the tensor if the comparator is true
-	// for equal elements, as "less or equal" is, and is no faster than its stable sort, so every
-	// sort is stable.
+	// TargetCPU avoids three problems of the XLA CPU compiler. An optimization_barrier with one
+	// operand is miscompiled, and is therefore omitted. The compiler converts all weights of a
+	// mixed-precision model at once, so the operands of each dot pass through a common barrier. Its
+	// unstable sort reads past the end of the tensor if the comparator is true for equal elements.
+	// Every sort is therefore stable, which is as fast.
 	TargetCPU
 )
 
 // String returns "TPU" or "CPU".
 func (t Target) String() string { return enum.Name(t, "TPU", "CPU") }
 
-// Precision is the precision_config written on every dot_general and convolution. It matters on a
-// TPU, whose matrix unit multiplies bfloat16: DEFAULT rounds float32 operands to bfloat16 once,
-// HIGH uses three passes, and HIGHEST uses six passes, which is close to float32.
+// Precision is the precision_config of every dot_general and convolution. The matrix unit of a TPU
+// multiplies bfloat16 numbers: DEFAULT rounds float32 operands to bfloat16, HIGH uses three passes,
+// and HIGHEST uses six passes, which is close to float32.
 type Precision int
 
 const (
 	// PrecisionDefault is the fastest and least exact.
 	PrecisionDefault Precision = iota
-	// PrecisionHigh is between the other two in speed and exactness.
+	// PrecisionHigh is slower and more exact than PrecisionDefault.
 	PrecisionHigh
 	// PrecisionHighest is the most exact.
 	PrecisionHighest
@@ -49,65 +48,64 @@ const (
 // String returns the name StableHLO uses: "DEFAULT", "HIGH" or "HIGHEST".
 func (p Precision) String() string { return enum.Name(p, "DEFAULT", "HIGH", "HIGHEST") }
 
-// stableHLO converts p, which must be valid, to the enumeration of the StableHLO builder.
 func (p Precision) stableHLO() types.DotGeneralPrecisionType {
 	return [...]types.DotGeneralPrecisionType{types.DotGeneralPrecisionDefault, types.DotGeneralPrecisionHigh, types.DotGeneralPrecisionHighest}[p]
 }
 
-// Options configures a Backend. The zero value lowers for a TPU with DEFAULT precision, passes
-// Identity through and compiles to an *Executable that cannot run.
+// Options configures a Backend. The zero value lowers for a TPU with DEFAULT precision and compiles
+// to an *Executable that cannot run.
 type Options struct {
 	// Target is the compiler that compiles the program.
 	Target Target
 
-	// Precision is written on every dot_general and convolution.
+	// Precision is the precision of every dot_general and convolution.
 	Precision Precision
 
-	// Random is the generator of random bits for RNGBitGenerator.
+	// Random is the algorithm of RNGBitGenerator.
 	Random Random
 
-	// Partitioned declares that the compiler splits the program over devices. Ops that XLA's
-	// partitioner gets wrong are then written differently. Builder.DistributedAutoSharding declares
-	// the same for one computation.
+	// Partitioned declares that the compiler splits the program over devices, so that ops that
+	// XLA's partitioner miscompiles are lowered differently. Builder.DistributedAutoSharding
+	// declares it for one computation.
 	Partitioned bool
 
-	// Unfused writes batch normalizations as reductions and elementwise ops, which specify the axes
-	// that they combine. Set it for a program that is split over devices or has padded arguments.
+	// Unfused lowers batch normalizations to reductions and elementwise ops. Set it for a program
+	// that is split over devices or has padded arguments.
 	Unfused bool
 
-	// Numbered names the parameters of the entry function by their numbers. The text then does not
+	// Numbered names the parameters of the entry function p0, p1 and so on. The text then does not
 	// depend on the names that GoMLX generates differently in each process.
 	Numbered bool
 
-	// Origins records the line of the user's code for each op, see [ir.Origin]. It costs some
+	// Origins records the line of the user's code for each op, see [ir.Origin]. It costs a few
 	// microseconds per op.
 	Origins bool
 
-	// Replicate, if not nil, replicates a value of a partitioned program over all devices. It is
-	// called for the operand of a gather and for the updates and positions of a scatter. x is
-	// usable in f.
+	// Replicate, if not nil, emits ops that replicate x over all devices of a partitioned program.
+	// It is called for the operand of a gather, and for the updates and indices of a scatter.
 	Replicate func(f *Function, x *stablehlo.Value) (*stablehlo.Value, error)
 
-	// Identity emits the ops for compute's Identity op, which GoMLX calls for nodes of
-	// graph.IdentityWithCustomGradient. x is usable in f. The result may have another shape, which
-	// GoMLX reads with OpShape. If Identity is nil, the op returns x itself.
+	// Identity, if not nil, emits the ops for compute's Identity op, which GoMLX calls for nodes of
+	// graph.IdentityWithCustomGradient. The result may have another shape than x. If Identity is
+	// nil, the op returns x.
 	Identity func(f *Function, x *stablehlo.Value) (*stablehlo.Value, error)
 
 	// Parameter, if not nil, is called before a parameter of the entry function is added. If it
 	// returns an error, the parameter is rejected.
 	Parameter func(name string, shape shapes.Shape) error
 
-	// Constant, if it is not nil, is called for each constant of the entry function and of its closures
-	// that has at least [LargeConstant] bytes and different elements. elements are the elements in
-	// row-major order, which it must copy. It returns the parameter that replaces the constant, or a
-	// constant without a name to write the elements into the program's text.
+	// Constant, if not nil, is called for each constant of the entry function and its closures that
+	// has at least [LargeConstant] bytes and different elements. elements contains them in
+	// row-major order and must be copied. Constant returns the parameter that replaces the
+	// constant. If that has no name, the constant stays in the program's text.
 	Constant func(shape shapes.Shape, elements []byte) (Constant, error)
 
-	// Compile converts a finished program into an executable. If it is nil, Builder.Compile returns
-	// an [*Executable], which cannot run.
+	// Compile converts a finished program to an executable. If Compile is nil, Builder.Compile
+	// returns an [*Executable], which cannot run.
 	Compile func(*Program) (compute.Executable, error)
 
-	// Data transfers tensors to and from devices. If it is nil, each transfer returns [ErrNoData].
+	// Data transfers tensors to and from devices. If Data is nil, each transfer returns
+	// [ErrNoData].
 	Data compute.DataInterface
 
 	// Name is the backend's short name. The default is "stablehlo".
@@ -124,20 +122,19 @@ type Options struct {
 }
 
 // Backend is a [compute.Backend] that lowers each graph to a StableHLO module. It has no device and
-// is cheap to create: one backend per trace is fine. It is safe for concurrent use; its builders
-// are not.
+// is cheap to create. A Backend is safe for concurrent use; its builders are not.
 type Backend struct {
-	opts      Options
-	bad       error        // the error of Options.Check
-	observed  *observation // set by Observe; nil if no op is recorded
-	sums      sums
-	finalized atomic.Bool
+	opts       Options
+	optionsErr error          // the error of Options.Check
+	observed   *dtypeObserver // set by Observe; nil if no op is recorded
+	sums       sumDTypes
+	finalized  atomic.Bool
 }
 
 var _ compute.Backend = (*Backend)(nil)
 
-// Check returns a ValueError for an undefined target, precision or generator. [New] accepts such
-// options; its computations then return this error.
+// Check returns a ValueError for an undefined target, precision or random algorithm. [New] does not
+// check its options; the computations of its Backend return this error.
 func (o Options) Check() error {
 	for _, of := range []struct {
 		known bool
@@ -166,7 +163,7 @@ func New(opts Options) *Backend {
 	if opts.NumDevices <= 0 {
 		opts.NumDevices = 1
 	}
-	return &Backend{opts: opts, bad: bad}
+	return &Backend{opts: opts, optionsErr: bad}
 }
 
 // Name returns the short name of the backend.
@@ -189,16 +186,16 @@ func (b *Backend) DeviceDescription(num compute.DeviceNum) string {
 	return fmt.Sprintf("device %d", num)
 }
 
-// Capabilities returns the ops and dtypes that are lowered and that the target's compiler supports.
-// The caller owns the result.
+// Capabilities returns the ops and dtypes that this package lowers and the target's compiler
+// supports. The caller owns the result.
 func (b *Backend) Capabilities() compute.Capabilities { return capabilities(b.opts.Target) }
 
-// Builder starts a new computation. The module has the given name, with characters that an MLIR
-// symbol cannot contain replaced by underscores.
+// Builder starts a new computation, whose module has the given name. Characters that an MLIR symbol
+// cannot contain are replaced by underscores.
 func (b *Backend) Builder(name string) compute.Builder { return newBuilder(b, name) }
 
-// Finalize makes all later uses of the backend's builders return [ErrFinalized]. Compiled programs
-// stay valid.
+// Finalize invalidates the backend's builders: their methods return [ErrFinalized]. Compiled
+// programs remain valid.
 func (b *Backend) Finalize() { b.finalized.Store(true) }
 
 // IsFinalized reports whether Finalize was called.

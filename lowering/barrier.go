@@ -7,10 +7,9 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// OptimizationBarrier returns its operands unchanged. The compiler does not move ops across the
-// barrier.
+// OptimizationBarrier returns its operands unchanged. The compiler does not move ops across it.
 func (f *Function) OptimizationBarrier(operands ...compute.Value) ([]compute.Value, error) {
-	return f.ops("OptimizationBarrier", operands, func(in []*stablehlo.Value) []*stablehlo.Value {
+	return f.addOps("OptimizationBarrier", operands, func(in []*stablehlo.Value) []*stablehlo.Value {
 		switch {
 		case len(in) == 0:
 			panic(errors.New("at least one operand is needed"))
@@ -21,9 +20,9 @@ func (f *Function) OptimizationBarrier(operands ...compute.Value) ([]compute.Val
 	})
 }
 
-// SchedulingBarrier returns x, which becomes available only after all dependencies are computed.
+// SchedulingBarrier returns x. Readers of the result run after the dependencies are computed.
 func (f *Function) SchedulingBarrier(x compute.Value, dependencies ...compute.Value) (compute.Value, error) {
-	return f.op("SchedulingBarrier", append(with(x), dependencies...), func(in []*stablehlo.Value) *stablehlo.Value {
+	return f.addOp("SchedulingBarrier", append(valueList(x), dependencies...), func(in []*stablehlo.Value) *stablehlo.Value {
 		if len(in) == 1 {
 			return in[0]
 		}

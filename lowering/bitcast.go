@@ -10,14 +10,14 @@ import (
 	xshapes "github.com/gomlx/go-xla/types/shapes"
 )
 
-// Bitcast reinterprets the bits of x as elements of dtype target. If target is smaller, the result
-// has a new last axis with the parts of each element. If target is larger, the last axis of x is
-// joined to one element; it must have the right dimension. A Bool is a byte that is 0 or 1;
-// reinterpreted as Bool, each nonzero byte is true. Complex numbers return an error.
+// Bitcast reinterprets the bits of x as elements of the target dtype. A smaller target adds a last
+// axis, which contains the parts of each element. A larger target combines the elements of the last
+// axis into one; the axis must have the matching size. From 8-bit integers to Bool, each nonzero
+// byte becomes true. Complex dtypes are an error.
 func (f *Function) Bitcast(x compute.Value, target dtypes.DType) (compute.Value, error) {
-	return f.op("Bitcast", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
-		wantRepresentable(target)
-		c, source := f.chain(), in[0].Shape().DType
+	return f.addOp("Bitcast", valueList(x), func(in []*stablehlo.Value) *stablehlo.Value {
+		requireSupported(target)
+		c, source := f.opBuilder(), in[0].Shape().DType
 		switch {
 		case source == target:
 			return in[0]
@@ -36,10 +36,10 @@ func (f *Function) Bitcast(x compute.Value, target dtypes.DType) (compute.Value,
 	})
 }
 
-// bitcastPacked reinterprets integers of less than a byte by arithmetic. XLA folds a
-// bitcast_convert of such constants wrongly (https://github.com/openxla/xla/issues/38964), and this
-// package cannot tell which values XLA treats as constants.
-func (c chain) bitcastPacked(x *stablehlo.Value, target dtypes.DType) *stablehlo.Value {
+// bitcastPacked reinterprets integers of less than a byte by shifts and masks. It does not use
+// bitcast_convert, which XLA folds wrongly for constants
+// (https://github.com/openxla/xla/issues/38964).
+func (c opBuilder) bitcastPacked(x *stablehlo.Value, target dtypes.DType) *stablehlo.Value {
 	source := x.Shape().DType
 	dims := x.Shape().Dimensions
 	per := target.Bits() / source.Bits()
@@ -50,38 +50,39 @@ func (c chain) bitcastPacked(x *stablehlo.Value, target dtypes.DType) *stablehlo
 	case source.Bits() == target.Bits(): // differ only in signedness
 		return c.convert(x, target)
 	case source.IsPacked() && target.IsPacked() && per > 1:
-		return c.join(x, target)
+		return c.packIntegers(x, target)
 	case source.IsPacked() && target.IsPacked():
-		return c.split(x, target)
+		return c.unpackIntegers(x, target)
 	case target.IsPacked():
-		return c.reshape(c.split(c.bitcast(x, dtypes.Uint8), target), append(slices.Clone(dims), source.Bits()/target.Bits())...)
+		return c.reshape(c.unpackIntegers(c.bitcast(x, dtypes.Uint8), target), append(slices.Clone(dims), source.Bits()/target.Bits())...)
 	}
 	outer := slices.Clone(dims[:len(dims)-1])
 	perByte := 8 / source.Bits()
-	bytes := c.join(c.reshape(x, append(slices.Clone(outer), per/perByte, perByte)...), dtypes.Uint8)
+	bytes := c.packIntegers(c.reshape(x, append(slices.Clone(outer), per/perByte, perByte)...), dtypes.Uint8)
 	if target.Bits() == 8 {
 		bytes = c.reshape(bytes, outer...)
 	}
 	return c.bitcast(bytes, target)
 }
 
-// split splits each element into smaller integers along a new last axis, the low bits first.
-func (c chain) split(x *stablehlo.Value, target dtypes.DType) *stablehlo.Value {
+// unpackIntegers splits each element into smaller integers along a new last axis, low bits first.
+func (c opBuilder) unpackIntegers(x *stablehlo.Value, target dtypes.DType) *stablehlo.Value {
 	s := x.Shape()
 	wide := s.Clone()
 	wide.DType = dtypes.Uint8
 	wide.Dimensions = append(wide.Dimensions, s.DType.Bits()/target.Bits())
-	values := c.broadcast(c.unsignedByte(x), wide, indices(s.Rank())...)
-	return c.convert(c.mask(c.binary(stablehlo.ShiftRightLogical, values, c.places(wide, target.Bits())), target.Bits()), target)
+	values := c.broadcast(c.toUnsignedBytes(x), wide, indices(s.Rank())...)
+	return c.convert(c.keepLowBits(c.binary(stablehlo.ShiftRightLogical, values, c.bitShifts(wide, target.Bits())), target.Bits()), target)
 }
 
-// join packs the elements of the last axis into one element. The first element has the low bits.
-func (c chain) join(x *stablehlo.Value, target dtypes.DType) *stablehlo.Value {
+// packIntegers combines the elements of the last axis into one integer, the first element in the
+// low bits.
+func (c opBuilder) packIntegers(x *stablehlo.Value, target dtypes.DType) *stablehlo.Value {
 	s := x.Shape()
 	wide := s.Clone()
 	wide.DType = dtypes.Uint8
 	last := s.Rank() - 1
-	shifted := c.binary(stablehlo.ShiftLeft, c.unsignedByte(x), c.places(wide, s.DType.Bits()))
+	shifted := c.binary(stablehlo.ShiftLeft, c.toUnsignedBytes(x), c.bitShifts(wide, s.DType.Bits()))
 	var sum *stablehlo.Value
 	for i := range s.Dimensions[last] {
 		starts, limits := make([]int, s.Rank()), slices.Clone(s.Dimensions)
@@ -96,22 +97,21 @@ func (c chain) join(x *stablehlo.Value, target dtypes.DType) *stablehlo.Value {
 	return c.convert(c.reshape(sum, s.Dimensions[:last]...), target)
 }
 
-// unsignedByte widens integers of at most a byte to Uint8 and fills with zeros.
-func (c chain) unsignedByte(x *stablehlo.Value) *stablehlo.Value {
+// toUnsignedBytes converts integers of at most 8 bits to Uint8 without sign extension.
+func (c opBuilder) toUnsignedBytes(x *stablehlo.Value) *stablehlo.Value {
 	bits := x.Shape().DType.Bits()
-	return c.mask(c.convert(x, dtypes.Uint8), bits)
+	return c.keepLowBits(c.convert(x, dtypes.Uint8), bits)
 }
 
-// mask clears all but the low bits.
-func (c chain) mask(x *stablehlo.Value, bits int) *stablehlo.Value {
+func (c opBuilder) keepLowBits(x *stablehlo.Value, bits int) *stablehlo.Value {
 	if bits == 8 {
 		return x
 	}
-	return c.binary(stablehlo.And, x, c.number(dtypes.Uint8, signed(1<<bits-1)))
+	return c.binary(stablehlo.And, x, c.constant(dtypes.Uint8, signed(1<<bits-1)))
 }
 
-// places returns the shift of each element along the last axis.
-func (c chain) places(s xshapes.Shape, bits int) *stablehlo.Value {
+// bitShifts returns a tensor of shape s whose elements are bits times their index in the last axis.
+func (c opBuilder) bitShifts(s xshapes.Shape, bits int) *stablehlo.Value {
 	counted := must(c.fn.Iota(s, s.Rank()-1))
-	return c.binary(stablehlo.Multiply, counted, c.number(dtypes.Uint8, signed(bits)))
+	return c.binary(stablehlo.Multiply, counted, c.constant(dtypes.Uint8, signed(bits)))
 }

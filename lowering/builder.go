@@ -16,21 +16,21 @@ import (
 
 // Builder builds one computation. It is not safe for concurrent use.
 type Builder struct {
-	backend *Backend
-	name    string
-	module  *stablehlo.Builder
-	main    *Function
-	symbols names       // names of top-level functions
-	others  []*Function // the top-level functions besides main
+	backend   *Backend
+	name      string
+	module    *stablehlo.Builder
+	main      *Function
+	symbols   nameSet     // names of top-level functions
+	functions []*Function // the top-level functions besides main
 
 	meshes               []*shardy.DeviceMesh
 	replicas, partitions int
 	devices              []compute.DeviceNum
 	distributed          bool  // DistributedSPMD or DistributedAutoSharding was called
-	refused              error // the first invalid sharding, returned by Compile
+	deferredErr          error // the first invalid sharding, returned by Compile
 	compiled             bool
 
-	lines *lines // nil without Options.Origins
+	origins *originTracker // nil without Options.Origins
 
 	constants      []Constant
 	constantValues map[string]compute.Value // the parameters that replace constants, by name
@@ -43,12 +43,12 @@ func newBuilder(backend *Backend, name string) *Builder {
 		backend:    backend,
 		name:       name,
 		module:     stablehlo.New(identifier(name)),
-		symbols:    names{},
+		symbols:    nameSet{},
 		replicas:   1,
 		partitions: 1,
 	}
 	if backend.opts.Origins {
-		b.lines = newLines()
+		b.origins = newOriginTracker()
 	}
 	b.main = newFunction(b, nil, b.module.Main(), compute.MainName)
 	b.symbols[compute.MainName] = true
@@ -58,19 +58,20 @@ func newBuilder(backend *Backend, name string) *Builder {
 // Name returns the name given to Backend.Builder.
 func (b *Builder) Name() string { return b.name }
 
-// Backend returns the backend this builder belongs to.
+// Backend returns the backend that created b.
 func (b *Builder) Backend() *Backend { return b.backend }
 
 // Main returns the entry function.
 func (b *Builder) Main() compute.Function { return b.main }
 
-// check returns an error if the backend is finalized or the computation is compiled.
-func (b *Builder) check() error {
+// checkUsable returns an error if the backend's options are invalid, the backend is finalized, or
+// the computation is compiled.
+func (b *Builder) checkUsable() error {
 	if b.backend.IsFinalized() {
 		return ErrFinalized
 	}
-	if b.backend.bad != nil {
-		return b.backend.bad
+	if b.backend.optionsErr != nil {
+		return b.backend.optionsErr
 	}
 	if b.compiled {
 		return ErrCompiled
@@ -80,20 +81,20 @@ func (b *Builder) check() error {
 
 // NewFunction adds a top-level function, which is called with [Function.Call].
 func (b *Builder) NewFunction(name string) (compute.Function, error) {
-	if err := b.check(); err != nil {
+	if err := b.checkUsable(); err != nil {
 		return nil, err
 	}
 	if symbol := identifier(name); b.symbols[symbol] {
 		return nil, fault(fmt.Sprintf("function %q", name), fmt.Sprintf("one of this name already exists in computation %q", b.name), "give each function a name of its own")
 	}
-	f := newFunction(b, nil, b.module.NewFunction(b.symbols.pick(name)), name)
-	b.others = append(b.others, f)
+	f := newFunction(b, nil, b.module.NewFunction(b.symbols.uniqueName(name)), name)
+	b.functions = append(b.functions, f)
 	return f, nil
 }
 
 // OpShape returns the shape of a value of this computation.
 func (b *Builder) OpShape(op compute.Value) (shapes.Shape, error) {
-	w, err := b.main.own(op)
+	w, err := b.main.checkOwner(op)
 	if err != nil {
 		return shapes.Invalid(), &errkind.Fault{Op: "lowering: OpShape", Class: errkind.InvalidArgumentError, Err: err}
 	}
@@ -102,7 +103,7 @@ func (b *Builder) OpShape(op compute.Value) (shapes.Shape, error) {
 
 // DistributedSPMD makes the program run on numDevices replicas.
 func (b *Builder) DistributedSPMD(numDevices int) error {
-	if err := b.check(); err != nil {
+	if err := b.checkUsable(); err != nil {
 		return err
 	}
 	if numDevices < 1 {
@@ -112,10 +113,10 @@ func (b *Builder) DistributedSPMD(numDevices int) error {
 	return nil
 }
 
-// DistributedAutoSharding makes the program run on the devices of the meshes. Shardy partitions it
-// according to the shardings that are passed to Parameter and Return.
+// DistributedAutoSharding makes the program run on the devices of the meshes. Shardy partitions the
+// program according to the shardings that are passed to Parameter and Return.
 func (b *Builder) DistributedAutoSharding(meshes ...compute.Mesh) error {
-	if err := b.check(); err != nil {
+	if err := b.checkUsable(); err != nil {
 		return err
 	}
 	if len(meshes) == 0 {
@@ -137,8 +138,8 @@ func (b *Builder) DistributedAutoSharding(meshes ...compute.Mesh) error {
 		if slices.Min(m.AxesSizes) < 1 {
 			return fault(fmt.Sprintf("mesh %q", m.Name), fmt.Sprintf("its axes have sizes %v", m.AxesSizes), "give each axis a size of at least 1")
 		}
-		if err := ordered(m); err != nil {
-			b.refuse(err)
+		if err := checkDeviceOrder(m); err != nil {
+			b.deferError(err)
 		}
 		all = append(all, mesh)
 	}
@@ -153,7 +154,7 @@ func (b *Builder) DistributedAutoSharding(meshes ...compute.Mesh) error {
 
 // DeviceAssignment sets the device of each replica or partition.
 func (b *Builder) DeviceAssignment(devices ...compute.DeviceNum) error {
-	if err := b.check(); err != nil {
+	if err := b.checkUsable(); err != nil {
 		return err
 	}
 	if want := b.replicas * b.partitions; len(devices) != want {
@@ -171,28 +172,28 @@ func (b *Builder) DeviceAssignment(devices ...compute.DeviceNum) error {
 	return nil
 }
 
-// Compile finishes the computation. Without Options.Compile it returns an [*Executable]. Later ops
-// of the builder return [ErrCompiled].
+// Compile finishes the computation and calls Options.Compile. If that is nil, Compile returns an
+// [*Executable]. Ops that are added afterwards return [ErrCompiled].
 func (b *Builder) Compile() (compute.Executable, error) {
-	if err := b.check(); err != nil {
+	if err := b.checkUsable(); err != nil {
 		return nil, err
 	}
 	if b.main.outputs == nil {
 		return nil, fault(fmt.Sprintf("computation %q", b.name), "Return was not called on the main function", "call it before Compile")
 	}
-	for _, f := range b.others {
+	for _, f := range b.functions {
 		if f.outputs == nil {
 			return nil, fault(fmt.Sprintf("computation %q", b.name), fmt.Sprintf("Return was not called on function %q", f.name), "call it before Compile")
 		}
 	}
-	if b.refused != nil {
-		return nil, b.refused
+	if b.deferredErr != nil {
+		return nil, b.deferredErr
 	}
 	b.compiled = true
-	b.lines.finish()
+	b.origins.finish()
 	program := &Program{
 		Name:           b.name,
-		Module:         b.program(),
+		Module:         b.irModule(),
 		ParameterNames: slices.Clone(b.main.parameterNames),
 		Parameters:     slices.Clone(b.main.parameters),
 		Outputs:        slices.Clone(b.main.outputs),
@@ -203,23 +204,22 @@ func (b *Builder) Compile() (compute.Executable, error) {
 		Target:         b.backend.opts.Target,
 		Constants:      b.constants,
 	}
-	if b.lines != nil {
+	if b.origins != nil {
 		for i, p := range program.Main().Parameters {
-			p.Origin = b.lines.parameters[i]
+			p.Origin = b.origins.parameters[i]
 		}
 	}
-	program.constantsLast()
+	program.moveConstantsLast()
 	if b.backend.opts.Compile != nil {
 		return b.backend.opts.Compile(program)
 	}
 	return &Executable{program: program}, nil
 }
 
-// program returns the computation as a module.
-func (b *Builder) program() *ir.Module {
-	m := &ir.Module{Name: identifier(b.name), Functions: []*ir.Function{b.constrainMarked(b.main.IR())}}
-	for _, f := range b.others {
-		m.Functions = append(m.Functions, b.constrainMarked(f.IR()))
+func (b *Builder) irModule() *ir.Module {
+	m := &ir.Module{Name: identifier(b.name), Functions: []*ir.Function{b.lowerReplications(b.main.IR())}}
+	for _, f := range b.functions {
+		m.Functions = append(m.Functions, b.lowerReplications(f.IR()))
 	}
 	if b.distributed {
 		m.Attributes = append(m.Attributes, ir.Attribute{Key: "stablehlo.num_replicas", Value: ir.Raw(strconv.Itoa(b.replicas))})
@@ -231,7 +231,7 @@ func (b *Builder) program() *ir.Module {
 		m.Meshes = append(m.Meshes, ir.Raw(mesh.ToStableHLO()))
 	}
 	if b.partitions > 1 {
-		m = GatherWalkedDims(m, b.backend.opts.Target, b.constraint)
+		m = ReplicateUnsplittableDims(m, b.backend.opts.Target, b.constraint)
 	}
 	return m
 }

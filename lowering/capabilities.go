@@ -9,12 +9,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// capabilities lists the ops and dtypes that this package lowers. A test compares the ops with the
-// methods.
+// capabilities returns the ops and dtypes that this package lowers for a target. A test compares
+// the ops with the methods of [Function].
 func capabilities(target Target) compute.Capabilities {
 	c := compute.Capabilities{Functions: true, Operations: map[compute.OpType]bool{}, DTypes: map[dtypes.DType]bool{}}
 	for op := compute.OpTypeInvalid + 1; op < compute.OpTypeLast; op++ {
-		if !slices.Contains(leftOut, op) {
+		if !slices.Contains(omittedOps, op) {
 			c.Operations[op] = true
 		}
 	}
@@ -29,9 +29,9 @@ func capabilities(target Target) compute.Capabilities {
 	return c
 }
 
-// leftOut contains the ops that are not lowered: ops with dynamic shapes, fused and quantized ops,
-// and ops that GoMLX builds from other ops.
-var leftOut = []compute.OpType{
+// omittedOps contains the ops that are not lowered: ops with dynamic shapes, fused and quantized
+// ops, and ops that GoMLX composes of other ops.
+var omittedOps = []compute.OpType{
 	compute.OpTypeDynamicBroadcastInDim, compute.OpTypeDynamicDimensionSize, compute.OpTypeDynamicShape, compute.OpTypeDynamicIota,
 	compute.OpTypeDynamicPad, compute.OpTypeDynamicReshape,
 	compute.OpTypeFusedSoftmax, compute.OpTypeFusedLayerNorm, compute.OpTypeFusedGelu, compute.OpTypeFusedDense,

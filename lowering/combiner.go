@@ -10,7 +10,7 @@ import (
 	xshapes "github.com/gomlx/go-xla/types/shapes"
 )
 
-// combiner is the operation that combines two elements in a reduction, a scatter or an all-reduce.
+// combiner is the op that combines two elements in a reduction, scatter or all-reduce.
 type combiner int
 
 const (
@@ -25,7 +25,6 @@ const (
 	selectLessOrEqual
 )
 
-// combinerTable contains the op and the neutral element of each combiner.
 var combinerTable = [...]struct {
 	op      binaryOp
 	neutral scalarValue
@@ -59,7 +58,7 @@ type combinerKey struct {
 	dtype dtypes.DType
 }
 
-// combiner returns the closure of f that combines two scalars. The first call creates it.
+// combiner returns a closure of f that combines two scalars. It is created once for each dtype.
 func (f *Function) combiner(kind combiner, d dtypes.DType) *stablehlo.Function {
 	key := combinerKey{kind, d}
 	if closure, ok := f.combiners[key]; ok {
@@ -72,16 +71,15 @@ func (f *Function) combiner(kind combiner, d dtypes.DType) *stablehlo.Function {
 	return closure
 }
 
-// closureArgs adds scalar arguments of the given dtypes to a closure.
 func (f *Function) closureArgs(closure *stablehlo.Function, ds ...dtypes.DType) []*stablehlo.Value {
 	args := make([]*stablehlo.Value, len(ds))
 	for i, d := range ds {
-		args[i] = must(closure.NamedInput(f.names.pick("e"), xshapes.Make(d)))
+		args[i] = must(closure.NamedInput(f.names.uniqueName("e"), xshapes.Make(d)))
 	}
 	return args
 }
 
-// neutral adds the neutral element of the combiner as a constant.
+// neutral adds the combiner's neutral element, such as 0 for a sum, as a constant.
 func (f *Function) neutral(kind combiner, d dtypes.DType) *stablehlo.Value {
-	return f.chain().scalar(d, combinerTable[kind].neutral)
+	return f.opBuilder().specialConstant(d, combinerTable[kind].neutral)
 }

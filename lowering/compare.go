@@ -9,7 +9,7 @@ import (
 	"github.com/gomlx/go-xla/types"
 )
 
-// comparisonType returns the kind of comparison that StableHLO requires for a dtype.
+// comparisonType returns the comparison type that StableHLO requires for a dtype.
 func comparisonType(d dtypes.DType) types.ComparisonType {
 	switch {
 	case d.IsFloat() || d.IsComplex():
@@ -20,15 +20,13 @@ func comparisonType(d dtypes.DType) types.ComparisonType {
 	return types.CompareSigned
 }
 
-// errNoOrder rejects ordered comparisons of complex numbers, for which the CPU compiler aborts the
-// process.
+// errNoOrder rejects ordered comparisons of complex numbers, which abort the CPU compiler.
 var errNoOrder = errors.New("complex numbers have no order: compare their magnitudes or parts")
 
-// compare compares in the usual order or, if total is true, in the order -NaN < -Inf < ... < -0 <
-// +0 < ... < +Inf < +NaN. The orders differ only for floats, and StableHLO has a total order only
-// for floats.
-func (f *Function) compare(name string, dir types.ComparisonDirection, total bool, lhs, rhs compute.Value) (compute.Value, error) {
-	return f.binary(name, func(l, r *stablehlo.Value) (*stablehlo.Value, error) {
+// addCompare adds a comparison. If total is true, floats are compared in the total order -NaN <
+// -Inf < ... < -0 < +0 < ... < +Inf < +NaN.
+func (f *Function) addCompare(name string, dir types.ComparisonDirection, total bool, lhs, rhs compute.Value) (compute.Value, error) {
+	return f.addBinary(name, func(l, r *stablehlo.Value) (*stablehlo.Value, error) {
 		d := l.Shape().DType
 		if d.IsComplex() && (total || dir != types.CompareEQ && dir != types.CompareNE) {
 			return nil, errNoOrder
@@ -43,60 +41,60 @@ func (f *Function) compare(name string, dir types.ComparisonDirection, total boo
 
 // Equal returns lhs == rhs.
 func (f *Function) Equal(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.compare("Equal", types.CompareEQ, false, lhs, rhs)
+	return f.addCompare("Equal", types.CompareEQ, false, lhs, rhs)
 }
 
 // NotEqual returns lhs != rhs.
 func (f *Function) NotEqual(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.compare("NotEqual", types.CompareNE, false, lhs, rhs)
+	return f.addCompare("NotEqual", types.CompareNE, false, lhs, rhs)
 }
 
 // GreaterThan returns lhs > rhs.
 func (f *Function) GreaterThan(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.compare("GreaterThan", types.CompareGT, false, lhs, rhs)
+	return f.addCompare("GreaterThan", types.CompareGT, false, lhs, rhs)
 }
 
 // GreaterOrEqual returns lhs >= rhs.
 func (f *Function) GreaterOrEqual(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.compare("GreaterOrEqual", types.CompareGE, false, lhs, rhs)
+	return f.addCompare("GreaterOrEqual", types.CompareGE, false, lhs, rhs)
 }
 
 // LessThan returns lhs < rhs.
 func (f *Function) LessThan(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.compare("LessThan", types.CompareLT, false, lhs, rhs)
+	return f.addCompare("LessThan", types.CompareLT, false, lhs, rhs)
 }
 
 // LessOrEqual returns lhs <= rhs.
 func (f *Function) LessOrEqual(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.compare("LessOrEqual", types.CompareLE, false, lhs, rhs)
+	return f.addCompare("LessOrEqual", types.CompareLE, false, lhs, rhs)
 }
 
 // EqualTotalOrder returns lhs == rhs in the total order.
 func (f *Function) EqualTotalOrder(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.compare("EqualTotalOrder", types.CompareEQ, true, lhs, rhs)
+	return f.addCompare("EqualTotalOrder", types.CompareEQ, true, lhs, rhs)
 }
 
 // NotEqualTotalOrder returns lhs != rhs in the total order.
 func (f *Function) NotEqualTotalOrder(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.compare("NotEqualTotalOrder", types.CompareNE, true, lhs, rhs)
+	return f.addCompare("NotEqualTotalOrder", types.CompareNE, true, lhs, rhs)
 }
 
 // GreaterThanTotalOrder returns lhs > rhs in the total order.
 func (f *Function) GreaterThanTotalOrder(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.compare("GreaterThanTotalOrder", types.CompareGT, true, lhs, rhs)
+	return f.addCompare("GreaterThanTotalOrder", types.CompareGT, true, lhs, rhs)
 }
 
 // GreaterOrEqualTotalOrder returns lhs >= rhs in the total order.
 func (f *Function) GreaterOrEqualTotalOrder(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.compare("GreaterOrEqualTotalOrder", types.CompareGE, true, lhs, rhs)
+	return f.addCompare("GreaterOrEqualTotalOrder", types.CompareGE, true, lhs, rhs)
 }
 
 // LessThanTotalOrder returns lhs < rhs in the total order.
 func (f *Function) LessThanTotalOrder(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.compare("LessThanTotalOrder", types.CompareLT, true, lhs, rhs)
+	return f.addCompare("LessThanTotalOrder", types.CompareLT, true, lhs, rhs)
 }
 
 // LessOrEqualTotalOrder returns lhs <= rhs in the total order.
 func (f *Function) LessOrEqualTotalOrder(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.compare("LessOrEqualTotalOrder", types.CompareLE, true, lhs, rhs)
+	return f.addCompare("LessOrEqualTotalOrder", types.CompareLE, true, lhs, rhs)
 }

@@ -7,12 +7,12 @@ import (
 
 // Complex joins real and imaginary parts. A scalar part is broadcast.
 func (f *Function) Complex(re, im compute.Value) (compute.Value, error) {
-	return f.binary("Complex", stablehlo.Complex, re, im)
+	return f.addBinary("Complex", stablehlo.Complex, re, im)
 }
 
 // Conj returns the complex conjugate. A real operand is returned unchanged.
 func (f *Function) Conj(x compute.Value) (compute.Value, error) {
-	return f.unary("Conj", func(x *stablehlo.Value) (*stablehlo.Value, error) {
+	return f.addUnary("Conj", func(x *stablehlo.Value) (*stablehlo.Value, error) {
 		if !x.Shape().DType.IsComplex() {
 			return x, nil
 		}
@@ -24,7 +24,7 @@ func (f *Function) Conj(x compute.Value) (compute.Value, error) {
 
 // Real returns the real part. A real operand is returned unchanged.
 func (f *Function) Real(x compute.Value) (compute.Value, error) {
-	return f.unary("Real", func(x *stablehlo.Value) (*stablehlo.Value, error) {
+	return f.addUnary("Real", func(x *stablehlo.Value) (*stablehlo.Value, error) {
 		if !x.Shape().DType.IsComplex() {
 			return x, nil
 		}
@@ -34,10 +34,10 @@ func (f *Function) Real(x compute.Value) (compute.Value, error) {
 
 // Imag returns the imaginary part, which is zero for a real operand.
 func (f *Function) Imag(x compute.Value) (compute.Value, error) {
-	return f.unary("Imag", func(x *stablehlo.Value) (*stablehlo.Value, error) {
+	return f.addUnary("Imag", func(x *stablehlo.Value) (*stablehlo.Value, error) {
 		if x.Shape().DType.IsComplex() {
 			return stablehlo.Imag(x)
 		}
-		return f.chain().zeros(x.Shape()), nil
+		return f.opBuilder().zeros(x.Shape()), nil
 	}, x)
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/gomlx/compute/shapes"
 )
 
-// LargeConstant is the minimum size in bytes of a constant for which [Options.Constant] is called.
+// LargeConstant is the minimum size, in bytes, of constants that are passed to [Options.Constant].
 const LargeConstant = 1 << 20
 
-// Constant is a parameter of the entry function that replaces a large constant.
+// Constant describes a parameter of the entry function that replaces a large constant.
 type Constant struct {
-	// Name is the name of the parameter. All constants with the same name are one parameter.
+	// Name is the name of the parameter. Constants with the same name share one parameter.
 	Name string
 	// Value is the value that [Options.Constant] returned for the first constant with this name.
 	Value any
@@ -32,9 +32,9 @@ func HashConstant(shape shapes.Shape, elements []byte) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// largeElements returns the shape of a large constant and its elements as bytes in row-major order.
-// The bytes are nil for a constant that stays in the text because it is small, because its elements
-// are equal, or because its elements are smaller than a byte.
+// largeElements returns the shape and the bytes of a large constant, in row-major order. It returns
+// no bytes for a constant that stays in the text: a small constant, a constant of equal elements,
+// or a constant of elements smaller than a byte.
 func largeElements(flat any, dims []int) (shape shapes.Shape, elements []byte) {
 	value := reflect.ValueOf(flat)
 	if !value.IsValid() || value.Kind() != reflect.Slice || slices.ContainsFunc(dims, func(d int) bool { return d < 1 }) {
@@ -55,18 +55,19 @@ func largeElements(flat any, dims []int) (shape shapes.Shape, elements []byte) {
 	return shape, elements
 }
 
-// replaceConstant returns the parameter that replaces a constant of f, or nil.
+// replaceConstant returns the parameter that Options.Constant selects for a constant, or nil if the
+// constant stays in the text.
 func (f *Function) replaceConstant(flat any, dims []int) (compute.Value, error) {
 	b := f.builder
 	replace := b.backend.opts.Constant
-	if replace == nil || f.top() != b.main {
+	if replace == nil || f.topLevel() != b.main {
 		return nil, nil
 	}
 	shape, elements := largeElements(flat, dims)
 	if elements == nil {
 		return nil, nil
 	}
-	if err := f.check(); err != nil {
+	if err := f.checkOpen(); err != nil {
 		return nil, &OpError{Op: "Constant", Function: f.name, Err: err}
 	}
 	c, err := replace(shape, elements)
@@ -88,8 +89,8 @@ func (f *Function) replaceConstant(flat any, dims []int) (compute.Value, error) 
 	return v, nil
 }
 
-// constantsLast moves the parameters that replace constants after the other parameters.
-func (p *Program) constantsLast() {
+// moveConstantsLast moves the parameters that replace constants to the end of the parameter list.
+func (p *Program) moveConstantsLast() {
 	if len(p.Constants) == 0 {
 		return
 	}
@@ -107,11 +108,11 @@ func (p *Program) constantsLast() {
 	}
 	order = append(order, last...)
 	main := p.Main()
-	p.ParameterNames, p.Parameters, p.Shards = permuted(p.ParameterNames, order), permuted(p.Parameters, order), permuted(p.Shards, order)
-	main.Parameters = permuted(main.Parameters, order)
+	p.ParameterNames, p.Parameters, p.Shards = permute(p.ParameterNames, order), permute(p.Parameters, order), permute(p.Shards, order)
+	main.Parameters = permute(main.Parameters, order)
 }
 
-func permuted[T any](all []T, order []int) []T {
+func permute[T any](all []T, order []int) []T {
 	if len(all) != len(order) {
 		panic(fmt.Sprintf("%d parameters in an order of %d", len(all), len(order)))
 	}

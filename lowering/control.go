@@ -9,14 +9,14 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// closure checks that g is a finished closure of f or of an enclosing function. GoMLX creates all
-// closures in main.
-func (f *Function) closure(role string, g compute.Function) *Function {
+// useClosure checks that g is a finished closure of f or of a function that contains f. GoMLX
+// creates every closure in main, so a closure of another function is moved to f.
+func (f *Function) useClosure(role string, g compute.Function) *Function {
 	c, ok := g.(*Function)
 	switch {
 	case !ok || c == nil:
 		panic(fmt.Errorf("the %s is a %T, not a function of this backend", role, g))
-	case c.parent == nil || !f.within(c.parent):
+	case c.parent == nil || !f.isWithin(c.parent):
 		panic(fmt.Errorf("the %s is not a closure of this function", role))
 	case c.outputs == nil:
 		panic(fmt.Errorf("the %s has no Return", role))
@@ -29,8 +29,8 @@ func (f *Function) closure(role string, g compute.Function) *Function {
 	return c
 }
 
-// within reports whether f is outer or is nested in it.
-func (f *Function) within(outer *Function) bool {
+// isWithin reports whether f is outer or is nested in outer.
+func (f *Function) isWithin(outer *Function) bool {
 	for ; f != nil; f = f.parent {
 		if f == outer {
 			return true
@@ -39,27 +39,28 @@ func (f *Function) within(outer *Function) bool {
 	return false
 }
 
-// If runs onTrue or onFalse, depending on the Bool scalar pred. The closures have no parameters and
-// the same results.
+// If runs the closure onTrue or onFalse, depending on the Bool scalar pred. The closures have no
+// parameters and return values of the same shapes.
 func (f *Function) If(pred compute.Value, onTrue, onFalse compute.Function) ([]compute.Value, error) {
-	return f.ops("If", with(pred), func(in []*stablehlo.Value) []*stablehlo.Value {
-		return must(stablehlo.If(in[0], f.closure("true branch", onTrue).fn, f.closure("false branch", onFalse).fn))
+	return f.addOps("If", valueList(pred), func(in []*stablehlo.Value) []*stablehlo.Value {
+		return must(stablehlo.If(in[0], f.useClosure("true branch", onTrue).fn, f.useClosure("false branch", onFalse).fn))
 	})
 }
 
-// While runs body on the state as long as cond is true.
+// While runs the closure body repeatedly, as long as the closure cond returns true. Both closures
+// receive the state, and body returns the next state.
 func (f *Function) While(cond, body compute.Function, state ...compute.Value) ([]compute.Value, error) {
-	return f.ops("While", state, func(in []*stablehlo.Value) []*stablehlo.Value {
-		c, b := f.closure("condition", cond), f.closure("body", body)
-		return must(stablehlo.While(c.fn, b.fn, f.lasting(b, in)...))
+	return f.addOps("While", state, func(in []*stablehlo.Value) []*stablehlo.Value {
+		c, b := f.useClosure("condition", cond), f.useClosure("body", body)
+		return must(stablehlo.While(c.fn, b.fn, f.hideTripCount(b, in)...))
 	})
 }
 
-// Sort sorts tensors of one shape together along axis, in the order of comparator. For TargetCPU
-// every sort is stable, see [TargetCPU].
+// Sort sorts tensors of the same shape along axis by the order of comparator. The elements of all
+// operands are moved together. With TargetCPU every sort is stable.
 func (f *Function) Sort(comparator compute.Function, axis int, stable bool, operands ...compute.Value) ([]compute.Value, error) {
-	return f.ops("Sort", operands, func(in []*stablehlo.Value) []*stablehlo.Value {
-		c := f.closure("comparator", comparator)
+	return f.addOps("Sort", operands, func(in []*stablehlo.Value) []*stablehlo.Value {
+		c := f.useClosure("comparator", comparator)
 		if len(in) == 0 {
 			panic(errors.New("at least one tensor is needed"))
 		}
@@ -68,17 +69,17 @@ func (f *Function) Sort(comparator compute.Function, axis int, stable bool, oper
 	})
 }
 
-// maxCallDepth bounds nested calls. XLA's compilers recurse over calls, and thousands of nested
-// calls abort the process.
+// maxCallDepth is the maximum depth of nested calls. XLA's compilers recurse over calls and abort
+// on thousands of nested calls.
 const maxCallDepth = 256
 
-// maxInlined bounds the calls of a function after inlining. Compilers inline all calls, and no
-// compiler finishes with more.
+// maxInlined is the maximum number of calls in a function after inlining. Compilers inline all
+// calls and do not finish with more.
 const maxInlined = 1 << 20
 
-// Call runs another top-level function of the same computation. Calls can be nested 256 deep.
+// Call calls another top-level function of the same computation. Calls can be nested 256 deep.
 func (f *Function) Call(target compute.Function, operands ...compute.Value) ([]compute.Value, error) {
-	return f.ops("Call", operands, func(in []*stablehlo.Value) []*stablehlo.Value {
+	return f.addOps("Call", operands, func(in []*stablehlo.Value) []*stablehlo.Value {
 		g, ok := target.(*Function)
 		switch {
 		case !ok || g == nil:
@@ -91,18 +92,18 @@ func (f *Function) Call(target compute.Function, operands ...compute.Value) ([]c
 			panic(fmt.Errorf("the target %q has no Return", g.name))
 		case len(in) != len(g.parameters):
 			panic(fmt.Errorf("the target %q takes %d parameters, got %d", g.name, len(g.parameters), len(in)))
-		case g.calls >= maxCallDepth:
+		case g.callDepth >= maxCallDepth:
 			panic(fmt.Errorf("the target %q makes calls %d deep already, the most there may be: repeat with While, or call fewer functions from one another",
-				g.name, g.calls))
-		case f.top().inlined+g.inlined >= maxInlined:
+				g.name, g.callDepth))
+		case f.topLevel().inlinedCalls+g.inlinedCalls >= maxInlined:
 			panic(fmt.Errorf("with the target %q there are more than %d calls once they are inlined, which no compiler ends with: repeat with While", g.name, maxInlined))
 		}
 		if len(in) == 0 { // see Return
-			in = append(in, f.chain().scalar(dtypes.Bool, valueZero))
+			in = append(in, f.opBuilder().specialConstant(dtypes.Bool, valueZero))
 		}
 		out := must(stablehlo.Call(g.fn, in...))
-		f.top().calls = max(f.top().calls, g.calls+1)
-		f.top().inlined += g.inlined + 1
+		f.topLevel().callDepth = max(f.topLevel().callDepth, g.callDepth+1)
+		f.topLevel().inlinedCalls += g.inlinedCalls + 1
 		return out
 	})
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// ConvGeneral convolves over any number of spatial axes. The default of strides and dilations is 1,
-// the default of paddings is 0, and group counts below 1 are 1.
+// ConvGeneral convolves over any number of spatial axes. The default stride and dilation is 1, and
+// the default padding is 0. Group counts below 1 mean one group.
 func (f *Function) ConvGeneral(x, kernel compute.Value, axes compute.ConvolveAxesConfig,
 	strides []int, paddings [][2]int, inputDilations, kernelDilations []int,
 	channelGroups, batchGroups int) (compute.Value, error) {
-	return f.op("ConvGeneral", with(x, kernel), func(in []*stablehlo.Value) *stablehlo.Value {
+	return f.addOp("ConvGeneral", valueList(x, kernel), func(in []*stablehlo.Value) *stablehlo.Value {
 		spatial := in[0].Shape().Rank() - 2
 		if spatial < 0 {
 			panic(fmt.Errorf("the input needs a batch and a channel axis"))
@@ -20,24 +20,24 @@ func (f *Function) ConvGeneral(x, kernel compute.Value, axes compute.ConvolveAxe
 		if kernelRank := in[1].Shape().Rank(); kernelRank != spatial+2 {
 			panic(fmt.Errorf("the kernel has rank %d, the input %d", kernelRank, spatial+2))
 		}
-		perAxis("strides", strides, spatial)
-		perAxis("input dilations", inputDilations, spatial)
-		perAxis("kernel dilations", kernelDilations, spatial)
-		perAxis("paddings", paddings, spatial)
+		checkPerAxis("strides", strides, spatial)
+		checkPerAxis("input dilations", inputDilations, spatial)
+		checkPerAxis("kernel dilations", kernelDilations, spatial)
+		checkPerAxis("paddings", paddings, spatial)
 		if len(paddings) == 0 {
 			paddings = make([][2]int, spatial)
 		}
-		c := convolution{Axes: axes, Strides: orOnes(strides, spatial), Paddings: paddings,
-			InputDilations: orOnes(inputDilations, spatial), KernelDilations: orOnes(kernelDilations, spatial)}
-		v := f.convolve(in[0], in[1], c, max(channelGroups, 1), max(batchGroups, 1))
+		c := convolution{Axes: axes, Strides: defaultToOnes(strides, spatial), Paddings: paddings,
+			InputDilations: defaultToOnes(inputDilations, spatial), KernelDilations: defaultToOnes(kernelDilations, spatial)}
+		v := f.addConvolution(in[0], in[1], c, max(channelGroups, 1), max(batchGroups, 1))
 		if channelGroups <= 1 && batchGroups <= 1 {
-			f.origins.convolved(v, plainConvolution{x: in[0], kernel: in[1], convolution: c})
+			f.convolutions.recordConvolution(v, plainConvolution{x: in[0], kernel: in[1], convolution: c})
 		}
 		return v
 	})
 }
 
-func (f *Function) convolve(x, kernel *stablehlo.Value, c convolution, channelGroups, batchGroups int) *stablehlo.Value {
+func (f *Function) addConvolution(x, kernel *stablehlo.Value, c convolution, channelGroups, batchGroups int) *stablehlo.Value {
 	precision := f.builder.backend.opts.Precision.stableHLO()
 	return must(stablehlo.Convolution(x, kernel, c.Strides, c.Paddings, c.InputDilations, c.KernelDilations,
 		c.Axes.InputBatch, c.Axes.InputChannels, c.Axes.InputSpatial,
@@ -46,8 +46,7 @@ func (f *Function) convolve(x, kernel *stablehlo.Value, c convolution, channelGr
 		channelGroups, batchGroups, precision, precision))
 }
 
-// orOnes returns values, or n ones if there are none.
-func orOnes(values []int, n int) []int {
+func defaultToOnes(values []int, n int) []int {
 	if len(values) > 0 {
 		return values
 	}

@@ -17,20 +17,19 @@ var (
 	// ErrNotExecutable is returned by Executable.Execute.
 	ErrNotExecutable = errkind.New(errkind.RuntimeError, "lowering: this program was only lowered, it cannot run: set Options.Compile, or use package gomlx")
 
-	// ErrFinalized is returned by every use of a builder after Backend.Finalize.
+	// ErrFinalized is returned by the methods of a builder after Backend.Finalize.
 	ErrFinalized = errkind.New(errkind.RuntimeError, "lowering: backend is finalized")
 
-	// ErrCompiled is returned by uses of a builder after Builder.Compile.
+	// ErrCompiled is returned by the methods of a builder after Builder.Compile.
 	ErrCompiled = errkind.New(errkind.RuntimeError, "lowering: computation is already compiled")
 )
 
 // OpError reports that an op could not be lowered.
 type OpError struct {
 	// Op is GoMLX's name of the op, such as "Add". Function is the name of the function that
-	// contains the op, "" for a closure.
+	// contains the op, or "" for a closure.
 	Op, Function string
-	// Operands are the shapes of the operands, in order. Operands whose shape could not be read are
-	// omitted.
+	// Operands contains the shapes of the operands that could be read, in order.
 	Operands []shapes.Shape
 	// Err is the reason.
 	Err error
@@ -55,19 +54,18 @@ func (e *OpError) Kind() errkind.Kind { return errkind.KindOr(e.Err, errkind.Inv
 // Unwrap returns Err.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// fault returns an error that belongs to no op. subject is the failed request, and hint is the
-// suggestion.
+// fault returns an error about a request other than an op.
 func fault(subject, reason, hint string) error {
 	return &errkind.Fault{Op: "lowering:", Subject: subject, Reason: reason, Hint: hint, Class: errkind.InvalidArgumentError}
 }
 
-// must returns v. If err is not nil, it panics, and [Function.ops] returns the error.
+// must returns v, or panics with err. [Function.addOps] recovers and returns the error.
 func must[T any](v T, err error) T {
 	check(err)
 	return v
 }
 
-// check panics if err is not nil, and [Function.ops] returns the error.
+// check panics with err if it is not nil. [Function.addOps] recovers and returns the error.
 func check(err error) {
 	if err != nil {
 		panic(err)

@@ -13,12 +13,11 @@ import (
 // maxFFTAxes is the maximum number of axes of an FFT in XLA.
 const maxFFTAxes = 3
 
-// FFT transforms along the last len(lengths) axes; without lengths, along the last axis. A length
-// is the dimension of its axis. The last length of an inverse real transform is the length of the
-// result: n for an operand of n/2+1 elements. To use another length, pad or slice the operand
-// first.
+// FFT transforms x along its last len(lengths) axes, or along the last axis if lengths is empty.
+// Each length must equal the size of its axis. For an inverse real transform the last length is the
+// size of the result, n for an operand of size n/2+1. Pad or slice the operand for other lengths.
 func (f *Function) FFT(x compute.Value, kind compute.FFTType, lengths []int) (compute.Value, error) {
-	return f.op("FFT", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
+	return f.addOp("FFT", valueList(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		kinds := map[compute.FFTType]types.FFTType{
 			compute.FFTForward:     types.FFTForward,
 			compute.FFTInverse:     types.FFTInverse,
@@ -34,8 +33,8 @@ func (f *Function) FFT(x compute.Value, kind compute.FFTType, lengths []int) (co
 	})
 }
 
-// checkFFT compares the lengths with the axes. The compilers do not check them and read past the
-// end of the operand.
+// checkFFT returns an error if a length does not match its axis. Compilers do not check lengths and
+// read past the end of the operand.
 func checkFFT(s xshapes.Shape, kind compute.FFTType, lengths []int) error {
 	rank := s.Rank()
 	switch {

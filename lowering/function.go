@@ -16,8 +16,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Function is one function of a computation: the entry function, another top-level function, or a
-// closure. Its methods add ops to it. It is not safe for concurrent use.
+// Function is a function of a computation: the entry function, another top-level function, or a
+// closure. Its methods add ops to the function. A Function is not safe for concurrent use.
 type Function struct {
 	notimplemented.Function // returns compute.ErrNotImplemented for omitted ops
 
@@ -25,28 +25,28 @@ type Function struct {
 	parent  *Function // nil for top-level functions
 	fn      *stablehlo.Function
 	name    string
-	names   names // shared with the enclosing functions
+	names   nameSet // shared with the enclosing functions
 
 	parameterNames []string
 	parameters     []shapes.Shape
 	shards         []shapes.Shape // shapes of the parameters on each device
 	outputs        []shapes.Shape // nil until Return
-	calls          int            // of a top-level function: depth of nested calls
-	inlined        int            // number of calls after inlining
+	callDepth      int            // of a top-level function: depth of nested calls
+	inlinedCalls   int            // number of calls after inlining
 
-	updatesState bool // of a closure: it may update an argument, see lasting
+	mayUpdateArgument bool // of a closure: it may update an argument, see lasting
 
 	combiners map[combinerKey]*stablehlo.Function
 
-	origins origins
+	convolutions convolutionTracker
 
 	definitions map[string]*stablehlo.Statement // statements indexed so far, by result name
 	indexed     int
 
-	halves halves
+	halfProducts halfProducts
 
-	draft *ir.Function // of a top-level function: the result of the last call of IR
-	taker *taker
+	irFunction *ir.Function // of a top-level function: the result of the last call of IR
+	converter  *irConverter
 }
 
 var _ compute.Function = (*Function)(nil)
@@ -57,12 +57,12 @@ func newFunction(b *Builder, parent *Function, fn *stablehlo.Function, name stri
 		parent:    parent,
 		fn:        fn,
 		name:      name,
-		names:     names{},
+		names:     nameSet{},
 		combiners: map[combinerKey]*stablehlo.Function{},
 
-		definitions: map[string]*stablehlo.Statement{},
-		origins:     origins{map[string]plainConvolution{}, map[string]tensorSlice{}},
-		halves:      halves{map[string][][]int{}, map[string]narrowing{}},
+		definitions:  map[string]*stablehlo.Statement{},
+		convolutions: convolutionTracker{map[string]plainConvolution{}, map[string]tensorSlice{}},
+		halfProducts: halfProducts{map[string][][]int{}, map[string]halfVersion{}},
 	}
 	if parent != nil {
 		f.names = parent.names
@@ -76,10 +76,9 @@ func newFunction(b *Builder, parent *Function, fn *stablehlo.Function, name stri
 // Name returns the function's name, "" for a closure.
 func (f *Function) Name() string { return f.name }
 
-// Builder returns the computation that contains f.
 func (f *Function) Builder() compute.Builder { return f.builder }
 
-// Parent returns the enclosing function of a closure, nil for a top-level function.
+// Parent returns the enclosing function of a closure, or nil for a top-level function.
 func (f *Function) Parent() compute.Function {
 	if f.parent == nil {
 		return nil
@@ -87,9 +86,9 @@ func (f *Function) Parent() compute.Function {
 	return f.parent
 }
 
-// check returns an error if no op can be added to f.
-func (f *Function) check() error {
-	if err := f.builder.check(); err != nil {
+// checkOpen returns an error if no op can be added to f, for example after Return.
+func (f *Function) checkOpen() error {
+	if err := f.builder.checkUsable(); err != nil {
 		return err
 	}
 	if f.outputs != nil {
@@ -101,24 +100,23 @@ func (f *Function) check() error {
 // Shape returns the shape of a value of this computation.
 func (f *Function) Shape(v compute.Value) (shapes.Shape, error) { return f.builder.OpShape(v) }
 
-// Closure starts a function that is nested in f, for If, While and Sort. The closure may use values
-// of f.
+// Closure starts a nested function for If, While or Sort. The closure may use values of f.
 func (f *Function) Closure() (compute.Function, error) {
-	if err := f.check(); err != nil {
+	if err := f.checkOpen(); err != nil {
 		return nil, &OpError{Op: "Closure", Function: f.name, Err: err}
 	}
 	return newFunction(f.builder, f, f.fn.Closure(), ""), nil
 }
 
-// Parameter adds an argument. Names must be unique in a function. spec is its sharding in a
-// distributed computation. An argument of the entry function with a nil spec is replicated.
+// Parameter adds an argument, whose name must be unique in f. spec is the argument's sharding in a
+// distributed computation. An argument of the entry function is replicated if spec is nil.
 func (f *Function) Parameter(name string, shape shapes.Shape, spec *compute.ShardingSpec) (compute.Value, error) {
 	return f.parameter(name, shape, spec, true)
 }
 
-// parameter adds an argument. It calls Options.Parameter if ask is set.
+// parameter is like Parameter, but calls Options.Parameter only if ask is true.
 func (f *Function) parameter(name string, shape shapes.Shape, spec *compute.ShardingSpec, ask bool) (compute.Value, error) {
-	v, err := f.op(fmt.Sprintf("Parameter %q", name), nil, func([]*stablehlo.Value) *stablehlo.Value {
+	v, err := f.addOp(fmt.Sprintf("Parameter %q", name), nil, func([]*stablehlo.Value) *stablehlo.Value {
 		if slices.Contains(f.parameterNames, name) {
 			panic(errors.New("a parameter of this name already exists"))
 		}
@@ -130,39 +128,40 @@ func (f *Function) parameter(name string, shape shapes.Shape, spec *compute.Shar
 		shard := shape
 		if f == f.builder.main || spec != nil {
 			var err error
-			sharding, shard, err = f.builder.sharding(fmt.Sprintf("parameter %q", name), shape, spec)
+			sharding, shard, err = f.builder.convertSharding(fmt.Sprintf("parameter %q", name), shape, spec)
 			check(err)
 		}
 		written := name
 		if f.builder.backend.opts.Numbered && f == f.builder.main {
 			written = fmt.Sprintf("p%d", len(f.parameters))
 		}
-		v := must(f.fn.NamedInputWithSharding(f.names.pick(written), s, sharding))
+		v := must(f.fn.NamedInputWithSharding(f.names.uniqueName(written), s, sharding))
 		f.parameterNames = append(f.parameterNames, name)
 		f.parameters, f.shards = append(f.parameters, shape.Clone()), append(f.shards, shard.Clone())
 		return v
 	})
 	if err == nil && f == f.builder.main {
-		f.builder.lines.parameter(name, v.(*Value))
+		f.builder.origins.addParameter(name, v.(*Value))
 	}
 	return v, err
 }
 
-// Constant adds a constant from a flat slice in row-major order. The elements are copied into the
-// program's text, unless Options.Constant returns a parameter that replaces the constant.
+// Constant adds a constant from a flat slice in row-major order. It copies the elements into the
+// program's text, or uses the parameter that Options.Constant returns.
 func (f *Function) Constant(flat any, dims ...int) (compute.Value, error) {
 	if v, err := f.replaceConstant(flat, dims); v != nil || err != nil {
 		return v, err
 	}
-	return f.op("Constant", nil, func([]*stablehlo.Value) *stablehlo.Value {
-		value, shape := literal(flat, dims)
-		return must(dense(f.fn, value, shape))
+	return f.addOp("Constant", nil, func([]*stablehlo.Value) *stablehlo.Value {
+		value, shape := constantFromFlat(flat, dims)
+		return must(addConstant(f.fn, value, shape))
 	})
 }
 
-// Return ends the function with the given results.
+// Return ends the function with the given results and, in a distributed computation, their
+// shardings.
 func (f *Function) Return(outputs []compute.Value, shardings []*compute.ShardingSpec) error {
-	_, err := f.ops("Return", outputs, func(in []*stablehlo.Value) []*stablehlo.Value {
+	_, err := f.addOps("Return", outputs, func(in []*stablehlo.Value) []*stablehlo.Value {
 		if len(outputs) == 0 {
 			panic(errors.New("at least one output is needed"))
 		}
@@ -173,15 +172,15 @@ func (f *Function) Return(outputs []compute.Value, shardings []*compute.Sharding
 		for i, v := range in {
 			results[i] = ShapeOf(v.Shape())
 		}
-		take := f.namedShardings
+		take := f.calledResultShardings
 		if f == f.builder.main {
-			take = f.resultShardings
+			take = f.mainResultShardings
 		}
 		specs := must(take(results, shardings))
 		if f.parent == nil && f.name != compute.MainName && len(f.parameters) == 0 {
 			// The StableHLO builder rejects calls without operands, so the function gets an unused
 			// parameter.
-			must(f.fn.NamedInput(f.names.pick("unused"), xshapes.Make(dtypes.Bool)))
+			must(f.fn.NamedInput(f.names.uniqueName("unused"), xshapes.Make(dtypes.Bool)))
 		}
 		check(f.fn.ReturnWithShardingAndAttributes(in, specs, nil))
 		f.outputs = results
@@ -190,9 +189,9 @@ func (f *Function) Return(outputs []compute.Value, shardings []*compute.Sharding
 	return err
 }
 
-// Identity returns x, or the result of Options.Identity.
+// Identity returns x, or calls Options.Identity if that is not nil.
 func (f *Function) Identity(x compute.Value) (compute.Value, error) {
-	return f.op("Identity", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
+	return f.addOp("Identity", valueList(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		hook := f.builder.backend.opts.Identity
 		if hook == nil {
 			return in[0]
@@ -205,16 +204,15 @@ func (f *Function) Identity(x compute.Value) (compute.Value, error) {
 	})
 }
 
-// top returns the top-level function that contains f.
-func (f *Function) top() *Function {
+func (f *Function) topLevel() *Function {
 	for f.parent != nil {
 		f = f.parent
 	}
 	return f
 }
 
-// definition returns the statement of f, or of an enclosing function, that defines the named value.
-// It returns nil for an argument.
+// definition returns the statement of f or an enclosing function that defines a value, or nil for
+// an argument.
 func (f *Function) definition(name string) *stablehlo.Statement {
 	for ; f != nil; f = f.parent {
 		for ; f.indexed < len(f.fn.Statements); f.indexed++ {

@@ -8,21 +8,22 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// Gather reads slices of x at computed positions, like XLA's Gather without batching axes.
+// Gather returns slices of x at computed indices. It is StableHLO's gather without batching
+// dimensions.
 func (f *Function) Gather(x, starts compute.Value, indexVectorAxis int,
 	offsetOutputAxes, collapsedSliceAxes, startIndexMap, sliceSizes []int, indicesAreSorted bool) (compute.Value, error) {
-	return f.op("Gather", with(x, starts), func(in []*stablehlo.Value) *stablehlo.Value {
-		at := f.chain().wideIndex(in[1])
+	return f.addOp("Gather", valueList(x, starts), func(in []*stablehlo.Value) *stablehlo.Value {
+		at := f.opBuilder().wideIndex(in[1])
 		return must(stablehlo.Gather(f.replicate(in[0]), at, indexVectorAxis, offsetOutputAxes, collapsedSliceAxes,
 			nil, nil, startIndexMap, sliceSizes, indicesAreSorted))
 	})
 }
 
-// replicate replicates an operand of a gather or a scatter in programs for which XLA's partitioner
-// fails on a split operand.
+// replicate replicates an operand of a gather or scatter over all devices, if XLA's partitioner
+// would fail on a sharded operand.
 func (f *Function) replicate(x *stablehlo.Value) *stablehlo.Value {
 	if len(f.builder.meshes) > 0 {
-		return f.replicateInGrids(x)
+		return f.replicateOnGrid(x)
 	}
 	if replicate := f.builder.backend.opts.Replicate; replicate != nil {
 		return must(replicate(f, x))
@@ -30,10 +31,10 @@ func (f *Function) replicate(x *stablehlo.Value) *stablehlo.Value {
 	return x
 }
 
-// wideIndex converts indices to a wide signed type. Some XLA passes read large unsigned indices as
-// negative numbers, and other passes require that the dimension fits into the index type. Uint64
+// wideIndex converts indices to a wider signed dtype. Some XLA passes read large unsigned indices
+// as negative numbers, and others require that the axis size fits into the index dtype. Uint64
 // indices are limited to the largest Int64, which is past the end of any axis.
-func (c chain) wideIndex(x *stablehlo.Value) *stablehlo.Value {
+func (c opBuilder) wideIndex(x *stablehlo.Value) *stablehlo.Value {
 	d := x.Shape().DType
 	if d.IsInt() && d.Bits() < 32 {
 		return c.convert(x, dtypes.Int32)
@@ -42,40 +43,43 @@ func (c chain) wideIndex(x *stablehlo.Value) *stablehlo.Value {
 	case dtypes.Uint32:
 		return c.convert(x, dtypes.Int64)
 	case dtypes.Uint64:
-		largest := c.number(d, signed(int64(math.MaxInt64)))
+		largest := c.constant(d, signed(int64(math.MaxInt64)))
 		return c.convert(c.binary(stablehlo.Minimum, x, largest), dtypes.Int64)
 	}
 	return x
 }
 
-// scatter combines updates into x at computed positions, like XLA's Scatter without batching axes.
+// scatter combines updates with elements of x at computed indices. It is StableHLO's scatter
+// without batching dimensions.
 func (f *Function) scatter(name string, kind combiner, x, positions, updates compute.Value, indexVectorAxis int,
 	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted, uniqueIndices bool) (compute.Value, error) {
-	return f.op(name, with(x, positions, updates), func(in []*stablehlo.Value) *stablehlo.Value {
-		at := f.replicate(f.chain().wideIndex(in[1]))
+	return f.addOp(name, valueList(x, positions, updates), func(in []*stablehlo.Value) *stablehlo.Value {
+		at := f.replicate(f.opBuilder().wideIndex(in[1]))
 		updates := f.replicate(in[2])
-		return f.summed(kind, []*stablehlo.Value{in[0], updates}, func(in []*stablehlo.Value) *stablehlo.Value {
+		return f.sumInAccumulator(kind, []*stablehlo.Value{in[0], updates}, func(in []*stablehlo.Value) *stablehlo.Value {
 			return must(stablehlo.Scatter(in[0], at, in[1], updateWindowAxes, insertedWindowAxes, nil, nil,
 				scatterAxesToOperandAxes, indexVectorAxis, indicesAreSorted, uniqueIndices, f.combiner(kind, in[0].Shape().DType)))
 		})
 	})
 }
 
-// ScatterSum adds updates to x at computed positions.
+// ScatterSum adds updates to x at computed indices.
 func (f *Function) ScatterSum(x, positions, updates compute.Value, indexVectorAxis int,
 	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted, uniqueIndices bool) (compute.Value, error) {
 	return f.scatter("ScatterSum", combineSum, x, positions, updates, indexVectorAxis,
 		updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes, indicesAreSorted, uniqueIndices)
 }
 
-// ScatterMax writes the maximum of x and the updates at computed positions.
+// ScatterMax replaces elements of x at computed indices by the maximum of the element and the
+// update.
 func (f *Function) ScatterMax(x, positions, updates compute.Value, indexVectorAxis int,
 	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted, uniqueIndices bool) (compute.Value, error) {
 	return f.scatter("ScatterMax", combineMax, x, positions, updates, indexVectorAxis,
 		updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes, indicesAreSorted, uniqueIndices)
 }
 
-// ScatterMin writes the minimum of x and the updates at computed positions.
+// ScatterMin replaces elements of x at computed indices by the minimum of the element and the
+// update.
 func (f *Function) ScatterMin(x, positions, updates compute.Value, indexVectorAxis int,
 	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted, uniqueIndices bool) (compute.Value, error) {
 	return f.scatter("ScatterMin", combineMin, x, positions, updates, indexVectorAxis,

@@ -9,17 +9,17 @@ import (
 )
 
 // GoMLX builds the gradient of a grouped convolution as one convolution per group and concatenates
-// the results. For a depthwise layer of 1,024 channels these are 2,048 convolutions, and compile
-// time grows with each. A concatenation of convolutions of the slices of one tensor is itself a
-// grouped convolution, with groups of channels or of the batch, and is written as one.
+// the results. A depthwise layer with 1,024 channels has 2,048 such convolutions, and compile time
+// grows with each. A concatenation of convolutions of the slices of one tensor equals one grouped
+// convolution. This file replaces it.
 
-// plainConvolution is a convolution without groups, as passed to ConvGeneral.
+// plainConvolution is a convolution without groups.
 type plainConvolution struct {
 	x, kernel *stablehlo.Value
 	convolution
 }
 
-// convolution contains the parameters of a convolution, without its operands.
+// convolution contains the parameters of a convolution besides its operands.
 type convolution struct {
 	Axes                            compute.ConvolveAxesConfig
 	Strides                         []int
@@ -30,39 +30,39 @@ type convolution struct {
 
 // tensorSlice is a slice of a tensor along one axis.
 type tensorSlice struct {
-	of             *stablehlo.Value
+	source         *stablehlo.Value
 	starts, limits []int
 }
 
-// origins records how values of a function were computed, by name.
-type origins struct {
+// convolutionTracker records the convolutions and slices of a function, by the name of the result.
+type convolutionTracker struct {
 	convolutions map[string]plainConvolution
 	slices       map[string]tensorSlice
 }
 
-func (o *origins) convolved(v *stablehlo.Value, c plainConvolution) {
+func (o *convolutionTracker) recordConvolution(v *stablehlo.Value, c plainConvolution) {
 	c.XDimensions, c.KernelDimensions = c.x.Shape().Dimensions, c.kernel.Shape().Dimensions
 	o.convolutions[v.String()] = c
 }
 
-func (o *origins) sliced(v, of *stablehlo.Value, starts, limits, strides []int) {
+func (o *convolutionTracker) recordSlice(v, of *stablehlo.Value, starts, limits, strides []int) {
 	if len(strides) > 0 && slices.Max(strides) > 1 {
 		return
 	}
 	o.slices[v.String()] = tensorSlice{of, slices.Clone(starts), slices.Clone(limits)}
 }
 
-// whole returns the tensor whose equal slices along axis are the values, complete and in order. It
+// slicedTensor returns the tensor that parts split along axis into equal slices, in order. It
 // returns nil if there is no such tensor.
-func (o *origins) whole(parts []*stablehlo.Value, axis int) *stablehlo.Value {
+func (o *convolutionTracker) slicedTensor(parts []*stablehlo.Value, axis int) *stablehlo.Value {
 	first, ok := o.slices[parts[0].String()]
 	if !ok {
 		return nil
 	}
-	dims, at := first.of.Shape().Dimensions, 0
+	dims, at := first.source.Shape().Dimensions, 0
 	for _, part := range parts {
 		s, ok := o.slices[part.String()]
-		if !ok || s.of != first.of {
+		if !ok || s.source != first.source {
 			return nil
 		}
 		for i, dim := range dims {
@@ -77,35 +77,35 @@ func (o *origins) whole(parts []*stablehlo.Value, axis int) *stablehlo.Value {
 	if at != dims[axis] {
 		return nil
 	}
-	return first.of
+	return first.source
 }
 
-// joined returns the grouped convolution that replaces a concatenation of convolutions along axis.
-// It returns nil if the values are not such convolutions.
-func (f *Function) joined(axis int, in []*stablehlo.Value) *stablehlo.Value {
-	first, ok := f.origins.convolutions[in[0].String()]
+// mergeConvolutions returns a grouped convolution that equals the concatenation of the values along
+// axis. It returns nil if the values are not convolutions of the slices of one tensor.
+func (f *Function) mergeConvolutions(axis int, in []*stablehlo.Value) *stablehlo.Value {
+	first, ok := f.convolutions.convolutions[in[0].String()]
 	if !ok || axis != first.Axes.OutputChannels {
 		return nil
 	}
 	xs, kernels := make([]*stablehlo.Value, len(in)), make([]*stablehlo.Value, len(in))
 	for i, v := range in {
-		c, ok := f.origins.convolutions[v.String()]
+		c, ok := f.convolutions.convolutions[v.String()]
 		if !ok || !reflect.DeepEqual(c.convolution, first.convolution) {
 			return nil
 		}
 		xs[i], kernels[i] = c.x, c.kernel
 	}
 	channelGroups, batchGroups := len(in), 1
-	x := f.origins.whole(xs, first.Axes.InputChannels)
+	x := f.convolutions.slicedTensor(xs, first.Axes.InputChannels)
 	if x == nil {
 		channelGroups, batchGroups = 1, len(in)
-		if x = f.origins.whole(xs, first.Axes.InputBatch); x == nil {
+		if x = f.convolutions.slicedTensor(xs, first.Axes.InputBatch); x == nil {
 			return nil
 		}
 	}
-	kernel := f.origins.whole(kernels, first.Axes.KernelOutputChannels)
+	kernel := f.convolutions.slicedTensor(kernels, first.Axes.KernelOutputChannels)
 	if kernel == nil {
 		kernel = must(stablehlo.Concatenate(first.Axes.KernelOutputChannels, kernels...))
 	}
-	return f.convolve(x, kernel, first.convolution, channelGroups, batchGroups)
+	return f.addConvolution(x, kernel, first.convolution, channelGroups, batchGroups)
 }

@@ -7,70 +7,70 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// GoMLX computes the gradient of a half-precision product in float32: it converts the adjoint and
-// the other operand, multiplies, transposes, and converts the result back. If several devices have
-// parts of this product, the compiler sums the parts in float32, which sends twice the bytes.
-// Therefore the product is written again in half precision at the conversion of its result. The
-// float32 product is then unused and is removed. A float32 product of the user's code stays in
-// float32, also if its result is converted.
+// GoMLX computes the gradient of a half-precision dot product in float32: it converts the adjoint
+// and an operand, multiplies, transposes, and converts the result back. If the product is split
+// over devices, the compiler sums it in float32, which sends twice the bytes. This file adds the
+// product again in half precision where its result is converted. The unused float32 product is
+// removed later. Other float32 products stay in float32.
 
-// product is a dot without a result dtype.
-type product struct {
+// dotProduct contains the operands and dimension numbers of a dot_general.
+type dotProduct struct {
 	lhs, rhs                 *stablehlo.Value
 	lhsContracting, lhsBatch []int
 	rhsContracting, rhsBatch []int
 }
 
-// dot writes a product with sums in dtype sum.
-func (f *Function) dot(p product, sum dtypes.DType) *stablehlo.Value {
+// addDot adds a dot_general whose result has dtype sum.
+func (f *Function) addDot(p dotProduct, sum dtypes.DType) *stablehlo.Value {
 	precision := f.builder.backend.opts.Precision.stableHLO()
 	return must(stablehlo.DotGeneral(p.lhs, p.lhsContracting, p.lhsBatch, p.rhs, p.rhsContracting, p.rhsBatch).
 		Precision(precision, precision).OutputDType(sum).Done())
 }
 
-// halves tracks the half-precision products of a function.
-type halves struct {
-	// results maps the name of a value to the dimensions of the products that have this value as an
-	// operand.
-	results map[string][][]int
-	// narrow maps the name of a float32 value of a gradient to its half-precision version.
-	narrow map[string]narrowing
+// halfProducts records the half-precision dot products of a function and their gradients.
+type halfProducts struct {
+	// resultDims maps the name of an operand to the dimensions of the products that it is
+	// multiplied in.
+	resultDims map[string][][]int
+	// halfVersions maps the name of a float32 gradient to the builder of its half-precision
+	// version.
+	halfVersions map[string]halfVersion
 }
 
-type narrowing struct {
+type halfVersion struct {
 	dtype dtypes.DType
-	write func() *stablehlo.Value
+	build func() *stablehlo.Value
 }
 
-// multiplied records a half-precision product with float32 sums.
-func (h *halves) multiplied(lhs, rhs, result *stablehlo.Value) {
+// recordProduct records a half-precision dot product that is accumulated in float32.
+func (h *halfProducts) recordProduct(lhs, rhs, result *stablehlo.Value) {
 	for _, operand := range []*stablehlo.Value{lhs, rhs} {
-		h.results[operand.String()] = append(h.results[operand.String()], result.Shape().Dimensions)
+		h.resultDims[operand.String()] = append(h.resultDims[operand.String()], result.Shape().Dimensions)
 	}
 }
 
-// gradient records the float32 product v of f if it is a gradient of a half-precision product: a
-// product of a converted adjoint with the shape of the product, and one of the converted operands
-// of the product.
-func (f *Function) gradient(p product, v *stablehlo.Value) {
-	operand := f.converted(p.rhs)
+// recordGradient records a float32 dot product v if it is the gradient of a half-precision product.
+// In such a gradient the left operand has the shape of the product, and the right operand is
+// converted from an operand of the product.
+func (f *Function) recordGradient(p dotProduct, v *stablehlo.Value) {
+	operand := f.conversionOperand(p.rhs)
 	if operand == nil || !operand.Shape().DType.IsHalfPrecision() {
 		return
 	}
-	if !slices.ContainsFunc(f.halves.results[operand.String()], func(dims []int) bool {
+	if !slices.ContainsFunc(f.halfProducts.resultDims[operand.String()], func(dims []int) bool {
 		return slices.Equal(dims, p.lhs.Shape().Dimensions)
 	}) {
 		return
 	}
 	d := operand.Shape().DType
-	if adjoint := f.converted(p.lhs); adjoint != nil && adjoint.Shape().DType == d {
+	if adjoint := f.conversionOperand(p.lhs); adjoint != nil && adjoint.Shape().DType == d {
 		p.lhs, p.rhs = adjoint, operand
 	}
-	f.halves.narrow[v.String()] = narrowing{d, func() *stablehlo.Value { return f.dot(p, d) }}
+	f.halfProducts.halfVersions[v.String()] = halfVersion{d, func() *stablehlo.Value { return f.addDot(p, d) }}
 }
 
-// converted returns the value that v is converted from in f, or nil.
-func (f *Function) converted(v *stablehlo.Value) *stablehlo.Value {
+// conversionOperand returns the value that a convert op of f converts to v, or nil for another op.
+func (f *Function) conversionOperand(v *stablehlo.Value) *stablehlo.Value {
 	s := f.definition(v.String())
 	if s == nil || s.Function != f.fn || s.OpType.ToStableHLO() != "stablehlo.convert" {
 		return nil
@@ -78,9 +78,9 @@ func (f *Function) converted(v *stablehlo.Value) *stablehlo.Value {
 	return s.Inputs[0]
 }
 
-// transposed records for the transpose of x the facts known about x.
-func (h *halves) transposed(x, result *stablehlo.Value, permutation []int) {
-	if n, ok := h.narrow[x.String()]; ok {
-		h.narrow[result.String()] = narrowing{n.dtype, func() *stablehlo.Value { return must(stablehlo.Transpose(n.write(), permutation...)) }}
+// recordTranspose records the half-precision version of a transposed gradient.
+func (h *halfProducts) recordTranspose(x, result *stablehlo.Value, permutation []int) {
+	if n, ok := h.halfVersions[x.String()]; ok {
+		h.halfVersions[result.String()] = halfVersion{n.dtype, func() *stablehlo.Value { return must(stablehlo.Transpose(n.build(), permutation...)) }}
 	}
 }

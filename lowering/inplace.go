@@ -9,16 +9,16 @@ import (
 	xshapes "github.com/gomlx/go-xla/types/shapes"
 )
 
-// ownCopy prevents the CPU compiler from writing part into whole in place while it still reads
-// elements of whole to compute part, which would read overwritten elements. The compiler detects
-// the conflict unless whole is a reshape of another tensor, as the lowering of some ops introduces
-// (Gather, CumSum, MatMul). Therefore whole is copied, without the elements that are overwritten. A
-// copy that computes nothing would be simplified away, and barriers are removed before fusion.
-func (f *Function) ownCopy(whole, part *stablehlo.Value, at []*stablehlo.Value) *stablehlo.Value {
-	if f.builder.backend.opts.Target != TargetCPU || f.ownTensor(whole) || !f.share(whole, part) {
+// copyBeforeUpdate returns the tensor for an update of whole with part at the indices at. The CPU
+// compiler updates a tensor in place. It may then read overwritten elements of whole while it
+// computes part. It detects this conflict unless whole is a reshape of another tensor, as in the
+// lowering of Gather, CumSum and MatMul. In that case copyBeforeUpdate returns a copy of whole with
+// zeros at the updated elements, because the compiler removes an exact copy.
+func (f *Function) copyBeforeUpdate(whole, part *stablehlo.Value, at []*stablehlo.Value) *stablehlo.Value {
+	if f.builder.backend.opts.Target != TargetCPU || f.isSafeToUpdate(whole) || !f.haveCommonSource(whole, part) {
 		return whole
 	}
-	c, shape := f.chain(), whole.Shape()
+	c, shape := f.opBuilder(), whole.Shape()
 	var inside *stablehlo.Value
 	for axis := range min(len(at), shape.Rank(), part.Shape().Rank()) {
 		size := part.Shape().Dimensions[axis]
@@ -30,7 +30,7 @@ func (f *Function) ownCopy(whole, part *stablehlo.Value, at []*stablehlo.Value) 
 		}
 		place := xshapes.Make(at[axis].Shape().DType, shape.Dimensions...)
 		i := must(c.fn.Iota(place, axis))
-		after := c.number(place.DType, signed(size))
+		after := c.constant(place.DType, signed(size))
 		first := c.broadcast(at[axis], place)
 		behind := c.broadcast(c.binary(stablehlo.Add, at[axis], after), place)
 		for _, within := range []*stablehlo.Value{c.compare(types.CompareGE, i, first), c.compare(types.CompareLT, i, behind)} {
@@ -43,20 +43,20 @@ func (f *Function) ownCopy(whole, part *stablehlo.Value, at []*stablehlo.Value) 
 	if inside == nil {
 		return whole
 	}
-	return c.selects(inside, c.zeros(shape), whole)
+	return c.selectElements(inside, c.zeros(shape), whole)
 }
 
-// ownTensor reports whether v is certainly no reshape of another tensor for the compiler: an
-// argument of the step or of a loop's body, a splat constant or a tensor that was updated in part.
-// Loops and chains of updates stay in place.
-func (f *Function) ownTensor(v *stablehlo.Value) bool {
+// isSafeToUpdate reports whether v is certainly not a reshape of another tensor: an argument of
+// main or of a loop body, a splat constant, or the result of a partial update. Loops and chains of
+// updates then run in place.
+func (f *Function) isSafeToUpdate(v *stablehlo.Value) bool {
 	s := f.definition(v.String())
 	if s == nil {
 		for g := f; g.parent != nil; g = g.parent {
-			g.updatesState = true
+			g.mayUpdateArgument = true
 		}
 		// Called functions are inlined into their callers, where the arguments may be reshapes.
-		return f.top() == f.builder.main
+		return f.topLevel() == f.builder.main
 	}
 	switch s.OpType.ToStableHLO() {
 	case "stablehlo.constant":
@@ -69,16 +69,16 @@ func (f *Function) ownTensor(v *stablehlo.Value) bool {
 	return false
 }
 
-// share reports whether x and y are computed from a common tensor.
-func (f *Function) share(x, y *stablehlo.Value) bool {
+// haveCommonSource reports whether x and y depend on a common tensor.
+func (f *Function) haveCommonSource(x, y *stablehlo.Value) bool {
 	of := map[string]bool{}
-	f.sources(x, of, nil)
-	return f.sources(y, map[string]bool{}, of)
+	f.collectSources(x, of, nil)
+	return f.collectSources(y, map[string]bool{}, of)
 }
 
-// sources adds x and the tensors that x is computed from to seen. It stops and returns true at a
-// tensor in found.
-func (f *Function) sources(x *stablehlo.Value, seen, found map[string]bool) bool {
+// collectSources adds x and the tensors that x depends on to seen. It stops and returns true at a
+// tensor that is in found.
+func (f *Function) collectSources(x *stablehlo.Value, seen, found map[string]bool) bool {
 	name := x.String()
 	if seen[name] || x.Shape().IsScalar() && f.definition(name) == nil {
 		return false
@@ -88,21 +88,22 @@ func (f *Function) sources(x *stablehlo.Value, seen, found map[string]bool) bool
 	}
 	seen[name] = true
 	if s := f.definition(name); s != nil {
-		return f.inputs(s, seen, found)
+		return f.collectOperandSources(s, seen, found)
 	}
 	return false
 }
 
-// inputs calls sources for the operands of a statement, including the statements nested in it.
-func (f *Function) inputs(s *stablehlo.Statement, seen, found map[string]bool) bool {
+// collectOperandSources calls collectSources for the operands of a statement and of its nested
+// statements.
+func (f *Function) collectOperandSources(s *stablehlo.Statement, seen, found map[string]bool) bool {
 	for _, in := range s.Inputs {
-		if f.sources(in, seen, found) {
+		if f.collectSources(in, seen, found) {
 			return true
 		}
 	}
 	for _, inner := range s.FunctionParameters {
 		for _, s := range inner.Statements {
-			if f.inputs(s, seen, found) {
+			if f.collectOperandSources(s, seen, found) {
 				return true
 			}
 		}
@@ -110,12 +111,13 @@ func (f *Function) inputs(s *stablehlo.Statement, seen, found map[string]bool) b
 	return false
 }
 
-// lasting hides the trip count of a loop that updates its state from the CPU compiler. The body of
-// a loop that runs once is inlined into the enclosing function, where the state may be a reshape.
-func (f *Function) lasting(body *Function, state []*stablehlo.Value) []*stablehlo.Value {
-	if f.builder.backend.opts.Target != TargetCPU || !body.updatesState {
+// hideTripCount returns the state of a loop behind a barrier if the body may update the state in
+// place. Otherwise the CPU compiler inlines the body of a loop that runs once, and the state may
+// then be a reshape.
+func (f *Function) hideTripCount(body *Function, state []*stablehlo.Value) []*stablehlo.Value {
+	if f.builder.backend.opts.Target != TargetCPU || !body.mayUpdateArgument {
 		return state
 	}
-	second := f.chain().scalar(dtypes.Bool, valueZero) // see TargetCPU
+	second := f.opBuilder().specialConstant(dtypes.Bool, valueZero) // see TargetCPU
 	return must(stablehlo.OptimizationBarrier(append(slices.Clone(state), second)...))[:len(state)]
 }

@@ -13,47 +13,47 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// GoMLX adds each op while the user's code is on the stack, so the stack contains the line that an
-// op belongs to. The exception are gradients: GoMLX walks back through the nodes and calls
-// [Differentiate] with each node. The layer of an op is the scope of the variables that flow into
-// it.
+// GoMLX adds each op while the user's code is on the stack, so the stack contains the user's line
+// of the op. Gradients are an exception: GoMLX computes them node by node, and calls
+// [Differentiate] with each node. The layer of an op is the scope of the variables that it depends
+// on.
 
-// The stack is read up to fewFrames, which is cheap, and up to maxFrames if no user code is found
-// there.
+// The numbers of stack frames to read: fewFrames first, which is fast, then maxFrames if those
+// contain no user code.
 const fewFrames, maxFrames = 12, 64
 
-// lines finds the origins of the ops of one computation.
-type lines struct {
-	pcs        [maxFrames]uintptr
-	frames     map[uintptr]frame
-	known      map[ir.Origin]*ir.Origin
-	values     map[*stablehlo.Value]*ir.Origin
-	unassigned []*Value     // values of library code without a known line of the user's code
-	caller     ir.Origin    // the user's line that started the trace
-	adjoint    *ir.Origin   // of the node whose gradient is being computed
-	gomlx      bool         // GoMLX computes that gradient without calls to user code
-	parameters []*ir.Origin // of the entry function
-	ops        int
-	within     bool // inside an op, which may add other ops
-	passes     bool // the current op returns its operand
-	call       call
+// originTracker records the origins of the ops of one computation.
+type originTracker struct {
+	pcs            [maxFrames]uintptr
+	frames         map[uintptr]frame
+	interned       map[ir.Origin]*ir.Origin
+	values         map[*stablehlo.Value]*ir.Origin
+	unassigned     []*Value     // values of library code without a known line of the user's code
+	caller         ir.Origin    // the user's line that started the trace
+	adjoint        *ir.Origin   // of the node whose gradient is being computed
+	gomlxGradient  bool         // GoMLX computes that gradient without calls to user code
+	parameters     []*ir.Origin // of the entry function
+	ops            int
+	inOp           bool // inside an op, which may add other ops
+	returnsOperand bool // the current op returns its operand
+	call           userCall
 }
 
-// call contains the results of one call on a user's line. Their layer is the scope of the variables
-// that the call reads, also for ops added before the first read.
-type call struct {
-	at     ir.Origin // without the layer
-	named  bool      // a variable was read
-	made   []*stablehlo.Statement
-	values []*Value
+// userCall contains the results of one call on a user's line. Their layer is the scope of the
+// variables that the call reads, even for ops added before the first read.
+type userCall struct {
+	at         ir.Origin // without the layer
+	hasLayer   bool      // a variable was read
+	statements []*stablehlo.Statement
+	values     []*Value
 }
 
-func newLines() *lines {
-	l := &lines{frames: map[uintptr]frame{}, known: map[ir.Origin]*ir.Origin{}, values: map[*stablehlo.Value]*ir.Origin{}}
+func newOriginTracker() *originTracker {
+	l := &originTracker{frames: map[uintptr]frame{}, interned: map[ir.Origin]*ir.Origin{}, values: map[*stablehlo.Value]*ir.Origin{}}
 	pcs := make([]uintptr, 256)
 	for _, pc := range pcs[:runtime.Callers(2, pcs)] {
-		f := l.frame(pc)
-		if f.role == user {
+		f := l.frameAt(pc)
+		if f.role == userCode {
 			l.caller.File, l.caller.Line, l.caller.Function = f.file, f.line, f.function
 			break
 		}
@@ -62,22 +62,21 @@ func newLines() *lines {
 	return l
 }
 
-// begin is called before an op with the given operands is added. The caller calls the returned
-// function with the statements and the results of the op. begin returns nil for an op that is part
-// of another op.
-func (l *lines) begin(operands []*Value) func(made []*stablehlo.Statement, results []compute.Value) {
-	if l == nil || l.within {
+// begin returns the function to call with the statements and results of an op after it was added.
+// It returns nil for an op inside another op, which belongs to the outer op.
+func (l *originTracker) begin(operands []*Value) func(made []*stablehlo.Statement, results []compute.Value) {
+	if l == nil || l.inOp {
 		return nil
 	}
-	origin, flow := l.of(operands)
-	l.within, l.passes = true, false
+	origin, flow := l.opOrigin(operands)
+	l.inOp, l.returnsOperand = true, false
 	return func(made []*stablehlo.Statement, results []compute.Value) {
-		if l.passes && len(operands) > 0 && operands[0].origin != nil {
+		if l.returnsOperand && len(operands) > 0 && operands[0].origin != nil {
 			origin = operands[0].origin
 		}
-		defer l.name(operands, origin, made, results)
+		defer l.assignLayer(operands, origin, made, results)
 		for _, v := range operands {
-			l.reads(v, origin)
+			l.assignOrigin(v, origin)
 		}
 		for _, s := range made {
 			for _, v := range s.Outputs {
@@ -86,9 +85,9 @@ func (l *lines) begin(operands []*Value) func(made []*stablehlo.Statement, resul
 		}
 		for _, v := range results {
 			v := v.(*Value)
-			v.origin, v.flow, v.op = origin, flow, l.ops
+			v.origin, v.dependence, v.op = origin, flow, l.ops
 			if origin.Call == "" {
-				v.source = &source{made, operands}
+				v.producer = &producer{made, operands}
 				l.unassigned = append(l.unassigned, v)
 			}
 		}
@@ -96,7 +95,7 @@ func (l *lines) begin(operands []*Value) func(made []*stablehlo.Statement, resul
 	}
 }
 
-// frame describes a line of the stack.
+// frame describes a stack frame.
 type frame struct {
 	role
 	file, function string
@@ -106,44 +105,45 @@ type frame struct {
 type role int
 
 const (
-	graphs    role = iota // adds ops for its caller
-	library               // calls ops
-	gradients             // walks back through the nodes
-	outside               // started the trace: outer frames belong to no op
-	updates               // updates all variables: an op belongs to a variable, not to the calling line
-	user
+	graphCode     role = iota // adds ops for its caller
+	libraryCode               // calls ops
+	gradientCode              // walks back through the nodes
+	outerCode                 // started the trace: outer frames belong to no op
+	optimizerCode             // updates all variables: an op belongs to a variable, not to the calling line
+	userCode
 )
 
-// roles maps library functions to roles other than library.
+// roles maps prefixes of library functions to their roles. Other library functions have the role
+// libraryCode.
 var roles = []struct {
 	prefix string
 	role   role
 }{
-	{"github.com/gomlx/gomlx/core/graph.Gradient", gradients},
-	{"github.com/gomlx/gomlx/core/graph.(*Exec)", outside},
-	{"github.com/gomlx/gomlx/ml/train/optimizer.", updates},
-	{"github.com/gomlx/gomlx/core/", graphs},
-	{"github.com/gomlx/gomlx/ml/model.", graphs},
-	{"github.com/gomlx/compute", graphs},
-	{"github.com/tpustrategy/tpustrategy/lowering.", graphs},
-	{"github.com/tpustrategy/tpustrategy/lowering/ir.", graphs},
-	{"github.com/tpustrategy/tpustrategy/lowering/ragged.", graphs},
-	{"github.com/tpustrategy/tpustrategy/lowering/spmd.", graphs},
-	{"github.com/tpustrategy/tpustrategy/internal/engine/", library},
-	{"github.com/tpustrategy/tpustrategy/internal/", graphs},
-	{"github.com/tpustrategy/tpustrategy/strategy.(*Function).lower", outside},
-	{"runtime.", graphs},
-	{"reflect.", graphs},
+	{"github.com/gomlx/gomlx/core/graph.Gradient", gradientCode},
+	{"github.com/gomlx/gomlx/core/graph.(*Exec)", outerCode},
+	{"github.com/gomlx/gomlx/ml/train/optimizer.", optimizerCode},
+	{"github.com/gomlx/gomlx/core/", graphCode},
+	{"github.com/gomlx/gomlx/ml/model.", graphCode},
+	{"github.com/gomlx/compute", graphCode},
+	{"github.com/tpustrategy/tpustrategy/lowering.", graphCode},
+	{"github.com/tpustrategy/tpustrategy/lowering/ir.", graphCode},
+	{"github.com/tpustrategy/tpustrategy/lowering/ragged.", graphCode},
+	{"github.com/tpustrategy/tpustrategy/lowering/spmd.", graphCode},
+	{"github.com/tpustrategy/tpustrategy/internal/engine/", libraryCode},
+	{"github.com/tpustrategy/tpustrategy/internal/", graphCode},
+	{"github.com/tpustrategy/tpustrategy/strategy.(*Function).lower", outerCode},
+	{"runtime.", graphCode},
+	{"reflect.", graphCode},
 }
 
-func (l *lines) frame(pc uintptr) frame {
+func (l *originTracker) frameAt(pc uintptr) frame {
 	if f, known := l.frames[pc]; known {
 		return f
 	}
 	at, _ := runtime.CallersFrames([]uintptr{pc}).Next()
-	f := frame{role: user, file: usercode.File(at), function: usercode.Function(at), line: at.Line}
+	f := frame{role: userCode, file: usercode.File(at), function: usercode.Function(at), line: at.Line}
 	if usercode.Library(at) {
-		f.role = library
+		f.role = libraryCode
 		for _, r := range roles {
 			if strings.HasPrefix(at.Function, r.prefix) {
 				f.role = r.role
@@ -155,28 +155,28 @@ func (l *lines) frame(pc uintptr) frame {
 	return f
 }
 
-// site reads the stack. It returns the user's line that adds the op, the function that the line
-// called, the library function that adds the op itself, and whether the op belongs to a gradient. A
-// missing frame is empty.
-func (l *lines) site() (line, call, own frame, gradient bool) {
-	if l.gomlx {
+// callSite reads the stack of the current op. line is the user's line, call is the function that
+// the line called, and own is the library function that adds the op. gradient reports whether the
+// op belongs to a gradient. A frame that is not found is zero.
+func (l *originTracker) callSite() (line, call, own frame, gradient bool) {
+	if l.gomlxGradient {
 		return line, call, own, true
 	}
 	for read, n := 0, fewFrames; ; n = maxFrames {
 		all := l.pcs[:runtime.Callers(4, l.pcs[:n])]
 		for _, pc := range all[read:] {
-			f := l.frame(pc)
+			f := l.frameAt(pc)
 			switch {
-			case f.role == outside, f.role == gradients:
-				return line, call, own, f.role == gradients
+			case f.role == outerCode, f.role == gradientCode:
+				return line, call, own, f.role == gradientCode
 			case line.line > 0:
-			case f.role == updates:
+			case f.role == optimizerCode:
 				return line, call, f, false
-			case f.role == user:
+			case f.role == userCode:
 				line = f
 			default:
 				call = f
-				if f.role == library && own.line == 0 {
+				if f.role == libraryCode && own.line == 0 {
 					own = f
 				}
 			}
@@ -187,24 +187,25 @@ func (l *lines) site() (line, call, own frame, gradient bool) {
 	}
 }
 
-// of returns the origin of an op with the given operands, and the flow into it.
-func (l *lines) of(operands []*Value) (*ir.Origin, flow) {
-	line, call, own, gradient := l.site()
-	var all flow
+// opOrigin returns the origin of an op with the given operands, and the inputs that the op depends
+// on.
+func (l *originTracker) opOrigin(operands []*Value) (*ir.Origin, dependence) {
+	line, call, own, gradient := l.callSite()
+	var all dependence
 	var layer, before *Value // the operands that determine the layer and the line
 	pass := ir.Forward
 	for _, v := range operands {
-		all = max(all, v.flow)
+		all = max(all, v.dependence)
 		if v.origin == nil {
 			continue
 		}
 		if v.origin.Pass != ir.Forward {
 			pass = ir.Update
 		}
-		if v.origin.Layer != "" && (layer == nil || v.flow < layer.flow || v.flow == layer.flow && v.op > layer.op) {
+		if v.origin.Layer != "" && (layer == nil || v.dependence < layer.dependence || v.dependence == layer.dependence && v.op > layer.op) {
 			layer = v
 		}
-		if v.origin.Call != "" && !v.borrowed && (before == nil || v.flow > before.flow || v.flow == before.flow && v.op > before.op) {
+		if v.origin.Call != "" && !v.isReadersOrigin && (before == nil || v.dependence > before.dependence || v.dependence == before.dependence && v.op > before.op) {
 			before = v
 		}
 	}
@@ -229,115 +230,114 @@ func (l *lines) of(operands []*Value) (*ir.Origin, flow) {
 	}
 	if made.Line == 0 {
 		made.File, made.Line, made.Function, made.Call = own.file, own.line, own.function, ""
-		if own.role == updates {
+		if own.role == optimizerCode {
 			made.Pass = ir.Update
 		}
 	}
-	return l.one(made), all
+	return l.intern(made), all
 }
 
-// one returns the shared pointer for equal origins.
-func (l *lines) one(made ir.Origin) *ir.Origin {
-	known, ok := l.known[made]
+// intern returns the same pointer for equal origins.
+func (l *originTracker) intern(made ir.Origin) *ir.Origin {
+	known, ok := l.interned[made]
 	if !ok {
 		known = &made
-		l.known[made] = known
+		l.interned[made] = known
 	}
 	return known
 }
 
-// flow describes the inputs that a value depends on.
-type flow int
+// dependence is the kind of inputs that a value depends on.
+type dependence int
 
 const (
-	ofConstants flow = iota // constants only
-	ofVariables             // variables too
-	ofArguments             // arguments of the step too
+	onConstants dependence = iota // constants only
+	onVariables                   // variables too
+	onArguments                   // arguments of the step too
 )
 
-// name sets the layer of the results that a call computed before it read its first variable.
-func (l *lines) name(operands []*Value, origin *ir.Origin, made []*stablehlo.Statement, results []compute.Value) {
+// assignLayer sets the layer of the results that a call computed before it read its first variable.
+func (l *originTracker) assignLayer(operands []*Value, origin *ir.Origin, made []*stablehlo.Statement, results []compute.Value) {
 	at := *origin
 	if at.Layer = ""; at != l.call.at || at.Call == "" || at.Pass != ir.Forward {
-		l.call = call{at: at}
+		l.call = userCall{at: at}
 	}
-	if l.call.named {
+	if l.call.hasLayer {
 		return
 	}
 	for _, v := range operands {
-		l.call.named = l.call.named || v.flow == ofVariables && v.origin.Layer != ""
+		l.call.hasLayer = l.call.hasLayer || v.dependence == onVariables && v.origin.Layer != ""
 	}
-	if !l.call.named {
-		l.call.made = append(l.call.made, made...)
+	if !l.call.hasLayer {
+		l.call.statements = append(l.call.statements, made...)
 		for _, v := range results {
 			l.call.values = append(l.call.values, v.(*Value))
 		}
 		return
 	}
 	if len(l.call.values) > 0 {
-		l.move(l.call.values[0].fn, l.call.made, origin)
+		l.setOrigin(l.call.values[0].fn, l.call.statements, origin)
 	}
 	for _, v := range l.call.values {
 		v.origin = origin
 	}
 }
 
-// parameter records that v is the next parameter of the entry function.
-func (l *lines) parameter(name string, v *Value) {
+// addParameter records that v is the next parameter of the entry function.
+func (l *originTracker) addParameter(name string, v *Value) {
 	if l == nil {
 		return
 	}
 	made := *v.origin
-	made.Pass, v.flow = ir.Forward, ofArguments
+	made.Pass, v.dependence = ir.Forward, onArguments
 	if strings.HasPrefix(name, "/") { // the path of a variable
-		made.Layer, v.flow = path.Dir(name), ofVariables
+		made.Layer, v.dependence = path.Dir(name), onVariables
 	}
-	v.origin = l.one(made)
+	v.origin = l.intern(made)
 	l.parameters = append(l.parameters, v.origin)
 	v.parameter = len(l.parameters)
 }
 
-// source contains the statements that computed a value, and their operands.
-type source struct {
-	made     []*stablehlo.Statement
-	operands []*Value
+// producer contains the statements that computed a value, and their operands.
+type producer struct {
+	statements []*stablehlo.Statement
+	operands   []*Value
 }
 
-// reads assigns values of library code, such as a parameter or its conversion to half precision, to
-// the first line of the user's code that reads them.
-func (l *lines) reads(v *Value, by *ir.Origin) {
+// assignOrigin assigns a value of library code, such as a converted parameter, to the first line of
+// the user's code that reads the value.
+func (l *originTracker) assignOrigin(v *Value, by *ir.Origin) {
 	switch {
 	case by.Call == "" || v.origin == nil:
 	case v.parameter > 0:
 		if p := &l.parameters[v.parameter-1]; (*p).Call == "" {
 			made := *by
 			made.Layer, made.Pass = (*p).Layer, ir.Forward
-			*p = l.one(made)
+			*p = l.intern(made)
 		}
-	case v.source != nil:
+	case v.producer != nil:
 		made := *by
 		made.Layer, made.Pass = cmp.Or(v.origin.Layer, by.Layer), v.origin.Pass
-		from := v.source
-		v.origin, v.source, v.borrowed = l.one(made), nil, true
-		l.move(v.fn, from.made, v.origin)
+		from := v.producer
+		v.origin, v.producer, v.isReadersOrigin = l.intern(made), nil, true
+		l.setOrigin(v.fn, from.statements, v.origin)
 		for _, operand := range from.operands {
-			l.reads(operand, by)
+			l.assignOrigin(operand, by)
 		}
 	}
 }
 
-// move changes the origin of statements of a function, including the statements that [Function.IR]
-// already returned.
-func (l *lines) move(in *Function, made []*stablehlo.Statement, to *ir.Origin) {
+// setOrigin changes the origin of statements, also in the result of [Function.IR].
+func (l *originTracker) setOrigin(in *Function, made []*stablehlo.Statement, to *ir.Origin) {
 	for in.parent != nil {
 		in = in.parent
 	}
 	for _, s := range made {
 		for _, v := range s.Outputs {
-			if l.values[v] = to; in.taker == nil {
+			if l.values[v] = to; in.converter == nil {
 				continue
 			}
-			if taken := in.taker.values[v.String()[1:]]; taken != nil {
+			if taken := in.converter.values[v.String()[1:]]; taken != nil {
 				taken.Origin = to
 			}
 		}
@@ -346,37 +346,36 @@ func (l *lines) move(in *Function, made []*stablehlo.Statement, to *ir.Origin) {
 
 // finish assigns values that no line of the user's code reads, such as the step count, to the line
 // that started the trace.
-func (l *lines) finish() {
+func (l *originTracker) finish() {
 	if l == nil || l.caller.Line == 0 {
 		return
 	}
 	for _, v := range l.unassigned {
-		l.reads(v, &l.caller)
+		l.assignOrigin(v, &l.caller)
 	}
 	for n, p := range l.parameters {
 		if p.Call == "" {
 			made := l.caller
 			made.Layer, made.Pass = p.Layer, p.Pass
-			l.parameters[n] = l.one(made)
+			l.parameters[n] = l.intern(made)
 		}
 	}
 }
 
-// Differentiate records that the gradient of v is computed next. The ops of a gradient get the
-// origin of v. If gomlx is true, all ops until the next call belong to that gradient, because GoMLX
-// itself computes it. Otherwise user code may compute the gradient. Without Options.Origins
+// Differentiate records that the gradient of v is computed next, so that the ops of the gradient
+// have the origin of v. If gomlx is true, GoMLX computes the gradient, and all ops until the next
+// call belong to it. Otherwise user code may compute the gradient. Without Options.Origins,
 // Differentiate does nothing.
 func Differentiate(v compute.Value, gomlx bool) {
 	if w, ok := v.(*Value); ok && w.origin != nil {
-		l := w.fn.builder.lines
-		l.adjoint, l.gomlx = w.origin, gomlx
+		l := w.fn.builder.origins
+		l.adjoint, l.gomlxGradient = w.origin, gomlx
 	}
 }
 
-// PassOn records that the op that is being added returns its operand, so that the result gets the
-// origin of the operand.
+// PassOn records that the current op returns its operand. The result then has the operand's origin.
 func (f *Function) PassOn() {
-	if l := f.builder.lines; l != nil {
-		l.passes = true
+	if l := f.builder.origins; l != nil {
+		l.returnsOperand = true
 	}
 }

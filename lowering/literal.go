@@ -18,25 +18,26 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// inlineElements is the maximum number of elements of a constant that is written as readable
-// numbers. The bytes of a larger constant are written in hexadecimal, which is exact, shorter and
-// faster to parse.
+// inlineElements is the maximum number of elements of a constant that is written as decimal
+// numbers. A larger constant is written as hexadecimal bytes, which are exact, shorter and faster
+// to parse.
 const inlineElements = 16
 
-// dense adds a constant of the given shape.
-func dense(fn *stablehlo.Function, value *ir.Dense, shape xshapes.Shape) (*stablehlo.Value, error) {
+// addConstant adds a constant of the given shape to fn.
+func addConstant(fn *stablehlo.Function, value *ir.Dense, shape xshapes.Shape) (*stablehlo.Value, error) {
 	v, err := fn.ConstantFromFlatAndShape(nil, shape)
 	if err != nil {
 		return nil, err
 	}
-	value.Type = typeOf(shape)
+	value.Type = irType(shape)
 	fn.Statements[len(fn.Statements)-1].Attributes[ir.ValueKey] = value
 	return v, nil
 }
 
-// literal converts a flat Go slice to a constant. It compares the slice's length with dims.
-func literal(flat any, dims []int) (*ir.Dense, xshapes.Shape) {
-	value, dtype, length := elements(flat)
+// constantFromFlat converts a flat Go slice to a constant. It panics if the length does not match
+// dims.
+func constantFromFlat(flat any, dims []int) (*ir.Dense, xshapes.Shape) {
+	value, dtype, length := constantElements(flat)
 	size := 1
 	for axis, dim := range dims {
 		if dim < 0 {
@@ -50,8 +51,8 @@ func literal(flat any, dims []int) (*ir.Dense, xshapes.Shape) {
 	return value, xshapes.Make(dtype, dims...)
 }
 
-// elements converts a slice of any supported Go type.
-func elements(flat any) (value *ir.Dense, dtype dtypes.DType, length int) {
+// constantElements converts a slice of any supported Go type. It panics for other types.
+func constantElements(flat any) (value *ir.Dense, dtype dtypes.DType, length int) {
 	switch s := flat.(type) {
 	case nil:
 		panic(errors.New("the flat slice is nil"))
@@ -95,9 +96,8 @@ func elements(flat any) (value *ir.Dense, dtype dtypes.DType, length int) {
 	panic(fmt.Errorf("want a flat slice of a numeric type or bool, got %T", flat))
 }
 
-// denseOf converts a slice to a constant: one number if all elements have the same bits, a list if
-// there are few elements or the elements are bools, and otherwise bytes in little-endian order, as
-// MLIR expects.
+// denseOf converts a slice to a constant: one number if all elements have the same bits, a list of
+// few numbers or of bools, and otherwise bytes in little-endian order.
 func denseOf[T any](s []T, number func(T) ir.Number) *ir.Dense {
 	if len(s) == 0 {
 		return &ir.Dense{}
@@ -147,8 +147,8 @@ func complexNumber(re, im ir.Number) ir.Number {
 	return ir.Number{Text: "(" + re.Text + ", " + im.Text + ")"}
 }
 
-// floatText writes v exactly. MLIR requires a decimal point in decimal numbers. A value without a
-// decimal form is written as its bit pattern with the given number of hexadecimal digits.
+// floatText formats v exactly. MLIR requires a decimal point. NaN and infinity are written as their
+// bits, with the given number of hexadecimal digits.
 func floatText(v float64, bits uint64, digits int) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return fmt.Sprintf("0x%0*X", digits, bits)

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// names allocates SSA names of arguments that are unique in one top-level function and its
-// closures. MLIR rejects a region argument with the name of a value of an enclosing region.
-type names map[string]bool
+// nameSet contains the SSA names of arguments in one top-level function and its closures. MLIR
+// rejects a region argument with the name of a value of an enclosing region.
+type nameSet map[string]bool
 
-// pick returns an unused name similar to wanted, of letters, digits and underscores.
-func (n names) pick(wanted string) string {
+// uniqueName adds and returns an unused identifier that is similar to wanted.
+func (n nameSet) uniqueName(wanted string) string {
 	name := identifier(wanted)
 	// The StableHLO builder itself uses bare numbers and argN for values and unnamed arguments.
 	if rest, ok := strings.CutPrefix(name, "arg"); ok {
@@ -26,8 +26,7 @@ func (n names) pick(wanted string) string {
 	return unique
 }
 
-// identifier replaces the characters that MLIR does not accept in a bare identifier with
-// underscores.
+// identifier replaces characters that an MLIR identifier cannot contain by underscores.
 func identifier(s string) string {
 	b := []byte(s)
 	for i, c := range b {

@@ -10,24 +10,25 @@ import (
 	"github.com/gomlx/compute/shapes"
 )
 
-// observation records the float dtypes that ops compute in.
-type observation struct {
+// dtypeObserver records the float dtypes that ops compute in.
+type dtypeObserver struct {
 	dtype dtypes.DType
 	used  bool
-	// product is the first product of floats of another dtype, and op the first op of such floats.
+	// product describes the first dot product or convolution of floats of another dtype, and op the
+	// first other op of such floats.
 	product, op string
 }
 
-// movements are ops that compute nothing.
-var movements = []string{"ConvertDType", "Identity", "Reshape", "BroadcastInDim", "Transpose", "Slice"}
+// movementOps lists ops that compute nothing.
+var movementOps = []string{"ConvertDType", "Identity", "Reshape", "BroadcastInDim", "Transpose", "Slice"}
 
-// Observe records the ops that are lowered from now on, until stop is called. used reports whether
-// an op computes with floats of the dtype. other describes the first product of floats of another
-// dtype with its line, or the first such op if there is no product; it is empty if there is no such
-// op. Conversions and ops that only move elements are not counted. Observe is for one graph and
-// must not be called while another goroutine traces.
+// Observe records the float dtypes of the ops that are lowered until stop is called. used reports
+// whether an op computes with floats of the given dtype. other describes an op that computes with
+// floats of another dtype: the first dot product or convolution, or else the first op, or "".
+// Conversions and ops that only move elements are ignored. Observe is for one graph and must not be
+// called while another goroutine traces.
 func (b *Backend) Observe(dtype dtypes.DType) (stop func() (used bool, other string)) {
-	o := &observation{dtype: dtype}
+	o := &dtypeObserver{dtype: dtype}
 	b.observed = o
 	return func() (used bool, other string) {
 		b.observed = nil
@@ -38,8 +39,8 @@ func (b *Backend) Observe(dtype dtypes.DType) (stop func() (used bool, other str
 	}
 }
 
-func (o *observation) add(name string, operands []*Value, results []compute.Value) {
-	if o == nil || slices.Contains(movements, name) {
+func (o *dtypeObserver) recordOp(name string, operands []*Value, results []compute.Value) {
+	if o == nil || slices.Contains(movementOps, name) {
 		return
 	}
 	other := dtypes.InvalidDType
@@ -55,15 +56,15 @@ func (o *observation) add(name string, operands []*Value, results []compute.Valu
 	switch product := name == "DotGeneral" || name == "ConvGeneral"; {
 	case other == dtypes.InvalidDType:
 	case product && o.product == "":
-		o.product = describe(other, "product", name, operands, results)
+		o.product = describeOp(other, "product", name, operands, results)
 	case o.op == "":
-		o.op = describe(other, "operation", name, operands, results)
+		o.op = describeOp(other, "operation", name, operands, results)
 	}
 }
 
-// describe formats an op for an error, such as "Float32 product DotGeneral of [8 64] and [64 256]
+// describeOp formats an op for an error, such as "Float32 product DotGeneral of [8 64] and [64 256]
 // at model.go:49".
-func describe(dtype dtypes.DType, kind, name string, operands []*Value, results []compute.Value) string {
+func describeOp(dtype dtypes.DType, kind, name string, operands []*Value, results []compute.Value) string {
 	all := make([]shapes.Shape, len(operands))
 	for i, v := range operands {
 		all[i] = v.shape

@@ -8,10 +8,10 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// Pad inserts fill before, after and between the elements of each axis. Negative amounts before and
+// Pad inserts fill before, after and between the elements of each axis. Negative amounts before or
 // after remove elements.
 func (f *Function) Pad(x, fill compute.Value, axes ...compute.PadAxis) (compute.Value, error) {
-	return f.op("Pad", with(x, fill), func(in []*stablehlo.Value) *stablehlo.Value {
+	return f.addOp("Pad", valueList(x, fill), func(in []*stablehlo.Value) *stablehlo.Value {
 		rank := in[0].Shape().Rank()
 		if len(axes) > rank {
 			panic(fmt.Errorf("paddings of %d axes for rank %d", len(axes), rank))
@@ -23,48 +23,48 @@ func (f *Function) Pad(x, fill compute.Value, axes ...compute.PadAxis) (compute.
 		for i, axis := range axes {
 			start[i], end[i], interior[i] = axis.Start, axis.End, axis.Interior
 		}
-		return f.pad(in[0], in[1], start, end, interior)
+		return f.addPad(in[0], in[1], start, end, interior)
 	})
 }
 
-// pad pads x, which has rank 1 or more. It modifies start, end and interior.
-func (f *Function) pad(x, fill *stablehlo.Value, start, end, interior []int) *stablehlo.Value {
-	if f.partitioned() {
-		c := f.chain()
+// addPad pads x, whose rank must be at least 1. It modifies start, end and interior.
+func (f *Function) addPad(x, fill *stablehlo.Value, start, end, interior []int) *stablehlo.Value {
+	if f.isPartitioned() {
+		c := f.opBuilder()
 		for axis, gap := range interior {
-			x, end[axis], interior[axis] = c.gaps(x, fill, axis, gap, end[axis])
+			x, end[axis], interior[axis] = c.insertGaps(x, fill, axis, gap, end[axis])
 		}
 		if slices.Max(interior) <= 0 {
-			if out, ok := c.onlyFill(x, fill, start, end); ok {
+			if out, ok := c.replaceByFill(x, fill, start, end); ok {
 				return out
 			}
 			x = c.crop(x, start, end)
 		}
-		x = f.padded(x, fill)
+		x = f.addFillBarrier(x, fill)
 	}
 	return must(stablehlo.Pad(x, fill, start, end, interior))
 }
 
 // partitioned reports whether the compiler splits the program over devices.
-func (f *Function) partitioned() bool {
+func (f *Function) isPartitioned() bool {
 	return f.builder.backend.opts.Partitioned || f.builder.partitions > 1
 }
 
-// padded returns x after a barrier with fill in a partitioned program. XLA's partitioner caches the
-// padded shards of an operand without the fill value, and reuses them for a pad with another fill
-// value.
-func (f *Function) padded(x, fill *stablehlo.Value) *stablehlo.Value {
-	if !f.partitioned() {
+// addFillBarrier returns x behind a common barrier with fill in a partitioned program. XLA's
+// partitioner caches the padded shards of an operand without the fill value, and would reuse them
+// for a pad with another fill value.
+func (f *Function) addFillBarrier(x, fill *stablehlo.Value) *stablehlo.Value {
+	if !f.isPartitioned() {
 		return x
 	}
 	return must(stablehlo.OptimizationBarrier(x, fill))[0]
 }
 
-// gaps inserts gap times fill after each element along axis, and returns the padding that remains
-// to be added at the end and between. XLA's partitioner selects wrong elements if it splits an axis
-// with interior padding, and aborts the process if the padding at the ends is also negative.
-// Therefore each element gets an axis of length 1, which is padded at the end.
-func (c chain) gaps(x, fill *stablehlo.Value, axis, gap, end int) (*stablehlo.Value, int, int) {
+// insertGaps inserts gap copies of fill after each element along axis, and returns the remaining
+// padding at the end and between elements. If XLA's partitioner splits an axis with interior
+// padding, it selects wrong elements, or aborts for negative padding at the ends. insertGaps
+// therefore pads the end of a new axis of size 1 instead.
+func (c opBuilder) insertGaps(x, fill *stablehlo.Value, axis, gap, end int) (*stablehlo.Value, int, int) {
 	const most = 1 << 40 // larger sizes are rejected before compilation
 	if gap <= 0 {
 		return x, end, gap
@@ -85,9 +85,9 @@ func (c chain) gaps(x, fill *stablehlo.Value, axis, gap, end int) (*stablehlo.Va
 	return c.reshape(padded, joined...), end - gap, 0
 }
 
-// onlyFill returns the result of paddings that remove all elements of x. It returns false if an
-// element remains.
-func (c chain) onlyFill(x, fill *stablehlo.Value, start, end []int) (*stablehlo.Value, bool) {
+// replaceByFill returns a tensor of fill values if the padding removes all elements of x. It
+// returns false if an element remains.
+func (c opBuilder) replaceByFill(x, fill *stablehlo.Value, start, end []int) (*stablehlo.Value, bool) {
 	if !fill.Shape().IsScalar() || fill.Shape().DType != x.Shape().DType {
 		return nil, false
 	}
@@ -105,9 +105,9 @@ func (c chain) onlyFill(x, fill *stablehlo.Value, start, end []int) (*stablehlo.
 	return c.broadcast(fill, out), true
 }
 
-// crop removes the elements of the negative amounts of start and end, and sets these amounts to 0.
+// crop removes the elements for the negative amounts in start and end, and sets these amounts to 0.
 // XLA's partitioner ignores a pad that removes as many elements as it adds.
-func (c chain) crop(x *stablehlo.Value, start, end []int) *stablehlo.Value {
+func (c opBuilder) crop(x *stablehlo.Value, start, end []int) *stablehlo.Value {
 	dims := x.Shape().Dimensions
 	if slices.Min(start) >= 0 && slices.Min(end) >= 0 {
 		return x

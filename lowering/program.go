@@ -11,28 +11,29 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Program is a finished computation, which Builder.Compile passes to Options.Compile.
+// Program is a finished computation. Builder.Compile passes it to Options.Compile.
 type Program struct {
 	// Name is the name given to Backend.Builder.
 	Name string
 
-	// Module is the program. Its first function is the entry function. Options.Compile may change
-	// the module, for instance add attributes to the entry function's parameters.
+	// Module contains the functions, the entry function first. Options.Compile may change the
+	// module, for example add attributes to parameters.
 	Module *ir.Module
 
-	// ParameterNames are the names passed to Function.Parameter, in order. The text uses other
-	// names where these are not MLIR identifiers.
+	// ParameterNames are the names passed to Function.Parameter, in order. Names that are not MLIR
+	// identifiers are different in the text.
 	ParameterNames []string
 
-	// Parameters and Outputs are the shapes of Main's arguments and results, in order.
+	// Parameters and Outputs are the shapes of the entry function's arguments and results, in
+	// order.
 	Parameters, Outputs []shapes.Shape
 
-	// Shards are the shapes of the parameters on each device: the shapes in Parameters, except for
-	// parameters that DistributedAutoSharding splits.
+	// Shards are the shapes of the parameters on each device. They differ from Parameters for
+	// parameters that DistributedAutoSharding shards.
 	Shards []shapes.Shape
 
-	// Replicas and Partitions are the numbers requested by DistributedSPMD and
-	// DistributedAutoSharding, 1 each without these calls. Their product is the number of devices.
+	// Replicas and Partitions are set by DistributedSPMD and DistributedAutoSharding. Both are 1 by
+	// default. Their product is the number of devices.
 	Replicas, Partitions int
 
 	// Devices is the device assignment in replica order, nil if none was requested.
@@ -41,16 +42,16 @@ type Program struct {
 	// Target is the compiler that the program was lowered for.
 	Target Target
 
-	// Constants describes the last parameters, which replace large constants.
+	// Constants describes the parameters that replace large constants. They are the last
+	// parameters.
 	Constants []Constant
 }
 
 // Main returns the entry function.
 func (p *Program) Main() *ir.Function { return p.Module.Functions[0] }
 
-// Text returns the module as MLIR text. Each call writes the text again; the same graph returns the
-// same bytes. Text returns an error for a program that would abort a compiler's process, see
-// [Program.Check].
+// Text returns the module as MLIR text. Each call writes the text again, and the same graph always
+// has the same text. Text returns the error of [Program.Check].
 func (p *Program) Text() ([]byte, error) {
 	if err := p.Check(p.Partitions); err != nil {
 		return nil, err
@@ -62,20 +63,19 @@ func (p *Program) Text() ([]byte, error) {
 	return text, nil
 }
 
-// Check returns an error for a program that would abort a compiler's process when it is compiled
-// for the given number of partitions: tensors and paddings too large to address, excessive
-// dilations or nesting, and on TPUs divided tensors of Complex128. [Program.Text] calls it with the
-// program's own number of partitions.
+// Check returns an error if compiling the program for the given number of partitions would abort
+// the compiler's process. The causes are tensors and paddings too large to address, excessive
+// dilation or nesting, and, on TPUs, partitioned Complex128. [Program.Text] calls Check.
 func (p *Program) Check(partitions int) error {
-	l := limits{simple: p.Target == TargetTPU && partitions > 1}
+	l := limitChecker{rejectComplex128: p.Target == TargetTPU && partitions > 1}
 	for _, f := range p.Module.Functions {
-		l.function(f)
+		l.checkFunction(f)
 	}
 	return l.err
 }
 
-// Executable is the [compute.Executable] of a Backend without Options.Compile. It contains the
-// program and cannot run it.
+// Executable is a [compute.Executable] that contains a program and cannot run it. A Backend without
+// Options.Compile returns it.
 type Executable struct {
 	program *Program
 }

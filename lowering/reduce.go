@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// axisOf converts a negative axis, which counts from the end.
+// axisOf returns the index of an axis. A negative axis counts from the last.
 func axisOf(axis, rank int) int {
 	if axis < -rank || axis >= rank {
 		panic(fmt.Errorf("axis %d is outside rank %d", axis, rank))
@@ -22,11 +22,11 @@ func axisOf(axis, rank int) int {
 	return axis
 }
 
-// reduce combines the elements over axes. Without axes it combines all elements.
+// reduce combines the elements over axes, or all elements if axes is empty.
 func (f *Function) reduce(name string, kind combiner, logicalOnly bool, x compute.Value, axes []int) (compute.Value, error) {
-	return f.op(name, with(x), func(in []*stablehlo.Value) *stablehlo.Value {
+	return f.addOp(name, valueList(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		if logicalOnly {
-			wantBool(in[0])
+			requireBool(in[0])
 		}
 		shape := in[0].Shape()
 		over := indices(shape.Rank())
@@ -39,21 +39,21 @@ func (f *Function) reduce(name string, kind combiner, logicalOnly bool, x comput
 		if len(over) == 0 { // a scalar
 			return in[0]
 		}
-		if f.ordered(kind, shape.DType) {
-			return f.extreme(kind, in[0], over)
+		if f.reducesAsIntegers(kind, shape.DType) {
+			return f.reduceAsIntegers(kind, in[0], over)
 		}
-		return f.summed(kind, in, func(in []*stablehlo.Value) *stablehlo.Value {
-			return f.reduced(kind, in[0], over)
+		return f.sumInAccumulator(kind, in, func(in []*stablehlo.Value) *stablehlo.Value {
+			return f.addReduce(kind, in[0], over)
 		})
 	})
 }
 
-func (f *Function) reduced(kind combiner, x *stablehlo.Value, over []int) *stablehlo.Value {
+func (f *Function) addReduce(kind combiner, x *stablehlo.Value, over []int) *stablehlo.Value {
 	closure := f.combiner(kind, x.Shape().DType)
 	return must(stablehlo.Reduce(x, f.neutral(kind, x.Shape().DType), closure, over...))
 }
 
-// ReduceSum returns the sum over axes. All Reduce methods reduce all axes if none are given.
+// ReduceSum returns the sum over axes. Without axes, all Reduce methods reduce over all axes.
 func (f *Function) ReduceSum(x compute.Value, axes ...int) (compute.Value, error) {
 	return f.reduce("ReduceSum", combineSum, false, x, axes)
 }
@@ -88,25 +88,25 @@ func (f *Function) ReduceBitwiseXor(x compute.Value, axes ...int) (compute.Value
 	return f.reduce("ReduceBitwiseXor", combineXor, false, x, axes)
 }
 
-// ReduceLogicalAnd returns whether all elements over axes are true.
+// ReduceLogicalAnd reports whether all elements over axes are true.
 func (f *Function) ReduceLogicalAnd(x compute.Value, axes ...int) (compute.Value, error) {
 	return f.reduce("ReduceLogicalAnd", combineAnd, true, x, axes)
 }
 
-// ReduceLogicalOr returns whether any element over axes is true.
+// ReduceLogicalOr reports whether any element over axes is true.
 func (f *Function) ReduceLogicalOr(x compute.Value, axes ...int) (compute.Value, error) {
 	return f.reduce("ReduceLogicalOr", combineOr, true, x, axes)
 }
 
-// ReduceLogicalXor returns whether an odd number of elements over axes is true.
+// ReduceLogicalXor reports whether an odd number of elements over axes is true.
 func (f *Function) ReduceLogicalXor(x compute.Value, axes ...int) (compute.Value, error) {
 	return f.reduce("ReduceLogicalXor", combineXor, true, x, axes)
 }
 
-// ArgMinMax returns the index of the smallest or largest element along axis. The first of equal
-// elements wins, and the first NaN wins over all other elements.
+// ArgMinMax returns the index of the smallest or largest element along axis. Of equal elements it
+// returns the first. If there is a NaN, it returns the first NaN.
 func (f *Function) ArgMinMax(x compute.Value, axis int, outputDType dtypes.DType, isMin bool) (compute.Value, error) {
-	return f.op("ArgMinMax", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
+	return f.addOp("ArgMinMax", valueList(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		shape := in[0].Shape()
 		axis := axisOf(axis, shape.Rank())
 		if !outputDType.IsInt() || !ir.IsSupported(outputDType) {
@@ -117,18 +117,17 @@ func (f *Function) ArgMinMax(x compute.Value, axis int, outputDType dtypes.DType
 		if isMin {
 			worst = valueHighest
 		}
-		c := f.chain()
+		c := f.opBuilder()
 		positions := shape.Clone()
 		positions.DType = outputDType
 		counted := must(f.fn.Iota(positions, axis))
-		starts := []*stablehlo.Value{c.scalar(outputDType, valueZero), c.scalar(shape.DType, worst)}
+		starts := []*stablehlo.Value{c.specialConstant(outputDType, valueZero), c.specialConstant(shape.DType, worst)}
 		return must(stablehlo.MultiReduce([]*stablehlo.Value{counted, in[0]}, starts, closure, axis))[0]
 	})
 }
 
-// argCombiner writes the closure that selects one of two (index, value) pairs. NaN wins over every
-// other value, and the lower index wins among equal values, so that the order of the combinations
-// does not matter.
+// argCombiner returns a closure that selects one of two (index, value) pairs. It prefers NaN to
+// other values, and the lower index of equal values, so the order of combination does not matter.
 func (f *Function) argCombiner(value, index dtypes.DType, isMin bool) *stablehlo.Function {
 	better := types.CompareGT
 	if isMin {
@@ -137,7 +136,7 @@ func (f *Function) argCombiner(value, index dtypes.DType, isMin bool) *stablehlo
 	closure := f.fn.Closure()
 	args := f.closureArgs(closure, index, value, index, value)
 	li, lv, ri, rv := args[0], args[1], args[2], args[3]
-	c := chain{closure}
+	c := opBuilder{closure}
 	left := c.compare(better, lv, rv)
 	tie := c.compare(types.CompareEQ, lv, rv)
 	if value.IsFloat() {
@@ -146,23 +145,23 @@ func (f *Function) argCombiner(value, index dtypes.DType, isMin bool) *stablehlo
 		tie = c.binary(stablehlo.Or, tie, c.binary(stablehlo.And, lnan, rnan))
 	}
 	lower := c.binary(stablehlo.Minimum, li, ri)
-	outIndex := c.selects(left, li, c.selects(tie, lower, ri))
-	outValue := c.selects(left, lv, rv)
+	outIndex := c.selectElements(left, li, c.selectElements(tie, lower, ri))
+	outValue := c.selectElements(left, lv, rv)
 	check(closure.Return(outIndex, outValue))
 	return closure
 }
 
-// CumSum returns the running sum along axis, from the start or, with Reverse set, from the end. With
-// Exclusive set, the sum at an element does not include the element itself.
+// CumSum returns the running sum along axis. It starts at the end if Reverse is set, and excludes
+// the element itself if Exclusive is set.
 func (f *Function) CumSum(x compute.Value, axis int, options compute.CumSumOptions) (compute.Value, error) {
-	return f.op("CumSum", with(x), f.adding(func(in []*stablehlo.Value) *stablehlo.Value {
+	return f.addOp("CumSum", valueList(x), f.accumulate(func(in []*stablehlo.Value) *stablehlo.Value {
 		shape := in[0].Shape()
 		axis := axisOf(axis, shape.Rank())
 		length := shape.Dimensions[axis]
 		if shape.Size() == 0 {
 			return in[0]
 		}
-		zero := f.chain().scalar(shape.DType, valueZero)
+		zero := f.opBuilder().specialConstant(shape.DType, valueZero)
 		v := in[0]
 		if options.Exclusive { // shift by one, so that each element gets the sum before it
 			start, end := make([]int, shape.Rank()), make([]int, shape.Rank())
@@ -170,7 +169,7 @@ func (f *Function) CumSum(x compute.Value, axis int, options compute.CumSumOptio
 			if options.Reverse {
 				start[axis], end[axis] = -1, 1
 			}
-			v = f.pad(in[0], zero, start, end, make([]int, shape.Rank()))
+			v = f.addPad(in[0], zero, start, end, make([]int, shape.Rank()))
 		}
 		window, paddings := make([]int, shape.Rank()), make([][2]int, shape.Rank())
 		ones := make([]int, shape.Rank())

@@ -10,8 +10,8 @@ import (
 	"github.com/gomlx/go-xla/types"
 )
 
-// RNGBitGenerator returns random bits of the given shape and the next state, by the algorithm of
-// Options.Random. The state of [RandomPhilox] is a vector of 2 or 3 Uint64.
+// RNGBitGenerator returns random bits of the given shape and the next state. It uses the algorithm
+// of Options.Random.
 func (f *Function) RNGBitGenerator(state compute.Value, shape shapes.Shape) (newState, bits compute.Value, err error) {
 	if f.builder.backend.opts.Random == RandomPCG {
 		if newState, bits, err = f.pcgBits(state, shape); err != nil {
@@ -19,7 +19,7 @@ func (f *Function) RNGBitGenerator(state compute.Value, shape shapes.Shape) (new
 		}
 		return newState, bits, nil
 	}
-	out, err := f.ops("RNGBitGenerator", with(state), func(in []*stablehlo.Value) []*stablehlo.Value {
+	out, err := f.addOps("RNGBitGenerator", valueList(state), func(in []*stablehlo.Value) []*stablehlo.Value {
 		s := in[0].Shape()
 		if s.DType != dtypes.Uint64 || s.Rank() != 1 || s.Dimensions[0] < 2 || s.Dimensions[0] > 3 {
 			panic(fmt.Errorf("the Philox state must be Uint64 of dimension 2 or 3, got %s", s))

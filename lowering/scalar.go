@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// scalarValue is a scalar that exists in every dtype unless noted.
+// scalarValue is a special value of a dtype.
 type scalarValue int
 
 const (
@@ -24,7 +24,7 @@ func (v scalarValue) String() string {
 	return [...]string{"zero", "one", "lowest value", "highest value", "all bits set"}[v]
 }
 
-// infinities are the bit patterns of -Inf and +Inf, and their numbers of hexadecimal digits.
+// infinities contains the bits of -Inf and +Inf, and the number of hexadecimal digits.
 var infinities = map[dtypes.DType]struct {
 	bits   [2]uint64
 	digits int
@@ -35,16 +35,16 @@ var infinities = map[dtypes.DType]struct {
 	dtypes.Float64:  {[2]uint64{0xFFF0000000000000, 0x7FF0000000000000}, 16},
 }
 
-// scalarNumber returns value in dtype d.
+// scalarNumber returns a special value of dtype d. It panics if the dtype has no such value.
 func scalarNumber(d dtypes.DType, value scalarValue) ir.Number {
-	number, ok := scalarIn(d, value)
+	number, ok := scalarNumberOf(d, value)
 	if !ok {
 		panic(fmt.Errorf("dtype %s has no %s", d, value))
 	}
 	return number
 }
 
-func scalarIn(d dtypes.DType, value scalarValue) (ir.Number, bool) {
+func scalarNumberOf(d dtypes.DType, value scalarValue) (ir.Number, bool) {
 	switch {
 	case d == dtypes.Bool:
 		return boolNumber(value != valueZero && value != valueLowest), true

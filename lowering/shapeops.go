@@ -9,23 +9,23 @@ import (
 	xshapes "github.com/gomlx/go-xla/types/shapes"
 )
 
-// BroadcastInDim broadcasts x to shape. Axis i of x becomes axis broadcastAxes[i] of the result.
+// BroadcastInDim broadcasts x to shape. Axis i of x becomes axis broadcastAxes[i].
 func (f *Function) BroadcastInDim(x compute.Value, shape shapes.Shape, broadcastAxes []int) (compute.Value, error) {
-	return f.op("BroadcastInDim", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
+	return f.addOp("BroadcastInDim", valueList(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		return must(stablehlo.BroadcastInDim(in[0], must(StableHLOShape(shape)), broadcastAxes))
 	})
 }
 
-// Iota returns a tensor of the given shape whose elements are their index along axis.
+// Iota returns a tensor of the given shape. Each element is its index along axis.
 func (f *Function) Iota(shape shapes.Shape, axis int) (compute.Value, error) {
-	return f.op("Iota", nil, func([]*stablehlo.Value) *stablehlo.Value {
+	return f.addOp("Iota", nil, func([]*stablehlo.Value) *stablehlo.Value {
 		return must(f.fn.Iota(must(StableHLOShape(shape)), axis))
 	})
 }
 
 // Reshape returns x with other dimensions of the same total size.
 func (f *Function) Reshape(x compute.Value, dimensions ...int) (compute.Value, error) {
-	return f.op("Reshape", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
+	return f.addOp("Reshape", valueList(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		s := must(StableHLOShape(shapes.Shape{DType: in[0].Shape().DType, Dimensions: dimensions}))
 		if slices.Equal(s.Dimensions, in[0].Shape().Dimensions) {
 			return in[0]
@@ -34,29 +34,29 @@ func (f *Function) Reshape(x compute.Value, dimensions ...int) (compute.Value, e
 	})
 }
 
-// Transpose permutes axes: axis i of the result is axis permutation[i] of x.
+// Transpose permutes the axes of x: axis i of the result is axis permutation[i] of x.
 func (f *Function) Transpose(x compute.Value, permutation ...int) (compute.Value, error) {
-	return f.op("Transpose", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
+	return f.addOp("Transpose", valueList(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		v := must(stablehlo.Transpose(in[0], permutation...))
-		f.halves.transposed(in[0], v, slices.Clone(permutation))
+		f.halfProducts.recordTranspose(in[0], v, slices.Clone(permutation))
 		return v
 	})
 }
 
 // Reverse reverses the order along the given axes.
 func (f *Function) Reverse(x compute.Value, axes ...int) (compute.Value, error) {
-	return f.op("Reverse", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
+	return f.addOp("Reverse", valueList(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		return must(stablehlo.Reverse(in[0], axes...))
 	})
 }
 
 // Concatenate concatenates operands along axis.
 func (f *Function) Concatenate(axis int, operands ...compute.Value) (compute.Value, error) {
-	return f.op("Concatenate", operands, func(in []*stablehlo.Value) *stablehlo.Value {
+	return f.addOp("Concatenate", operands, func(in []*stablehlo.Value) *stablehlo.Value {
 		if len(in) == 1 {
 			return in[0]
 		}
-		if v := f.joined(axis, in); v != nil {
+		if v := f.mergeConvolutions(axis, in); v != nil {
 			return v
 		}
 		return must(stablehlo.Concatenate(axis, in...))
@@ -65,7 +65,7 @@ func (f *Function) Concatenate(axis int, operands ...compute.Value) (compute.Val
 
 // Slice returns the elements starts[i], starts[i]+strides[i], ... below limits[i] of each axis i.
 func (f *Function) Slice(x compute.Value, starts, limits, strides []int) (compute.Value, error) {
-	return f.op("Slice", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
+	return f.addOp("Slice", valueList(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		limits := slices.Clone(limits)
 		for axis, limit := range limits {
 			if limit == shapes.DynamicDim && axis < in[0].Shape().Rank() {
@@ -73,16 +73,16 @@ func (f *Function) Slice(x compute.Value, starts, limits, strides []int) (comput
 			}
 		}
 		if empty, ok := emptySlice(in[0].Shape(), starts, limits, strides); ok {
-			return f.chain().zeros(empty)
+			return f.opBuilder().zeros(empty)
 		}
 		v := must(stablehlo.Slice(in[0], starts, limits, strides))
-		f.origins.sliced(v, in[0], starts, limits, strides)
+		f.convolutions.recordSlice(v, in[0], starts, limits, strides)
 		return v
 	})
 }
 
 // emptySlice returns the shape of an empty slice at the end of an axis, which the StableHLO builder
-// rejects. It returns false for other slices, which the builder checks.
+// rejects. It returns false for other slices.
 func emptySlice(x xshapes.Shape, starts, limits, strides []int) (xshapes.Shape, bool) {
 	rank := x.Rank()
 	if len(starts) != rank || len(limits) != rank || len(strides) != 0 && len(strides) != rank {
@@ -103,9 +103,8 @@ func emptySlice(x xshapes.Shape, starts, limits, strides []int) (xshapes.Shape, 
 	return out, atEnd
 }
 
-// startIndices returns one scalar per axis of the operand. given contains these scalars, or one
-// vector.
-func (c chain) startIndices(given []*stablehlo.Value, rank int) []*stablehlo.Value {
+// startIndices returns one scalar start index per axis. given contains these scalars or one vector.
+func (c opBuilder) startIndices(given []*stablehlo.Value, rank int) []*stablehlo.Value {
 	given = slices.Clone(given)
 	for i, v := range given {
 		given[i] = c.wideIndex(v)
@@ -121,35 +120,35 @@ func (c chain) startIndices(given []*stablehlo.Value, rank int) []*stablehlo.Val
 	return out
 }
 
-// DynamicSlice returns a block of the given sizes at computed start indices. The start indices are
-// clamped so that the block is inside x.
+// DynamicSlice returns a block of the given sizes at computed start indices, which are clamped so
+// that the block is inside x.
 func (f *Function) DynamicSlice(x compute.Value, starts []compute.Value, sizes []int) (compute.Value, error) {
-	return f.op("DynamicSlice", append(with(x), starts...), func(in []*stablehlo.Value) *stablehlo.Value {
-		return must(stablehlo.DynamicSlice(in[0], f.chain().startIndices(in[1:], in[0].Shape().Rank()), sizes))
+	return f.addOp("DynamicSlice", append(valueList(x), starts...), func(in []*stablehlo.Value) *stablehlo.Value {
+		return must(stablehlo.DynamicSlice(in[0], f.opBuilder().startIndices(in[1:], in[0].Shape().Rank()), sizes))
 	})
 }
 
-// clampStarts clamps the start indices so that a block of shape part is inside whole. The op clamps
-// them too, but not where XLA splits the axis over devices: there the op would write nothing.
-func (c chain) clampStarts(at []*stablehlo.Value, whole, part xshapes.Shape) {
+// clampStarts clamps start indices so that a block of shape part is inside whole. StableHLO's op
+// clamps them too, but if XLA splits the axis over devices, the op would write nothing.
+func (c opBuilder) clampStarts(at []*stablehlo.Value, whole, part xshapes.Shape) {
 	for axis := range min(len(at), whole.Rank(), part.Rank()) {
 		room := whole.Dimensions[axis] - part.Dimensions[axis]
 		if room < 0 || !at[axis].Shape().IsScalar() || !at[axis].Shape().DType.IsInt() {
 			return // the op returns the error
 		}
 		d := at[axis].Shape().DType
-		last := c.number(d, signed(room))
-		at[axis] = must(stablehlo.Clamp(c.scalar(d, valueZero), at[axis], last))
+		last := c.constant(d, signed(room))
+		at[axis] = must(stablehlo.Clamp(c.specialConstant(d, valueZero), at[axis], last))
 	}
 }
 
-// DynamicUpdateSlice writes update into x at computed start indices. The start indices are clamped
-// so that update is inside x.
+// DynamicUpdateSlice writes update into x at computed start indices, which are clamped so that
+// update is inside x.
 func (f *Function) DynamicUpdateSlice(x, update compute.Value, starts []compute.Value) (compute.Value, error) {
-	return f.op("DynamicUpdateSlice", append(with(x, update), starts...), func(in []*stablehlo.Value) *stablehlo.Value {
-		c := f.chain()
+	return f.addOp("DynamicUpdateSlice", append(valueList(x, update), starts...), func(in []*stablehlo.Value) *stablehlo.Value {
+		c := f.opBuilder()
 		at := c.startIndices(in[2:], in[0].Shape().Rank())
 		c.clampStarts(at, in[0].Shape(), in[1].Shape())
-		return must(stablehlo.DynamicUpdateSlice(f.ownCopy(in[0], in[1], at), in[1], at))
+		return must(stablehlo.DynamicUpdateSlice(f.copyBeforeUpdate(in[0], in[1], at), in[1], at))
 	})
 }

@@ -16,62 +16,62 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// GoMLX passes shardings with the parameters and the results of a graph that it distributes itself.
-// Under DistributedAutoSharding the partitioner applies a sharding. Under DistributedSPMD each
-// device runs the program on its own tensors, the shapes are already per device, and the sharding
-// only tells GoMLX how the tensors of all devices form one tensor; the sharding is not written.
+// GoMLX passes shardings for the parameters and results of a graph that it distributes itself. With
+// DistributedAutoSharding, Shardy applies them. With DistributedSPMD, each device runs the program
+// on its own tensors, the shapes are already per device, and shardings are not written.
 //
-// Compile returns the first invalid sharding or mesh. GoMLX turns an earlier error into a panic
-// outside of its recover, and its Exec then waits forever for the compilation.
+// Compile returns the first invalid sharding or mesh. GoMLX would convert an earlier error into a
+// panic that it does not recover, and its Exec would wait for the compilation forever.
 
-// sharding converts the sharding of a parameter or a result of the entry function; nil is
-// replicated. It returns the sharding to write, nil for none, and the shape on each device.
-func (b *Builder) sharding(of string, shape shapes.Shape, spec *compute.ShardingSpec) (*shardy.ShardingSpec, shapes.Shape, error) {
+// convertSharding converts the sharding of a parameter or result of the entry function; nil means
+// replicated. It returns the sharding to write, or nil for none, and the shape on each device. of
+// describes the tensor for errors.
+func (b *Builder) convertSharding(of string, shape shapes.Shape, spec *compute.ShardingSpec) (*shardy.ShardingSpec, shapes.Shape, error) {
 	switch {
 	case !b.distributed && spec != nil:
-		return nil, shape, noMesh(spec)
+		return nil, shape, unknownMeshError(spec)
 	case len(b.meshes) == 0:
 		return nil, shape, nil
 	case spec == nil:
-		return shardy.NewShardingSpec(b.all()), shape, nil
+		return shardy.NewShardingSpec(b.largestMesh()), shape, nil
 	}
-	out, shard, err := b.divide(shape, spec)
+	out, shard, err := b.shardShape(shape, spec)
 	if err != nil {
-		b.refuse(&errkind.Fault{Op: "lowering: sharding of", Subject: of, Class: errkind.KindOr(err, errkind.InvalidArgumentError), Err: err})
+		b.deferError(&errkind.Fault{Op: "lowering: sharding of", Subject: of, Class: errkind.KindOr(err, errkind.InvalidArgumentError), Err: err})
 		return nil, shape, nil
 	}
 	return out, shard, nil
 }
 
-// all returns the first mesh that contains all devices of the computation.
-func (b *Builder) all() *shardy.DeviceMesh {
+// largestMesh returns the mesh with the most devices, which contains all devices.
+func (b *Builder) largestMesh() *shardy.DeviceMesh {
 	return slices.MaxFunc(b.meshes, func(x, y *shardy.DeviceMesh) int { return cmp.Compare(x.NumDevices(), y.NumDevices()) })
 }
 
-// refuse records the first error for Compile.
-func (b *Builder) refuse(err error) {
-	if b.refused == nil {
-		b.refused = err
+// deferError records an error that Compile returns. It keeps only the first error.
+func (b *Builder) deferError(err error) {
+	if b.deferredErr == nil {
+		b.deferredErr = err
 	}
 }
 
-// noMesh returns an error for a sharding over an undefined mesh.
-func noMesh(spec *compute.ShardingSpec) error {
+func unknownMeshError(spec *compute.ShardingSpec) error {
 	return fmt.Errorf("mesh %q is not among those given to DistributedAutoSharding", spec.Mesh)
 }
 
-// divide checks a sharding and returns the shape of one shard.
-func (b *Builder) divide(shape shapes.Shape, spec *compute.ShardingSpec) (*shardy.ShardingSpec, shapes.Shape, error) {
+// shardShape converts a sharding and returns the shape of one shard. It returns an error if the
+// sharding does not fit the mesh or the shape.
+func (b *Builder) shardShape(shape shapes.Shape, spec *compute.ShardingSpec) (*shardy.ShardingSpec, shapes.Shape, error) {
 	i := slices.IndexFunc(b.meshes, func(m *shardy.DeviceMesh) bool { return m.Name() == spec.Mesh })
 	if i < 0 {
-		return nil, shape, noMesh(spec)
+		return nil, shape, unknownMeshError(spec)
 	}
 	mesh, shard := b.meshes[i], shape.Clone()
 	if mesh.NumDevices() != b.partitions {
 		if !slices.ContainsFunc(spec.Axes, func(axes []string) bool { return len(axes) > 0 }) {
-			return shardy.NewShardingSpec(b.all()), shape, nil
+			return shardy.NewShardingSpec(b.largestMesh()), shape, nil
 		}
-		return nil, shape, &errkind.Fault{Op: shape.String(), Reason: fmt.Sprintf("mesh %q has %d devices, the computation runs on the %d of mesh %q", spec.Mesh, mesh.NumDevices(), b.partitions, b.all().Name()),
+		return nil, shape, &errkind.Fault{Op: shape.String(), Reason: fmt.Sprintf("mesh %q has %d devices, the computation runs on the %d of mesh %q", spec.Mesh, mesh.NumDevices(), b.partitions, b.largestMesh().Name()),
 			Hint: "split tensors over meshes of all devices", Class: errkind.InvalidArgumentError}
 	}
 	if len(spec.Axes) > shape.Rank() {
@@ -108,35 +108,33 @@ func (b *Builder) divide(shape shapes.Shape, spec *compute.ShardingSpec) (*shard
 	return out, shard, nil
 }
 
-// resultShardings converts the shardings of the results of the entry function. Without a list, the
-// partitioner decides the sharding of a result if a parameter of the same shape is split, because
-// the result may be the next value of that parameter: GoMLX expects that a variable keeps its
-// sharding. With a list, GoMLX uses the sharding of the last result for the next values of
-// variables too; a sharding that does not divide the shape is replicated if the variable is
-// replicated.
-func (f *Function) resultShardings(results []shapes.Shape, list []*compute.ShardingSpec) ([]*shardy.ShardingSpec, error) {
+// mainResultShardings converts the shardings of the entry function's results. Without a list, the
+// partitioner selects the sharding of a result that has the shape of a sharded parameter. This
+// result may be the parameter's next value, and GoMLX expects that a variable keeps its sharding.
+// With a list, GoMLX also uses the last sharding for the next values of variables. A sharding that
+// does not divide a result of a replicated variable's shape is therefore ignored.
+func (f *Function) mainResultShardings(results []shapes.Shape, list []*compute.ShardingSpec) ([]*shardy.ShardingSpec, error) {
 	b := f.builder
 	out := make([]*shardy.ShardingSpec, len(results))
 	for i, shape := range results {
 		var spec *compute.ShardingSpec
 		if len(list) > 0 {
 			spec = list[i]
-		} else if f.splits(shape) {
+		} else if f.hasShardedParameter(shape) {
 			continue
 		}
-		if f.wholeVariable(shape) && b.uneven(shape, spec) {
+		if f.hasReplicatedVariable(shape) && b.isIndivisible(shape, spec) {
 			spec = nil
 		}
 		var err error
-		if out[i], _, err = b.sharding(fmt.Sprintf("result %d", i), shape, spec); err != nil {
+		if out[i], _, err = b.convertSharding(fmt.Sprintf("result %d", i), shape, spec); err != nil {
 			return nil, fmt.Errorf("output %d: %w", i, err)
 		}
 	}
 	return out, nil
 }
 
-// splits reports whether a parameter of the shape is split.
-func (f *Function) splits(shape shapes.Shape) bool {
+func (f *Function) hasShardedParameter(shape shapes.Shape) bool {
 	for i, p := range f.parameters {
 		if p.Equal(shape) && !f.shards[i].Equal(shape) {
 			return true
@@ -145,8 +143,7 @@ func (f *Function) splits(shape shapes.Shape) bool {
 	return false
 }
 
-// wholeVariable reports whether a variable of the shape is replicated.
-func (f *Function) wholeVariable(shape shapes.Shape) bool {
+func (f *Function) hasReplicatedVariable(shape shapes.Shape) bool {
 	for i, p := range f.parameters {
 		if p.Equal(shape) && f.shards[i].Equal(shape) && strings.HasPrefix(f.parameterNames[i], "/") {
 			return true
@@ -155,8 +152,8 @@ func (f *Function) wholeVariable(shape shapes.Shape) bool {
 	return false
 }
 
-// uneven reports whether a sharding is valid except for a dimension that it does not divide.
-func (b *Builder) uneven(shape shapes.Shape, spec *compute.ShardingSpec) bool {
+// isIndivisible reports whether a sharding is valid except for a dimension that is not divisible.
+func (b *Builder) isIndivisible(shape shapes.Shape, spec *compute.ShardingSpec) bool {
 	if spec == nil || len(spec.Axes) > shape.Rank() {
 		return false
 	}
@@ -164,14 +161,14 @@ func (b *Builder) uneven(shape shapes.Shape, spec *compute.ShardingSpec) bool {
 	for dim := range divisible.Dimensions {
 		divisible.Dimensions[dim] = 0 // 0 is divisible by any number
 	}
-	_, _, wrong := b.divide(divisible, spec)
-	_, _, err := b.divide(shape, spec)
+	_, _, wrong := b.shardShape(divisible, spec)
+	_, _, err := b.shardShape(shape, spec)
 	return wrong == nil && err != nil
 }
 
-// namedShardings converts the shardings of the results of a named function. Without a list the
-// partitioner decides them.
-func (f *Function) namedShardings(results []shapes.Shape, list []*compute.ShardingSpec) ([]*shardy.ShardingSpec, error) {
+// calledResultShardings converts the shardings of the results of a function other than main.
+// Without a list, the partitioner selects them.
+func (f *Function) calledResultShardings(results []shapes.Shape, list []*compute.ShardingSpec) ([]*shardy.ShardingSpec, error) {
 	if !slices.ContainsFunc(list, func(s *compute.ShardingSpec) bool { return s != nil }) {
 		return nil, nil
 	}
@@ -184,16 +181,16 @@ func (f *Function) namedShardings(results []shapes.Shape, list []*compute.Shardi
 			continue
 		}
 		var err error
-		if out[i], _, err = f.builder.sharding(fmt.Sprintf("result %d of function %q", i, f.name), results[i], spec); err != nil {
+		if out[i], _, err = f.builder.convertSharding(fmt.Sprintf("result %d of function %q", i, f.name), results[i], spec); err != nil {
 			return nil, fmt.Errorf("output %d: %w", i, err)
 		}
 	}
 	return out, nil
 }
 
-// ordered returns an error for a mesh with its own device order. GoMLX (package dtensor) ignores
-// the order when it splits and joins tensors.
-func ordered(m compute.Mesh) error {
+// checkDeviceOrder returns an error for a mesh that reorders its devices, because GoMLX (package
+// dtensor) ignores the order when it shards and gathers tensors.
+func checkDeviceOrder(m compute.Mesh) error {
 	for place, device := range m.LogicalDeviceAssignment {
 		if place != device {
 			return fault(fmt.Sprintf("mesh %q", m.Name), "it has an order of its own for its devices", "name the devices in that order in DeviceAssignment")
@@ -202,14 +199,13 @@ func ordered(m compute.Mesh) error {
 	return nil
 }
 
-// replicateMark marks a value that is replicated over all devices.
-type replicateMark struct{}
+// replicatePlaceholder represents a sharding constraint that replicates a value over all devices.
+type replicatePlaceholder struct{}
 
-// replicateInGrids replicates a value of a program that GoMLX splits over a mesh in which two or
-// more axes have more than one device.
-func (f *Function) replicateInGrids(x *stablehlo.Value) *stablehlo.Value {
+// replicateOnGrid replicates x if two or more mesh axes have several devices.
+func (f *Function) replicateOnGrid(x *stablehlo.Value) *stablehlo.Value {
 	divided := 0
-	for _, size := range f.builder.all().AxesSizes() {
+	for _, size := range f.builder.largestMesh().AxesSizes() {
 		if size > 1 {
 			divided++
 		}
@@ -217,17 +213,17 @@ func (f *Function) replicateInGrids(x *stablehlo.Value) *stablehlo.Value {
 	if divided < 2 {
 		return x
 	}
-	return must(f.Mark(x, x.Shape(), replicateMark{}))
+	return must(f.AddPlaceholder(x, x.Shape(), replicatePlaceholder{}))
 }
 
-// constrainMarked replaces each replicateMark by a sharding constraint.
-func (b *Builder) constrainMarked(f *ir.Function) *ir.Function {
+// lowerReplications replaces each replicatePlaceholder by a sharding constraint.
+func (b *Builder) lowerReplications(f *ir.Function) *ir.Function {
 	if len(b.meshes) == 0 {
 		return f
 	}
 	written := *f
 	written.Body = ir.Map(f.Body, func(s *ir.Statement) *ir.Statement {
-		if _, ok := s.Mark.(replicateMark); !ok {
+		if _, ok := s.Placeholder.(replicatePlaceholder); !ok {
 			return s
 		}
 		return b.constraint(s.Results[0], s.Operands[0], indices(s.Results[0].Type.Rank()))
@@ -235,12 +231,13 @@ func (b *Builder) constrainMarked(f *ir.Function) *ir.Function {
 	return &written
 }
 
-// constraint returns a sharding constraint that replicates dims and leaves the other dimensions open.
+// constraint returns a sharding constraint that replicates dims and leaves the sharding of other
+// dimensions to the partitioner.
 func (b *Builder) constraint(out, in *ir.Value, dims []int) *ir.Statement {
 	split := slices.Repeat([]string{"{?}"}, in.Type.Rank())
 	for _, d := range dims {
 		split[d] = "{}"
 	}
 	s := &ir.Statement{Op: "sdy.sharding_constraint", Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Form: ir.Custom}
-	return s.AddAttribute(ir.ShardingKey, ir.Raw("<@"+b.all().Name()+", ["+strings.Join(split, ", ")+"]>"))
+	return s.AddAttribute(ir.ShardingKey, ir.Raw("<@"+b.largestMesh().Name()+", ["+strings.Join(split, ", ")+"]>"))
 }

@@ -5,25 +5,26 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// sums are the dtypes in which half-precision numbers are summed.
-type sums struct{ accumulate, partial dtypes.DType }
+// sumDTypes contains the dtypes in which half-precision numbers are summed.
+type sumDTypes struct{ accumulate, partial dtypes.DType }
 
-// SetSumDTypes sets the dtypes in which ops that are lowered from now on sum half-precision numbers.
+// SetSumDTypes sets the dtypes in which subsequently lowered ops sum half-precision numbers.
 // accumulate applies to reductions, windows, running sums, scatters and batch normalizations.
-// partial applies to the parts of a dot product that are summed across devices. A dtype that is not
-// wider than the operands changes nothing. The results have the dtypes that GoMLX expects. The
-// default is the dtype of the operands. The dtypes apply to one graph. Do not call SetSumDTypes while
-// another goroutine traces.
-func (b *Backend) SetSumDTypes(accumulate, partial dtypes.DType) { b.sums = sums{accumulate, partial} }
+// partial applies to the partial sums of a dot product that are summed across devices. Result
+// dtypes do not change. By default, and if a dtype is not wider, ops use the dtype of the operands.
+// The dtypes apply to one graph. SetSumDTypes must not be called while another goroutine traces.
+func (b *Backend) SetSumDTypes(accumulate, partial dtypes.DType) {
+	b.sums = sumDTypes{accumulate, partial}
+}
 
-// summed calls op, which combines elements of in[0]. If kind is a sum, op runs in the accumulation
-// dtype: operands with the dtype of in[0] are converted to it, and the result is converted back.
-func (f *Function) summed(kind combiner, in []*stablehlo.Value, op func(in []*stablehlo.Value) *stablehlo.Value) *stablehlo.Value {
+// sumInAccumulator calls op, which combines elements of in[0]. If kind is a sum, it converts the
+// operands with the dtype of in[0] to the accumulation dtype, and converts the result back.
+func (f *Function) sumInAccumulator(kind combiner, in []*stablehlo.Value, op func(in []*stablehlo.Value) *stablehlo.Value) *stablehlo.Value {
 	dtype, sum := in[0].Shape().DType, f.builder.backend.sums.accumulate
-	if kind != combineSum || !widensHalf(dtype, sum) {
+	if kind != combineSum || !isWiderThanHalf(dtype, sum) {
 		return op(in)
 	}
-	c := f.chain()
+	c := f.opBuilder()
 	wide := make([]*stablehlo.Value, len(in))
 	for i, v := range in {
 		wide[i] = v
@@ -34,22 +35,21 @@ func (f *Function) summed(kind combiner, in []*stablehlo.Value, op func(in []*st
 	return c.convert(op(wide), dtype)
 }
 
-// adding wraps op, which sums, so that it runs in the accumulation dtype.
-func (f *Function) adding(op func(in []*stablehlo.Value) *stablehlo.Value) func(in []*stablehlo.Value) *stablehlo.Value {
-	return func(in []*stablehlo.Value) *stablehlo.Value { return f.summed(combineSum, in, op) }
+// accumulate returns op, which computes a sum, with conversions to and from the accumulation dtype.
+func (f *Function) accumulate(op func(in []*stablehlo.Value) *stablehlo.Value) func(in []*stablehlo.Value) *stablehlo.Value {
+	return func(in []*stablehlo.Value) *stablehlo.Value { return f.sumInAccumulator(combineSum, in, op) }
 }
 
-// sumsInFloat32 reports whether a batch normalization of the dtype accumulates in a wider dtype.
-func (f *Function) sumsInFloat32(dtype dtypes.DType) bool {
-	return widensHalf(dtype, f.builder.backend.sums.accumulate)
+func (f *Function) hasWiderAccumulator(dtype dtypes.DType) bool {
+	return isWiderThanHalf(dtype, f.builder.backend.sums.accumulate)
 }
 
-// partialWider reports whether partial sums of products of the dtype are exchanged between devices
-// in a wider dtype.
-func (f *Function) partialWider(dtype dtypes.DType) bool {
-	return widensHalf(dtype, f.builder.backend.sums.partial)
+// hasWiderPartialSums reports whether devices exchange partial sums of dot products of the dtype in
+// a wider dtype.
+func (f *Function) hasWiderPartialSums(dtype dtypes.DType) bool {
+	return isWiderThanHalf(dtype, f.builder.backend.sums.partial)
 }
 
-func widensHalf(from, to dtypes.DType) bool {
-	return from.IsHalfPrecision() && to != dtypes.InvalidDType && widens(from, to)
+func isWiderThanHalf(from, to dtypes.DType) bool {
+	return from.IsHalfPrecision() && to != dtypes.InvalidDType && isWider(from, to)
 }

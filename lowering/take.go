@@ -13,122 +13,120 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// The StableHLO builder infers the shape of each op's result and checks its operands. Its own
-// printer is not used: its statements are converted to values of package ir, and all later passes
-// work on these values.
+// The StableHLO builder infers the shapes of results and checks operands. Its printer is not used:
+// this file converts its statements to package ir, on which all later passes work.
 
-// taker converts the statements of one top-level function and its closures.
-type taker struct {
-	values  map[string]*ir.Value
-	regions map[*stablehlo.Function]*ir.Region
-	ops     map[string]string // StableHLO names by the builder's op names
-	next    int               // the first number that is no value's name
-	lines   *lines
+// irConverter converts the statements of one top-level function and its closures to package ir.
+type irConverter struct {
+	values     map[string]*ir.Value
+	regions    map[*stablehlo.Function]*ir.Region
+	ops        map[string]string // StableHLO names by the builder's op names
+	nextNumber int               // the first number that is no value's name
+	lines      *originTracker
 
-	statements int // number of converted statements of the top-level function
+	numConverted int // number of converted statements of the top-level function
 }
 
-// IR returns a top-level function with its statements so far. A later call adds the new statements
-// to the same value. It returns nil for a closure, which is a region of the statement that uses it.
+// IR returns a top-level function with its statements so far. Later calls return the same object
+// with the new statements added. IR returns nil for a closure, which is a region of another
+// statement.
 func (f *Function) IR() *ir.Function {
 	if f.parent != nil {
 		return nil
 	}
-	if f.draft == nil {
-		f.draft = &ir.Function{Name: f.fn.Name}
-		f.taker = &taker{values: map[string]*ir.Value{}, regions: map[*stablehlo.Function]*ir.Region{}, ops: map[string]string{}, lines: f.builder.lines}
+	if f.irFunction == nil {
+		f.irFunction = &ir.Function{Name: f.fn.Name}
+		f.converter = &irConverter{values: map[string]*ir.Value{}, regions: map[*stablehlo.Function]*ir.Region{}, ops: map[string]string{}, lines: f.builder.origins}
 	}
-	to := f.draft
+	to := f.irFunction
 	for _, v := range f.fn.Inputs[len(to.Parameters):] {
-		to.Parameters = append(to.Parameters, ir.Parameter{Value: f.taker.value(v), Attributes: attributesOf(v.Attributes)})
+		to.Parameters = append(to.Parameters, ir.Parameter{Value: f.converter.convertValue(v), Attributes: convertAttributes(v.Attributes)})
 	}
-	for _, s := range f.fn.Statements[f.taker.statements:] {
-		to.Body = append(to.Body, f.taker.statement(s))
+	for _, s := range f.fn.Statements[f.converter.numConverted:] {
+		to.Body = append(to.Body, f.converter.convertStatement(s))
 	}
-	f.taker.statements = len(f.fn.Statements)
+	f.converter.numConverted = len(f.fn.Statements)
 	for _, v := range f.fn.Outputs[len(to.Results):] {
-		to.Results = append(to.Results, ir.Result{Type: typeOf(v.Shape()), Attributes: attributesOf(v.Attributes)})
+		to.Results = append(to.Results, ir.Result{Type: irType(v.Shape()), Attributes: convertAttributes(v.Attributes)})
 	}
-	to.NextNumber = max(to.NextNumber, f.taker.next)
+	to.NextNumber = max(to.NextNumber, f.converter.nextNumber)
 	return to
 }
 
-func typeOf(s xshapes.Shape) ir.Type { return ir.Type{DType: s.DType, Dims: s.Dimensions} }
+func irType(s xshapes.Shape) ir.Type { return ir.Type{DType: s.DType, Dims: s.Dimensions} }
 
-// value returns the value for a name. Names are unique in a top-level function and its closures,
-// see names.
-func (t *taker) value(v *stablehlo.Value) *ir.Value {
+// convertValue returns the value with the name of v. Names are unique in a top-level function and
+// its closures.
+func (t *irConverter) convertValue(v *stablehlo.Value) *ir.Value {
 	name := v.String()[1:]
 	known, ok := t.values[name]
 	if !ok {
-		known = &ir.Value{Name: name, Type: typeOf(v.Shape())}
+		known = &ir.Value{Name: name, Type: irType(v.Shape())}
 		if t.lines != nil {
 			known.Origin = t.lines.values[v]
 		}
 		t.values[name] = known
 		if n, err := strconv.Atoi(name); err == nil {
-			t.next = max(t.next, n+1)
+			t.nextNumber = max(t.nextNumber, n+1)
 		}
 	}
 	return known
 }
 
-func (t *taker) all(values []*stablehlo.Value) []*ir.Value {
+func (t *irConverter) convertValues(values []*stablehlo.Value) []*ir.Value {
 	if len(values) == 0 {
 		return nil
 	}
 	all := make([]*ir.Value, len(values))
 	for i, v := range values {
-		all[i] = t.value(v)
+		all[i] = t.convertValue(v)
 	}
 	return all
 }
 
-func (t *taker) statement(s *stablehlo.Statement) *ir.Statement {
-	to := &ir.Statement{Operands: t.all(s.Inputs), Results: t.all(s.Outputs)}
-	if mark, ok := s.Attributes[markKey]; ok {
-		to.Mark = mark
+func (t *irConverter) convertStatement(s *stablehlo.Statement) *ir.Statement {
+	to := &ir.Statement{Operands: t.convertValues(s.Inputs), Results: t.convertValues(s.Outputs)}
+	if placeholder, ok := s.Attributes[placeholderKey]; ok {
+		to.Placeholder = placeholder
 		return to
 	}
 	op := s.OpType.String()
 	if t.ops[op] == "" {
 		t.ops[op] = s.OpType.ToStableHLO()
 	}
-	to.Op, to.Attributes = t.ops[op], attributesOf(s.Attributes)
+	to.Op, to.Attributes = t.ops[op], convertAttributes(s.Attributes)
 	for i, f := range s.FunctionParameters {
-		to.Regions = append(to.Regions, t.region(s.FunctionParametersNames[i], f))
+		to.Regions = append(to.Regions, t.convertRegion(s.FunctionParametersNames[i], f))
 	}
 	return to
 }
 
-// region converts a closure. A closure that combines elements can be the region of several
-// statements.
-func (t *taker) region(label string, f *stablehlo.Function) *ir.Region {
+// convertRegion converts a closure. Several statements can share a closure that combines elements.
+func (t *irConverter) convertRegion(label string, f *stablehlo.Function) *ir.Region {
 	if known, ok := t.regions[f]; ok && known.Label == label {
 		return known
 	}
-	r := &ir.Region{Label: label, Arguments: t.all(f.Inputs)}
+	r := &ir.Region{Label: label, Arguments: t.convertValues(f.Inputs)}
 	for _, s := range f.Statements {
-		r.Body = append(r.Body, t.statement(s))
+		r.Body = append(r.Body, t.convertStatement(s))
 	}
 	t.regions[f] = r
 	return r
 }
 
-// attributesOf converts attributes, in the order of the text.
-func attributesOf(all map[string]any) []ir.Attribute {
+// convertAttributes converts attributes, sorted by key.
+func convertAttributes(all map[string]any) []ir.Attribute {
 	if len(all) == 0 {
 		return nil
 	}
 	list := make([]ir.Attribute, 0, len(all))
 	for _, key := range slices.Sorted(maps.Keys(all)) {
-		list = append(list, ir.Attribute{Key: key, Value: attributeOf(key, all[key])})
+		list = append(list, ir.Attribute{Key: key, Value: convertAttribute(key, all[key])})
 	}
 	return list
 }
 
-// attributeOf converts one attribute.
-func attributeOf(key string, value any) ir.Attr {
+func convertAttribute(key string, value any) ir.Attr {
 	switch v := value.(type) {
 	case ir.Attr:
 		return v
@@ -148,24 +146,23 @@ func attributeOf(key string, value any) ir.Attr {
 	return ir.Raw(fmt.Sprintf("unknown attribute %s of type %T", key, value))
 }
 
-// markKey is the only attribute of a statement that represents a mark.
-const markKey = "tpustrategy.mark"
+// placeholderKey is the attribute of a placeholder statement, whose value is the placeholder.
+const placeholderKey = "tpustrategy.placeholder"
 
-// Mark adds a placeholder statement with operand x and returns its result, of the given shape. In
-// [Function.IR] it is an [ir.Statement] with that Mark. The caller must replace the statement
-// before the program is written.
-func (f *Function) Mark(x *stablehlo.Value, result xshapes.Shape, mark any) (*stablehlo.Value, error) {
-	out, err := stablehlo.CustomCallV2(markKey, "", []*stablehlo.Value{x}, nil, []xshapes.Shape{result.Clone()}, nil)
+// AddPlaceholder adds a placeholder op with operand x and returns its result, which has the given
+// shape. placeholder describes the op and is stored in [ir.Statement].Placeholder. The caller must
+// replace the statement before the program is written.
+func (f *Function) AddPlaceholder(x *stablehlo.Value, result xshapes.Shape, placeholder any) (*stablehlo.Value, error) {
+	out, err := stablehlo.CustomCallV2(placeholderKey, "", []*stablehlo.Value{x}, nil, []xshapes.Shape{result.Clone()}, nil)
 	if err != nil {
-		return nil, &errkind.Fault{Op: "lowering: Mark", Class: errkind.InvalidArgumentError, Err: err}
+		return nil, &errkind.Fault{Op: "lowering: AddPlaceholder", Class: errkind.InvalidArgumentError, Err: err}
 	}
-	f.fn.Statements[len(f.fn.Statements)-1].Attributes = map[string]any{markKey: mark}
+	f.fn.Statements[len(f.fn.Statements)-1].Attributes = map[string]any{placeholderKey: placeholder}
 	return out[0], nil
 }
 
-// Value returns the value in [Function.IR] that corresponds to v. f must be the top-level function
-// that contains v.
+// Value returns the value in [Function.IR] for v. f must be the top-level function that contains v.
 func (f *Function) Value(v *stablehlo.Value) *ir.Value {
 	f.IR()
-	return f.taker.value(v)
+	return f.converter.convertValue(v)
 }

@@ -75,19 +75,19 @@ func TestStatementsAreWrittenAsTheBuilderWritesThem(t *testing.T) {
 	assert.Greater(t, seen, 14)
 }
 
-func TestAMarkIsTakenOverAsItIs(t *testing.T) {
+func TestAPlaceholderIsTakenOverAsItIs(t *testing.T) {
 	type note struct{ text string }
 	opts := lowering.Options{Identity: func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
-		return f.Mark(x, x.Shape(), note{"here"})
+		return f.AddPlaceholder(x, x.Shape(), note{"here"})
 	}}
 	p := program(t, opts, func(f compute.Function) []compute.Value {
 		return []compute.Value{must(t)(f.Identity(must(t)(f.Parameter("x", f32(2), nil))))}
 	})
 	require.Len(t, p.Main().Body, 2)
-	marked := p.Main().Body[0]
-	assert.Equal(t, note{"here"}, marked.Mark)
-	assert.Same(t, p.Main().Parameters[0].Value, marked.Operands[0])
-	assert.Same(t, marked.Results[0], p.Main().Body[1].Operands[0])
+	added := p.Main().Body[0]
+	assert.Equal(t, note{"here"}, added.Placeholder)
+	assert.Same(t, p.Main().Parameters[0].Value, added.Operands[0])
+	assert.Same(t, added.Results[0], p.Main().Body[1].Operands[0])
 	_, err := p.Text()
 	assert.ErrorContains(t, err, "lowering_test.note")
 }

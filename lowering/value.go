@@ -13,32 +13,32 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Value is the [compute.Value] of this package: an SSA value of a StableHLO function, with the
-// Function that contains it. It is immutable.
+// Value is the [compute.Value] of this package: an SSA value and the Function that contains it. It
+// is immutable for callers.
 type Value struct {
 	fn    *Function
 	value *stablehlo.Value
 	shape shapes.Shape
 
 	// origin is nil without Options.Origins. op is the number of preceding ops. parameter is the
-	// number of a parameter of the entry function, starting at 1.
-	origin        *ir.Origin
-	source        *source // nil once the origin is a line of the user's code
-	borrowed      bool    // the origin is the origin of an op that reads the value
-	flow          flow
-	op, parameter int
+	// number of a parameter of the entry function, counted from 1.
+	origin          *ir.Origin
+	producer        *producer // nil once the origin is a line of the user's code
+	isReadersOrigin bool      // the origin is the origin of an op that reads the value
+	dependence      dependence
+	op, parameter   int
 }
 
-// String returns the SSA name and shape, like "%3 (Float32)[2, 3]".
+// String returns the SSA name and the shape, such as "%3 (Float32)[2, 3]".
 func (v *Value) String() string { return v.value.String() + " " + v.shape.String() }
 
-// ShapeOf converts a shape of the StableHLO builder into one of GoMLX. The dimensions are copied.
+// ShapeOf converts a shape of the StableHLO builder to a GoMLX shape. It copies the dimensions.
 func ShapeOf(s xshapes.Shape) shapes.Shape {
 	return shapes.Shape{DType: s.DType, Dimensions: slices.Clone(s.Dimensions)}
 }
 
-// StableHLOShape converts a GoMLX shape into a shape of the StableHLO builder. It returns an error
-// for tuples, dynamic dimensions and negative dimensions. The dimensions are copied.
+// StableHLOShape converts a GoMLX shape to a shape of the StableHLO builder, and copies the
+// dimensions. It returns an error for tuples and for dynamic or negative dimensions.
 func StableHLOShape(s shapes.Shape) (xshapes.Shape, error) {
 	switch {
 	case !s.Ok():
@@ -59,13 +59,12 @@ func StableHLOShape(s shapes.Shape) (xshapes.Shape, error) {
 	return xshapes.Shape{DType: s.DType, Dimensions: slices.Clone(s.Dimensions)}, nil
 }
 
-// wrap returns v as a Value of f.
-func (f *Function) wrap(v *stablehlo.Value) *Value {
+func (f *Function) newValue(v *stablehlo.Value) *Value {
 	return &Value{fn: f, value: v, shape: ShapeOf(v.Shape())}
 }
 
-// own checks that v belongs to this builder.
-func (f *Function) own(v compute.Value) (*Value, error) {
+// checkOwner returns an error unless v is a value of this computation.
+func (f *Function) checkOwner(v compute.Value) (*Value, error) {
 	w, ok := v.(*Value)
 	switch {
 	case v == nil || (ok && w == nil):
@@ -78,9 +77,9 @@ func (f *Function) own(v compute.Value) (*Value, error) {
 	return w, nil
 }
 
-// lift makes w usable in f. A value of an enclosing function is referenced, so that an op is added
-// to f even if all its operands belong to enclosing functions.
-func (f *Function) lift(w *Value) (*stablehlo.Value, error) {
+// resolveOperand returns a value of f or an enclosing function for use in f. f references the
+// values of enclosing functions, so that an op whose operands are all outside is still added to f.
+func (f *Function) resolveOperand(w *Value) (*stablehlo.Value, error) {
 	if w.fn == f {
 		return w.value, nil
 	}
@@ -92,10 +91,10 @@ func (f *Function) lift(w *Value) (*stablehlo.Value, error) {
 	return nil, fmt.Errorf("operand %s belongs to a function that does not enclose this one", w)
 }
 
-// ops adds ops to f: it resolves the operands, calls emit to write the ops, and wraps the results.
-// Every failure is an [*OpError]: emit panics with its errors, and the StableHLO builder itself
-// panics on some malformed arguments.
-func (f *Function) ops(name string, operands []compute.Value,
+// addOps adds ops to f. It resolves the operands, calls emit, and wraps the results. Every error is
+// an [*OpError]. emit panics with its errors, as the StableHLO builder does for some malformed
+// arguments, and addOps recovers them.
+func (f *Function) addOps(name string, operands []compute.Value,
 	emit func(in []*stablehlo.Value) []*stablehlo.Value) (results []compute.Value, err error) {
 	e := &OpError{Op: name, Function: f.name}
 	defer func() {
@@ -112,41 +111,41 @@ func (f *Function) ops(name string, operands []compute.Value,
 			err = inner
 		}
 	}()
-	if e.Err = f.check(); e.Err != nil {
+	if e.Err = f.checkOpen(); e.Err != nil {
 		return nil, e
 	}
 	in, from := make([]*stablehlo.Value, len(operands)), make([]*Value, len(operands))
 	for i, operand := range operands {
-		w, err := f.own(operand)
+		w, err := f.checkOwner(operand)
 		if err == nil {
 			e.Operands, from[i] = append(e.Operands, w.shape), w
-			in[i], err = f.lift(w)
+			in[i], err = f.resolveOperand(w)
 		}
 		if err != nil {
 			e.Err = fmt.Errorf("operand %d: %w", i, err)
 			return nil, e
 		}
 	}
-	done, first := f.builder.lines.begin(from), len(f.fn.Statements)
+	done, first := f.builder.origins.begin(from), len(f.fn.Statements)
 	if done != nil {
-		defer func() { f.builder.lines.within = false }()
+		defer func() { f.builder.origins.inOp = false }()
 	}
 	out := emit(in)
 	results = make([]compute.Value, len(out))
 	for i, v := range out {
-		results[i] = f.wrap(v)
+		results[i] = f.newValue(v)
 	}
 	if done != nil {
 		done(f.fn.Statements[first:], results)
 	}
-	f.builder.backend.observed.add(name, from, results)
+	f.builder.backend.observed.recordOp(name, from, results)
 	return results, nil
 }
 
-// op calls ops for an op with one result.
-func (f *Function) op(name string, operands []compute.Value,
+// addOp is addOps for an op with one result.
+func (f *Function) addOp(name string, operands []compute.Value,
 	emit func(in []*stablehlo.Value) *stablehlo.Value) (compute.Value, error) {
-	out, err := f.ops(name, operands, func(in []*stablehlo.Value) []*stablehlo.Value {
+	out, err := f.addOps(name, operands, func(in []*stablehlo.Value) []*stablehlo.Value {
 		return []*stablehlo.Value{emit(in)}
 	})
 	if err != nil {
@@ -155,5 +154,4 @@ func (f *Function) op(name string, operands []compute.Value,
 	return out[0], nil
 }
 
-// with returns its arguments as a list.
-func with(operands ...compute.Value) []compute.Value { return operands }
+func valueList(operands ...compute.Value) []compute.Value { return operands }

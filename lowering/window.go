@@ -9,21 +9,21 @@ import (
 	"github.com/gomlx/go-xla/types"
 )
 
-// perAxis checks that values is empty or has one value per axis.
-func perAxis[T any](what string, values []T, rank int) {
+// checkPerAxis panics unless values is empty or has one element per axis.
+func checkPerAxis[T any](what string, values []T, rank int) {
 	if len(values) != 0 && len(values) != rank {
 		panic(fmt.Errorf("%s has %d values for rank %d", what, len(values), rank))
 	}
 }
 
-// ReduceWindow reduces each window of x. The default of strides is the window's dimensions, the
-// default of dilations is 1, and the default of paddings is 0.
+// ReduceWindow reduces each window of x. By default, strides are the window's dimensions, dilations
+// are 1, and paddings are 0.
 func (f *Function) ReduceWindow(x compute.Value, reduction compute.ReduceOpType,
 	window, strides, inputDilations, windowDilations []int, paddings [][2]int) (compute.Value, error) {
-	return f.op("ReduceWindow", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
+	return f.addOp("ReduceWindow", valueList(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		shape := in[0].Shape()
 		kind := combinerOf(reduction)
-		windowArgs(shape.Rank(), window, strides, paddings)
+		checkWindowArgs(shape.Rank(), window, strides, paddings)
 		if shape.IsScalar() {
 			return in[0]
 		}
@@ -33,26 +33,27 @@ func (f *Function) ReduceWindow(x compute.Value, reduction compute.ReduceOpType,
 				inputDilations[axis] = 1
 			}
 		}
-		return f.summed(kind, in, func(in []*stablehlo.Value) *stablehlo.Value {
+		return f.sumInAccumulator(kind, in, func(in []*stablehlo.Value) *stablehlo.Value {
 			dtype := in[0].Shape().DType
 			closure, start := f.combiner(kind, dtype), f.neutral(kind, dtype)
-			return must(stablehlo.ReduceWindow(f.padded(in[0], start), start, closure, window, strides, inputDilations, windowDilations, paddings))
+			return must(stablehlo.ReduceWindow(f.addFillBarrier(in[0], start), start, closure, window, strides, inputDilations, windowDilations, paddings))
 		})
 	})
 }
 
-func windowArgs(rank int, window, strides []int, paddings [][2]int) {
-	perAxis("window", window, rank)
-	perAxis("strides", strides, rank)
-	perAxis("paddings", paddings, rank)
+func checkWindowArgs(rank int, window, strides []int, paddings [][2]int) {
+	checkPerAxis("window", window, rank)
+	checkPerAxis("strides", strides, rank)
+	checkPerAxis("paddings", paddings, rank)
 }
 
-// selectAndScatter adds each element of source to the position that its window of x selects.
+// selectAndScatter adds each element of source at the position in its window of x that selects
+// returns.
 func (f *Function) selectAndScatter(name string, selects combiner, x, source compute.Value,
 	window, strides []int, paddings [][2]int) (compute.Value, error) {
-	return f.op(name, with(x, source), f.adding(func(in []*stablehlo.Value) *stablehlo.Value {
+	return f.addOp(name, valueList(x, source), f.accumulate(func(in []*stablehlo.Value) *stablehlo.Value {
 		shape := in[0].Shape()
-		windowArgs(shape.Rank(), window, strides, paddings)
+		checkWindowArgs(shape.Rank(), window, strides, paddings)
 		if v := f.scatterByOffset(in[0], in[1], selects, window, strides, paddings); v != nil {
 			return v
 		}
@@ -61,17 +62,18 @@ func (f *Function) selectAndScatter(name string, selects combiner, x, source com
 	}))
 }
 
-// maxOffsets bounds the window positions that are written out one by one.
+// maxOffsets is the maximum number of window positions that scatterByOffset handles.
 const maxOffsets = 128
 
 // scatterByOffset implements selectAndScatter of overlapping windows in partitioned programs. XLA's
-// partitioner drops selections of windows that cross two shards. Each position in the windows is
-// compared with the extreme of its window, and receives the element unless an earlier position
-// received it. scatterByOffset returns nil if selectAndScatter can be used.
+// partitioner drops selected elements of windows that cross two shards. scatterByOffset compares
+// each position of the windows with the window's maximum or minimum, and adds the element of source
+// at the first match. It returns nil if selectAndScatter can be used or there are too many
+// positions.
 func (f *Function) scatterByOffset(x, source *stablehlo.Value, selects combiner, window, strides []int,
 	paddings [][2]int) *stablehlo.Value {
 	dims, rank := x.Shape().Dimensions, x.Shape().Rank()
-	if !f.partitioned() || len(window) != rank || len(strides) != rank || x.Shape().Size() == 0 || source.Shape().Rank() != rank {
+	if !f.isPartitioned() || len(window) != rank || len(strides) != rank || x.Shape().Size() == 0 || source.Shape().Rank() != rank {
 		return nil // without strides windows do not overlap
 	}
 	low, high, none := make([]int, rank), make([]int, rank), make([]int, rank)
@@ -95,10 +97,10 @@ func (f *Function) scatterByOffset(x, source *stablehlo.Value, selects combiner,
 	if selects == selectLessOrEqual {
 		kind, worst = combineMin, valueHighest
 	}
-	closure, c := f.combiner(kind, x.Shape().DType), f.chain()
-	zero, start := c.scalar(x.Shape().DType, valueZero), c.scalar(x.Shape().DType, worst)
-	extremes := must(stablehlo.ReduceWindow(f.padded(x, start), start, closure, window, strides, nil, nil, paddings))
-	padded := f.pad(x, start, slices.Clone(low), slices.Clone(high), slices.Clone(none))
+	closure, c := f.combiner(kind, x.Shape().DType), f.opBuilder()
+	zero, start := c.specialConstant(x.Shape().DType, valueZero), c.specialConstant(x.Shape().DType, worst)
+	extremes := must(stablehlo.ReduceWindow(f.addFillBarrier(x, start), start, closure, window, strides, nil, nil, paddings))
+	padded := f.addPad(x, start, slices.Clone(low), slices.Clone(high), slices.Clone(none))
 	var taken, sum *stablehlo.Value
 	for i := range offsets {
 		from, to, end, between := make([]int, rank), make([]int, rank), make([]int, rank), make([]int, rank)
@@ -115,7 +117,7 @@ func (f *Function) scatterByOffset(x, source *stablehlo.Value, selects combiner,
 			hit = c.binary(stablehlo.And, hit, must(stablehlo.Not(taken)))
 			taken = c.binary(stablehlo.Or, taken, hit)
 		}
-		part := f.pad(c.selects(hit, source, c.broadcast(zero, source.Shape())), zero, from, end, between)
+		part := f.addPad(c.selectElements(hit, source, c.broadcast(zero, source.Shape())), zero, from, end, between)
 		if sum == nil {
 			sum = part
 		} else {
@@ -130,7 +132,7 @@ func (f *Function) scatterByOffset(x, source *stablehlo.Value, selects combiner,
 }
 
 // SelectAndScatterMax adds each element of source at the position of the largest element of its
-// window of x. It is the gradient of a max pool.
+// window of x. It computes the gradient of max pooling.
 func (f *Function) SelectAndScatterMax(x, source compute.Value, window, strides []int, paddings [][2]int) (compute.Value, error) {
 	return f.selectAndScatter("SelectAndScatterMax", selectGreaterOrEqual, x, source, window, strides, paddings)
 }

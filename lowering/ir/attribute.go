@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// Attr is the value of an attribute. Append appends the value in MLIR syntax to text.
+// Attr is the value of an attribute. Append appends the value to text, in MLIR syntax.
 type Attr interface {
 	Append(text []byte) []byte
 }
 
-// Raw is an attribute in MLIR syntax that no pass interprets.
+// Raw is attribute text in MLIR syntax.
 type Raw string
 
 // Append implements [Attr].
 func (r Raw) Append(text []byte) []byte { return append(text, r...) }
 
-// Ints is a list of 64-bit integers: array<i64: 1, 2>.
+// Ints is a list of 64-bit integers, such as array<i64: 1, 2>.
 type Ints []int
 
 // Append implements [Attr].
@@ -40,8 +40,8 @@ func appendInts(text []byte, list []int) []byte {
 	return text
 }
 
-// IntMatrix is a list of integer lists of the same length, such as the padding before and after each
-// dimension, or the groups of partitions of a collective.
+// IntMatrix is a list of integer lists of equal length, such as the padding before and after each
+// dimension, or the replica groups of a collective.
 type IntMatrix [][]int
 
 // Append implements [Attr].
@@ -58,7 +58,7 @@ func (rows IntMatrix) Append(text []byte) []byte {
 	return fmt.Appendf(text, "]> : tensor<%dx%dxi64>", len(rows), width)
 }
 
-// Int is a 64-bit integer: 1 : i64.
+// Int is a 64-bit integer, such as 1 : i64.
 type Int int64
 
 // Append implements [Attr].
@@ -66,7 +66,7 @@ func (n Int) Append(text []byte) []byte {
 	return append(strconv.AppendInt(text, int64(n), 10), " : i64"...)
 }
 
-// Int32 is a 32-bit integer: 1 : i32.
+// Int32 is a 32-bit integer, such as 1 : i32.
 type Int32 int32
 
 // Append implements [Attr].
@@ -74,7 +74,7 @@ func (n Int32) Append(text []byte) []byte {
 	return append(strconv.AppendInt(text, int64(n), 10), " : i32"...)
 }
 
-// Float32 is a 32-bit floating-point number: 0.001 : f32.
+// Float32 is a 32-bit floating-point number, such as 0.001 : f32.
 type Float32 float32
 
 // Append implements [Attr].
@@ -93,31 +93,32 @@ func (x Float32) Append(text []byte) []byte {
 	return append(append(text, mantissa...), " : f32"...)
 }
 
-// Bool is true or false.
+// Bool is a Boolean attribute.
 type Bool bool
 
 // Append implements [Attr].
 func (f Bool) Append(text []byte) []byte { return strconv.AppendBool(text, bool(f)) }
 
-// String is a string.
+// String is a string attribute.
 type String string
 
 // Append implements [Attr].
 func (q String) Append(text []byte) []byte { return strconv.AppendQuote(text, string(q)) }
 
-// Symbol is the name of a function, without its @.
+// Symbol is the name of a function, without the leading @.
 type Symbol string
 
 // Append implements [Attr].
 func (s Symbol) Append(text []byte) []byte { return append(append(text, '@'), s...) }
 
-// Alias is the name of one of a module's aliases, without its #.
+// Alias is the name of an attribute alias of a [Module], without the leading #.
 type Alias string
 
 // Append implements [Attr].
 func (a Alias) Append(text []byte) []byte { return append(append(text, '#'), a...) }
 
-// Number is one element of a constant: its text, and its value unless the number is complex.
+// Number is one element of a constant: its text in MLIR syntax and, unless it is complex, its
+// value.
 type Number struct {
 	Text  string
 	Value float64
@@ -125,11 +126,11 @@ type Number struct {
 	HasValue bool
 }
 
-// Dense is the value of a constant tensor: one number for all elements, a short list of numbers, or
-// bytes.
+// Dense is the value of a constant tensor. Exactly one of Splat, Numbers and Bytes is set, or none
+// for an empty tensor.
 type Dense struct {
 	Type Type
-	// Splat is the value of all elements, or nil if the elements are in Numbers or Bytes.
+	// Splat is the common value of all elements.
 	Splat *Number
 	// Numbers contains the elements in row-major order.
 	Numbers []Number
@@ -173,7 +174,7 @@ func (d *Dense) appendAxis(text []byte, axis int, next *int) []byte {
 	return append(text, ']')
 }
 
-// Depth returns the nesting depth of the brackets of the elements.
+// Depth returns the nesting depth of brackets in the text of the elements.
 func (d *Dense) Depth() int {
 	if len(d.Numbers) == 0 {
 		return 0

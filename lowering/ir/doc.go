@@ -1,19 +1,21 @@
-// Package ir defines the values of a program before it is written as text: a [Module] of functions,
-// a [Function] of statements, and a [Statement] with operands, results, attributes and regions.
+// Package ir represents a program before it is written as MLIR text: a [Module] of functions, a
+// [Function] of statements, and a [Statement], which is one operation with operands, results,
+// attributes and regions.
 //
-// Package lowering creates one function for each function of a computation. The later passes over a
-// step (annotations, collectives, regions and padding) work on these values. [Module.Text] then
-// writes the text once. No pass parses the text.
+// Package lowering creates the functions of a module from a GoMLX graph. Later passes insert
+// sharding annotations, collectives, regions and padding. [Module.Text] then writes the text once.
+// No pass parses the text.
 //
-// # Marks
+// # Placeholders
 //
-// A statement whose ops depend on the whole step has a Mark, a value of the package that added it,
-// until a pass replaces the statement. A statement with a Mark has no text: [Module.Text] returns
-// an error for it.
+// Some operations can be lowered only after the complete step is known, such as sharding
+// annotations. Until then a placeholder represents the operation: a Statement whose Placeholder
+// field describes it. A pass must replace each placeholder, because [Module.Text] returns an error
+// for it.
 //
 // # Sharing
 //
-// All uses of a [Value] share one object, so values are compared as pointers. Statements may share
-// a region. A pass must therefore not change a statement that it did not create: it copies the
-// statement and changes the copy.
+// All uses of a [Value] share one pointer, so values are compared by pointer. Statements may share
+// a region. A pass must therefore copy a statement that it did not create before it changes the
+// statement.
 package ir

@@ -11,15 +11,14 @@ func Integer(n int) Number {
 	return Number{Text: strconv.Itoa(n), Value: float64(n), HasValue: true}
 }
 
-// Float returns a floating-point number with its text. MLIR requires a decimal point in the text.
+// Float returns a floating-point number. text is the number in MLIR syntax, which requires a
+// decimal point.
 func Float(text string, value float64) Number {
 	return Number{Text: text, Value: value, HasValue: true}
 }
 
-// True returns the Bool true.
 func True() Number { return Number{Text: "true", HasValue: true} }
 
-// Zero returns the zero of a dtype.
 func Zero(d dtypes.DType) Number {
 	switch {
 	case d == dtypes.Bool:

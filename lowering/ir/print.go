@@ -12,16 +12,14 @@ import (
 type printer struct {
 	text []byte
 	err  error
-	// originOf maps values to their origins. A value without its own origin has the origin of its
-	// operands.
+	// originOf maps values to origins. Without an origin, a value has the origin of an operand.
 	originOf map[*Value]*Origin
 	origins  []*Origin
 }
 
-// Text writes the module. The bytes do not depend on the origins. A statement with an origin has a
-// location in the text, from which a compiler derives the names of its instructions. The location
-// ends with the statement's number after [NumberSeparator]. origins[i] is the origin of number i.
-// Text returns an error if a statement has a Mark.
+// Text returns the module in MLIR syntax. A statement with an origin has a numbered location, from
+// which compilers derive instruction names; see [OriginOf]. origins contains the origins by number.
+// Text returns an error if the module contains a placeholder.
 func (m *Module) Text() (text []byte, origins []*Origin, err error) {
 	statements := 0
 	for _, f := range m.Functions {
@@ -52,11 +50,11 @@ func (m *Module) Text() (text []byte, origins []*Origin, err error) {
 	return p.text, p.origins, p.err
 }
 
-// NumberSeparator separates the op from the number of a statement in its location, as in add_s12.
+// NumberSeparator separates an op from its statement number in a location, as in add_s12.
 const NumberSeparator = "_s"
 
-// writeLocation writes the location of a statement. A statement that a pass added has the origin of
-// its first operand with an origin.
+// writeLocation writes the location of a statement. Without an origin, a statement has the origin
+// of its first operand with an origin.
 func (p *printer) writeLocation(s *Statement) {
 	if len(s.Results) == 0 {
 		return
@@ -113,7 +111,6 @@ func (p *printer) writeTypedValue(v *Value) {
 	p.text = v.Type.append(p.text)
 }
 
-// writeInlineAttributes writes attributes on one line.
 func (p *printer) writeInlineAttributes(all []Attribute) {
 	writeList(p, all, func(a Attribute) {
 		p.writeString(a.Key)
@@ -124,8 +121,7 @@ func (p *printer) writeInlineAttributes(all []Attribute) {
 	})
 }
 
-// writeAttributes writes a single attribute on the same line, or several attributes on one line
-// each.
+// writeAttributes writes one attribute on the same line, or several attributes on separate lines.
 func (p *printer) writeAttributes(all []Attribute, indent int) {
 	switch len(all) {
 	case 0:
@@ -149,7 +145,7 @@ func (p *printer) writeAttributes(all []Attribute, indent int) {
 	}
 }
 
-// writeSignatureAttributes writes the attributes of an argument or a result of a function.
+// writeSignatureAttributes writes the attributes of a function's argument or result.
 func (p *printer) writeSignatureAttributes(form Form, all []Attribute) {
 	if form == GenericMultiline || len(all) == 0 {
 		p.writeAttributes(all, 2)
@@ -197,10 +193,10 @@ func (p *printer) writeBody(all []*Statement, indent int) {
 }
 
 func (p *printer) writeStatement(s *Statement, indent int) {
-	if s.Mark != nil && p.err == nil {
-		p.err = &errkind.Fault{Op: "ir: write", Subject: fmt.Sprintf("mark %T", s.Mark),
+	if s.Placeholder != nil && p.err == nil {
+		p.err = &errkind.Fault{Op: "ir: write", Subject: fmt.Sprintf("placeholder %T", s.Placeholder),
 			Reason: "no pass has replaced it",
-			Hint:   "assemble the program with the package that added the mark", Class: errkind.InternalError}
+			Hint:   "assemble the program with the package that added the placeholder", Class: errkind.InternalError}
 	}
 	switch {
 	case s.ResultName != "":
@@ -232,7 +228,7 @@ func (p *printer) writeStatement(s *Statement, indent int) {
 	p.writeFunctionType(s)
 }
 
-// writeRegions writes the bodies of a statement in its generic form.
+// writeRegions writes the regions of a statement in generic form.
 func (p *printer) writeRegions(s *Statement, indent int) {
 	p.writeString(" ({\n")
 	for i, r := range s.Regions {

@@ -89,9 +89,9 @@ module @sample attributes {mhlo.num_replicas = 1 : i32} {
 	assert.Equal(t, string(text), string(again))
 }
 
-func TestAMarkHasNoText(t *testing.T) {
+func TestAPlaceholderHasNoText(t *testing.T) {
 	m := sample()
-	m.Functions[1].Body[0] = &ir.Statement{Mark: struct{}{}, Results: m.Functions[1].Body[0].Results}
+	m.Functions[1].Body[0] = &ir.Statement{Placeholder: struct{}{}, Results: m.Functions[1].Body[0].Results}
 	_, _, err := m.Text()
-	assert.ErrorContains(t, err, "mark struct {}")
+	assert.ErrorContains(t, err, "placeholder struct {}")
 }

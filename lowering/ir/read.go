@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// ConvDimensionNumbers names the axes of a convolution's operands and result, such as b, 0, f.
+// ConvDimensionNumbers contains the axis names of a convolution's input, kernel and output, such as
+// b, 0, f.
 type ConvDimensionNumbers [3][]string
 
 // Append implements [Attr].
@@ -20,7 +21,7 @@ func (l ConvDimensionNumbers) Append(text []byte) []byte {
 	return append(text, "]>"...)
 }
 
-// Enum is a value of an enumeration, such as #stablehlo<comparison_direction LT>.
+// Enum is an enumeration value, such as #stablehlo<comparison_direction LT>.
 type Enum struct{ Name, Value string }
 
 // Append implements [Attr].
@@ -29,16 +30,17 @@ func (e Enum) Append(text []byte) []byte {
 	return append(append(text, e.Value...), '>')
 }
 
-// Struct is a structured attribute. Each field is one dimension or a list of dimensions.
+// Struct is a structured attribute whose fields are dimensions, such as the dimension numbers of a
+// dot_general.
 type Struct struct {
 	// Name is the name with its dialect, such as stablehlo.dot.
 	Name   string
 	Fields []Field
-	// BracketOnNewLine writes the closing bracket on a separate line.
+	// BracketOnNewLine writes the closing bracket on a new line.
 	BracketOnNewLine bool
 }
 
-// Field is a field of a structured attribute.
+// Field is a field of a [Struct].
 type Field struct {
 	Name     string
 	Dims     []int
@@ -65,7 +67,7 @@ func (f Struct) Append(text []byte) []byte {
 	return append(text, '>')
 }
 
-// Dims returns the dimensions of a field, or nil if there is no such field.
+// Dims returns the dimensions of the named field, or nil if there is no such field.
 func (f Struct) Dims(name string) []int {
 	for _, field := range f.Fields {
 		if field.Name == name {
@@ -75,10 +77,8 @@ func (f Struct) Dims(name string) []int {
 	return nil
 }
 
-// ParseAttr parses an attribute. It returns [Raw] for an attribute that has no other type in this
-// package. The StableHLO builder stores the attributes of an op as text only, so each attribute is
-// parsed once, when its statement is converted. [Attr.Append] of the result writes the same bytes
-// as text.
+// ParseAttr parses an attribute that the StableHLO builder has stored as text. It returns [Raw] for
+// an attribute without a type in this package. [Attr.Append] of the result writes exactly text.
 func ParseAttr(text string) Attr {
 	var a Attr
 	switch {
@@ -126,7 +126,6 @@ func parseStruct(text string) Struct {
 	return f
 }
 
-// parseIntegers returns the decimal integers in a text.
 func parseIntegers(text string) (all []int) {
 	for _, word := range strings.FieldsFunc(text, func(c rune) bool { return c != '-' && (c < '0' || c > '9') }) {
 		if n, err := strconv.Atoi(word); err == nil {

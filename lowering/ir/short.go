@@ -1,20 +1,20 @@
 package ir
 
-// The keys of attributes that have no name in the custom form of their op.
+// Keys of attributes that the custom form of an op writes without the key.
 const (
-	// ValueKey is the key of the value of a stablehlo.constant.
+	// ValueKey is the value of a stablehlo.constant.
 	ValueKey = "value"
-	// IotaDimensionKey is the key of the dimension of a stablehlo.iota.
+	// IotaDimensionKey is the dimension of a stablehlo.iota.
 	IotaDimensionKey = "iota_dimension"
-	// ComparisonDirectionKey is the key of the direction of a stablehlo.compare.
+	// ComparisonDirectionKey is the direction of a stablehlo.compare.
 	ComparisonDirectionKey = "comparison_direction"
-	// CalleeKey is the key of the called function of a func.call.
+	// CalleeKey is the function that a func.call calls.
 	CalleeKey = "callee"
-	// ShardingKey is the key of the sharding of an sdy.sharding_constraint.
+	// ShardingKey is the sharding of an sdy.sharding_constraint.
 	ShardingKey = "sharding"
 )
 
-// writeCustomForm writes the custom form of a statement, after its results.
+// writeCustomForm writes a statement in custom form, without its results.
 func (p *printer) writeCustomForm(s *Statement, indent int) {
 	p.writeString(s.Op)
 	attribute := func(before, key string) {

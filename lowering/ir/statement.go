@@ -6,62 +6,61 @@ import (
 	"strings"
 )
 
-// Value is a result of a statement or an argument of a function. It has a type and a name, without
-// MLIR's %, that is unique in its function. A value must not be changed after its first use.
+// Value is a result of a statement, or an argument of a function or region. Its name is unique in
+// the function and has no leading %. A value must not be changed after its first use.
 type Value struct {
 	Name string
 	Type Type
-	// Origin is nil for a value that belongs to no op of a graph.
+	// Origin is nil for a value that does not belong to an op of the graph.
 	Origin *Origin
 }
 
-// Attribute is a named attribute. An attribute without a value is a flag; only its name is written.
+// Attribute is a named attribute. A nil Value represents a flag, of which only the name is written.
 type Attribute struct {
 	Key   string
 	Value Attr
 }
 
-// Form is the text format of a statement or of a function's signature.
+// Form is the MLIR text format of a statement or a function signature.
 type Form int
 
 const (
-	// GenericMultiline is MLIR's generic form with one attribute per line, the format of the
-	// StableHLO builder.
+	// GenericMultiline is MLIR's generic form with one attribute per line, as the StableHLO builder
+	// writes it.
 	GenericMultiline Form = iota
-	// Generic is the generic form with the attributes on one line.
+	// Generic is MLIR's generic form with the attributes on one line.
 	Generic
-	// Custom is the custom form of MLIR's own printer, such as stablehlo.add %a, %b : tensor<f32>.
-	// [Module.Text] supports the custom forms of the ops that packages of this module add.
+	// Custom is the short form that MLIR's printer writes, such as stablehlo.add %a, %b :
+	// tensor<f32>. [Module.Text] supports it for the ops that this module adds.
 	Custom
 )
 
-// Statement is one operation.
+// Statement is one operation of a function or region.
 type Statement struct {
-	// Op is the name with its dialect, such as stablehlo.add.
+	// Op is the name with its dialect, such as stablehlo.add. It is "" for a placeholder.
 	Op       string
 	Operands []*Value
 	Results  []*Value
-	// ResultName is the common name of results that were created with [NewResults], or "".
+	// ResultName is the common name of results created by [NewResults], or "".
 	ResultName string
-	// Attributes are in the order of the text.
 	Attributes []Attribute
 	Regions    []*Region
 	Form       Form
-	// Mark is the meaning of a placeholder statement until a pass replaces it, and nil for other
-	// statements. Op is "" in a placeholder.
-	Mark any
+	// Placeholder is not nil if the statement represents an operation that a pass must lower later.
+	// Its type describes the operation.
+	Placeholder any
 }
 
-// Region is a block of statements inside a statement: the body of a loop, a branch, or the function
+// Region is a list of statements inside a statement, such as a loop body, a branch, or the function
 // that combines two elements in a reduction.
 type Region struct {
-	// Label is the name of the block, "" for a block without arguments.
+	// Label is the name of the block. It is "" for a block without arguments.
 	Label     string
 	Arguments []*Value
 	Body      []*Statement
 }
 
-// Attribute returns the value of an attribute, or nil if there is no attribute with the key.
+// Attribute returns the value of the attribute with the given key, or nil.
 func (s *Statement) Attribute(key string) Attr {
 	for _, a := range s.Attributes {
 		if a.Key == key {
@@ -71,17 +70,17 @@ func (s *Statement) Attribute(key string) Attr {
 	return nil
 }
 
-// AddAttribute adds an attribute to a new statement and returns the statement.
+// AddAttribute adds an attribute and returns s.
 func (s *Statement) AddAttribute(key string, value Attr) *Statement {
 	s.Attributes = append(s.Attributes, Attribute{Key: key, Value: value})
 	return s
 }
 
-// OpName returns the op without its dialect, such as add.
+// OpName returns the name of the op without its dialect, such as add.
 func (s *Statement) OpName() string { return s.Op[strings.IndexByte(s.Op, '.')+1:] }
 
-// ReplaceAttribute sets an existing attribute to another value. It copies the attribute list first,
-// so other statements with the same list do not change. It adds no attribute.
+// ReplaceAttribute changes the value of an existing attribute. It copies the attribute list first,
+// because other statements may share the list.
 func (s *Statement) ReplaceAttribute(key string, value Attr) {
 	for i, a := range s.Attributes {
 		if a.Key == key {
@@ -91,8 +90,7 @@ func (s *Statement) ReplaceAttribute(key string, value Attr) {
 	}
 }
 
-// NewResults returns the results of a statement with one name for all results: name#0, name#1 and
-// so on.
+// NewResults returns results that share one name: name#0, name#1 and so on.
 func NewResults(name string, types ...Type) []*Value {
 	all := make([]*Value, len(types))
 	for i, t := range types {
@@ -101,19 +99,19 @@ func NewResults(name string, types ...Type) []*Value {
 	return all
 }
 
-// Parameter is an argument of a function with its attributes.
+// Parameter is an argument of a function, with its attributes.
 type Parameter struct {
 	*Value
 	Attributes []Attribute
 }
 
-// Result is the type of a function's result with its attributes.
+// Result is the type of a function's result, with its attributes.
 type Result struct {
 	Type       Type
 	Attributes []Attribute
 }
 
-// Function is a function of a module. Its last statement returns the results.
+// Function is a function of a module. The last statement of Body returns the results.
 type Function struct {
 	Name       string
 	Private    bool
@@ -121,8 +119,8 @@ type Function struct {
 	Results    []Result
 	Body       []*Statement
 	Form       Form
-	// NextNumber is the smallest number that is not the name of a value of the function, see
-	// [Function.NewValue].
+	// NextNumber is an unused number, and all larger numbers are unused too. [Function.NewValue]
+	// uses numbers as names.
 	NextNumber int
 }
 
@@ -144,17 +142,15 @@ func (f *Function) NewValueLike(v *Value) *Value {
 type Module struct {
 	Name       string
 	Attributes []Attribute
-	// Aliases are attributes that are written once at the start of the text. An [Alias] refers to
-	// one of them.
+	// Aliases are named attributes, which are written before the module. An [Alias] refers to one.
 	Aliases []Attribute
-	// Meshes are the declarations of Shardy meshes.
+	// Meshes contains declarations of Shardy meshes.
 	Meshes    []Attr
 	Functions []*Function
 }
 
-// WalkOperands calls yield for each operand of a statement and of the statements nested in its
-// regions, in order, without values that are defined in the regions. All passes use it to find the
-// dependencies of a statement.
+// WalkOperands calls yield for each value that a statement reads, in order. This includes the
+// statements in its regions, but not values that are defined inside the regions.
 func (s *Statement) WalkOperands(yield func(*Value)) {
 	for _, v := range s.Operands {
 		yield(v)
@@ -177,8 +173,8 @@ func (s *Statement) WalkOperands(yield func(*Value)) {
 	}
 }
 
-// ReplaceOperands returns the statement with each operand v replaced by replacement(v), including
-// operands in its regions. It returns the statement itself if no operand changes.
+// ReplaceOperands returns a copy of the statement in which each operand v is replaced by
+// replacement(v), also in regions. It returns s itself if no operand changes.
 func (s *Statement) ReplaceOperands(replacement func(v *Value) *Value) *Statement {
 	changed := false
 	s.WalkOperands(func(v *Value) { changed = changed || replacement(v) != v })
@@ -201,9 +197,9 @@ func (s *Statement) ReplaceOperands(replacement func(v *Value) *Value) *Statemen
 	return &copied
 }
 
-// Rewrite returns a list in which each statement is replaced by the result of f. The regions of a
-// statement are rewritten before f is called. f returns the statement itself to keep it. f must not
-// change statements that it did not create.
+// Rewrite replaces each statement of a list by the statements that f returns. It rewrites the
+// regions of a statement before it calls f. f must not change statements that it did not create. It
+// can return the statement itself.
 func Rewrite(list []*Statement, f func(*Statement) ([]*Statement, error)) ([]*Statement, error) {
 	out := make([]*Statement, 0, len(list))
 	for _, s := range list {
@@ -222,13 +218,13 @@ func Rewrite(list []*Statement, f func(*Statement) ([]*Statement, error)) ([]*St
 	return out, nil
 }
 
-// Map is [Rewrite] with a function that returns one statement and no error.
+// Map is like [Rewrite], for a function that returns one statement and no error.
 func Map(list []*Statement, f func(*Statement) *Statement) []*Statement {
 	list, _ = Rewrite(list, func(s *Statement) ([]*Statement, error) { return []*Statement{f(s)}, nil })
 	return list
 }
 
-// rewriteRegions returns s with rewritten regions, or s itself if no region changed.
+// rewriteRegions returns s with rewritten regions. It returns s itself if no region changes.
 func (s *Statement) rewriteRegions(f func(*Statement) ([]*Statement, error)) (*Statement, error) {
 	var regions []*Region
 	for i, r := range s.Regions {

@@ -9,24 +9,21 @@ import (
 	"github.com/gomlx/compute/dtypes"
 )
 
-// Type is the type of a tensor: the dtype of its elements and its dimensions. A scalar has no
-// dimensions.
+// Type is the type of a tensor. A scalar has no dimensions.
 type Type struct {
 	DType dtypes.DType
 	Dims  []int
 }
 
-// TensorType returns the type of a tensor with the given dimensions.
 func TensorType(dtype dtypes.DType, dims ...int) Type { return Type{DType: dtype, Dims: dims} }
 
-// Rank returns the number of dimensions.
 func (t Type) Rank() int { return len(t.Dims) }
 
 // IsEmpty reports whether a tensor of this type has no elements.
 func (t Type) IsEmpty() bool { return slices.Contains(t.Dims, 0) }
 
-// IsAddressable reports whether a tensor of this type fits into a 64-bit address space, with elements
-// of 16 bytes.
+// IsAddressable reports whether a tensor of this type fits into a 64-bit address space. It assumes
+// elements of 16 bytes.
 func (t Type) IsAddressable() bool {
 	total := 1.0
 	for _, d := range t.Dims {
@@ -35,18 +32,18 @@ func (t Type) IsAddressable() bool {
 	return total <= math.MaxInt64/16
 }
 
-// ElementType returns the type of one element.
+// ElementType returns the scalar type of the elements.
 func (t Type) ElementType() Type { return Type{DType: t.DType} }
 
-// Equal reports whether two types are the same.
+// Equal reports whether both types have the same dtype and dimensions.
 func (t Type) Equal(other Type) bool {
 	return t.DType == other.DType && slices.Equal(t.Dims, other.Dims)
 }
 
-// WithDims returns the type with the given dimensions.
+// WithDims returns a type with the same dtype and the given dimensions.
 func (t Type) WithDims(dims ...int) Type { return Type{DType: t.DType, Dims: dims} }
 
-// Stacked returns the type of a stack of n tensors of type t along a new leading dimension.
+// Stacked returns the type of n tensors of type t that are stacked along a new leading dimension.
 func (t Type) Stacked(n int) Type {
 	return Type{DType: t.DType, Dims: append([]int{n}, t.Dims...)}
 }
@@ -73,7 +70,6 @@ func (t Type) append(b []byte) []byte {
 // IsSupported reports whether a program can contain tensors of the dtype.
 func IsSupported(d dtypes.DType) bool { return dtypeNames[d] != "" }
 
-// dtypeNames maps dtypes to their names in MLIR.
 var dtypeNames = map[dtypes.DType]string{
 	dtypes.Bool: "i1", dtypes.Int2: "i2", dtypes.Int4: "i4", dtypes.Int8: "i8", dtypes.Int16: "i16",
 	dtypes.Int32: "i32", dtypes.Int64: "i64",

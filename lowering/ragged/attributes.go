@@ -7,9 +7,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// attributeInts returns the integers of an attribute, or nil if there is no such attribute. It
-// panics with an [*Error] if the attribute has another type, so that an op is never rewritten
-// partially.
+// attributeInts returns the integers of an attribute, or nil if the attribute does not exist. It
+// panics with an [*Error] if the attribute has another type.
 func attributeInts(s *ir.Statement, key string) []int {
 	switch v := s.Attribute(key).(type) {
 	case nil:
@@ -24,7 +23,7 @@ func attributeInts(s *ir.Statement, key string) []int {
 	panic(unknownAttributeError(s, key))
 }
 
-// fieldDims returns the integers of one field of a structured attribute.
+// fieldDims returns the dimensions of a field of a structured attribute.
 func fieldDims(s *ir.Statement, key, name string) []int {
 	if v, ok := s.Attribute(key).(ir.Struct); ok {
 		return v.Dims(name)
@@ -37,7 +36,7 @@ func unknownAttributeError(s *ir.Statement, key string) *Error {
 		Hint: "mask the padding in the step (FunctionOptions.Padding: KeepPadding)"}
 }
 
-// attributeText returns the text of an attribute, or "" if there is no such attribute.
+// attributeText returns the text of an attribute, or "" if the attribute does not exist.
 func attributeText(s *ir.Statement, key string) string {
 	if a := s.Attribute(key); a != nil {
 		return string(a.Append(nil))

@@ -6,11 +6,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// The ops in this file combine elements. The padding of their operands is replaced by the neutral
+// The ops in this file combine elements. Padding in their operands is replaced by a neutral
 // element.
 
-// rewriteReduce masks its operands with its initial value, which StableHLO requires to be a neutral
-// element.
+// rewriteReduce masks padding with the reduction's initial value, which StableHLO requires to be
+// neutral.
 func (r *rewriter) rewriteReduce(s, rewritten *ir.Statement) {
 	over := attributeInts(s, "dimensions")
 	n := len(s.Operands) / 2
@@ -22,7 +22,7 @@ func (r *rewriter) rewriteReduce(s, rewritten *ir.Statement) {
 	r.rejectVaryingAttributes(s)
 }
 
-// rewriteDot masks both operands of a contraction, because 0 times NaN is NaN.
+// rewriteDot masks padding in both operands with zeros, because 0 times NaN is NaN.
 func (r *rewriter) rewriteDot(s, rewritten *ir.Statement) {
 	for i, side := range []string{"lhs", "rhs"} {
 		dims := r.dims[s.Operands[i]]
@@ -33,8 +33,8 @@ func (r *rewriter) rewriteDot(s, rewritten *ir.Statement) {
 	r.rejectVaryingAttributes(s)
 }
 
-// rewriteConvolution masks the contracted dimensions: the input's features and the kernel's input
-// features, and in gradients the batch. It rejects windows over padded dimensions.
+// rewriteConvolution masks padding in contracted dimensions: the features and, in gradients, the
+// batch. It rejects windows over padded dimensions.
 func (r *rewriter) rewriteConvolution(s, rewritten *ir.Statement) {
 	axes, ok := s.Attribute("dimension_numbers").(ir.ConvDimensionNumbers)
 	if !ok {
@@ -63,8 +63,8 @@ func (r *rewriter) rewriteConvolution(s, rewritten *ir.Statement) {
 	r.rejectVaryingAttributes(s)
 }
 
-// rewriteReduceWindow masks the inputs of windows. It requires one output per input in a padded
-// dimension: stride 1, and window size - 1 elements of padding.
+// rewriteReduceWindow masks padding in the input of a window reduction. A padded dimension must
+// have one output per input: stride 1, and padding of the window size minus 1.
 func (r *rewriter) rewriteReduceWindow(s, rewritten *ir.Statement) {
 	if len(s.Operands) != 2 {
 		r.reject(s, 0, -1, "reduce_window", "it has several operands", "")
@@ -98,7 +98,7 @@ func (r *rewriter) rewriteReduceWindow(s, rewritten *ir.Statement) {
 		func() *ir.Value { return rewritten.Operands[1] })
 }
 
-// elementOrOne returns list[i], or 1 if the list is absent.
+// elementOrOne returns list[i], or 1 if the list is too short.
 func elementOrOne(list []int, i int) int {
 	if i < len(list) {
 		return list[i]
@@ -119,7 +119,8 @@ func (r *rewriter) checkSelectAndScatter(s *ir.Statement) {
 	r.rejectVaryingAttributes(s)
 }
 
-// rewriteGather clamps positions in the padding to the last real row, like positions past the end.
+// rewriteGather limits indices to the rows before the padding, as a gather limits indices to the
+// operand.
 func (r *rewriter) rewriteGather(s, rewritten *ir.Statement) {
 	const key = "dimension_numbers"
 	operand, positions := s.Operands[0], s.Operands[1]
@@ -168,8 +169,8 @@ func (r *rewriter) clampPositions(positions *ir.Value, dims []Dim, indexed, limi
 	return positions
 }
 
-// rewriteScatter skips the updates in the padding: their positions are moved outside, which
-// StableHLO skips, and their values are replaced by the neutral element.
+// rewriteScatter ignores updates in the padding. It replaces their indices by -1, which StableHLO
+// ignores, and, in sums, their values by 0.
 func (r *rewriter) rewriteScatter(s, rewritten *ir.Statement) {
 	const key = "scatter_dimension_numbers"
 	if len(s.Operands) != 3 {
@@ -216,10 +217,9 @@ func (r *rewriter) rewriteScatter(s, rewritten *ir.Statement) {
 	r.rejectVaryingAttributes(s)
 }
 
-// isSum reports whether a function of two elements adds them.
+// isSum reports whether the combiner region of a scatter is an addition.
 func isSum(f *ir.Region) bool { return len(f.Body) == 2 && f.Body[0].Op == "stablehlo.add" }
 
-// clearFlag sets an attribute that guarantees a property of the positions to false.
 func (r *rewriter) clearFlag(s *ir.Statement, key string) { s.ReplaceAttribute(key, ir.Bool(false)) }
 
 func (r *rewriter) attributeVaries(s *ir.Statement, key string) bool {

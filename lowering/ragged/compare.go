@@ -9,27 +9,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Variant is the program of a step, traced for one choice of its padded sizes.
+// Variant is the program of a step that was traced for particular sizes of the padded dimensions.
 type Variant struct {
 	Program *lowering.Program
-	// Sizes are the sizes of the padded dimensions.
-	Sizes []int
-	// MarkEffect returns the effect of a mark on a padded value: "" if the result contains the
-	// operand's elements in another layout, or the name of an operation that does not support
-	// padding.
-	MarkEffect MarkEffect
+	// Sizes contains the sizes of the padded dimensions.
+	Sizes             []int
+	PlaceholderEffect PlaceholderEffect
 }
 
-// MarkEffect returns the effect of a mark on a padded value: "" if the result contains the operand's
-// elements in another layout, or the name of an operation that does not support padding.
-type MarkEffect func(mark any) (op string)
+// PlaceholderEffect returns how a placeholder operation affects padding. It returns "" if the
+// result contains the operand's elements, possibly in another layout. For an operation that does
+// not support padding it returns the operation's name.
+type PlaceholderEffect func(placeholder any) (op string)
 
-// Plan describes how the program of a step depends on the padded sizes. [Plan.Apply] rewrites the
-// program with the real sizes.
+// Plan describes how a step's program depends on the padded sizes. [Plan.Apply] rewrites the
+// program so that it ignores the padding.
 type Plan struct {
-	program    *lowering.Program
-	sizes      [][]int // of each program
-	markEffect MarkEffect
+	program           *lowering.Program
+	sizes             [][]int // of each program
+	placeholderEffect PlaceholderEffect
 
 	dims              map[*ir.Value][]Dim // of the values
 	shapes            map[*ir.Value]variantDims
@@ -38,13 +36,13 @@ type Plan struct {
 	used              map[*ir.Statement]bool            // statements that a result depends on
 }
 
-// Compare finds the dependencies of the program of base on the padded sizes. Each of the others is
-// the same step traced with another value of one size. For each size there must be two such
-// variants. The programs may differ only in dimensions and constants. Otherwise Compare returns an
-// [*Error].
+// Compare determines how the program of base depends on the padded sizes. Each program in others is
+// the same step, traced with a different value of one size. There must be two such programs for
+// each size. Compare returns an [*Error] if the programs differ in more than dimensions and
+// constants.
 func Compare(base Variant, others []Variant) (*Plan, error) {
 	c := &comparer{plan: &Plan{
-		program: base.Program, markEffect: base.MarkEffect, dims: map[*ir.Value][]Dim{},
+		program: base.Program, placeholderEffect: base.PlaceholderEffect, dims: map[*ir.Value][]Dim{},
 		shapes:    map[*ir.Value]variantDims{},
 		constants: map[*ir.Statement][]*sizeFunction{}, varyingAttributes: map[*ir.Statement][]string{},
 		used: map[*ir.Statement]bool{},
@@ -55,7 +53,7 @@ func Compare(base Variant, others []Variant) (*Plan, error) {
 		mains[k] = t.Program.Main()
 		c.plan.sizes = append(c.plan.sizes, t.Sizes)
 		c.baseValues = append(c.baseValues, map[*ir.Value]*ir.Value{})
-		c.markEffects = append(c.markEffects, t.MarkEffect)
+		c.placeholderEffects = append(c.placeholderEffects, t.PlaceholderEffect)
 		c.definitions = append(c.definitions, map[*ir.Value]*ir.Statement{})
 		if len(t.Program.Module.Functions) != len(base.Program.Module.Functions) {
 			return nil, differentStepError("other functions")
@@ -84,14 +82,14 @@ func differentStepError(what string) *Error {
 		Hint: "do the same for all sizes, or mask the padding in the step (FunctionOptions.Padding: KeepPadding)"}
 }
 
-// comparer walks all programs in parallel, from their results to their parameters, because equal
-// steps may have their statements in different orders. The first program belongs to the plan.
+// comparer traverses all programs in parallel, from their results to their parameters. It does not
+// compare them in order, because equal steps may have their statements in different orders.
 type comparer struct {
 	plan        *Plan
 	baseValues  []map[*ir.Value]*ir.Value // maps values of the first program to values of the others
 	definitions []map[*ir.Value]*ir.Statement
 
-	markEffects []MarkEffect
+	placeholderEffects []PlaceholderEffect
 }
 
 func (c *comparer) compareFunctions(fs []*ir.Function) error {
@@ -126,8 +124,8 @@ func (c *comparer) compareBlocks(rs []*ir.Region) error {
 	return c.compareStatements(results)
 }
 
-// compareStatements compares one statement of each program and the statements that define its
-// operands.
+// compareStatements compares corresponding statements, one of each program, and the statements that
+// define their operands.
 func (c *comparer) compareStatements(statements []*ir.Statement) error {
 	s := statements[0]
 	c.plan.used[s] = true
@@ -140,8 +138,8 @@ func (c *comparer) compareStatements(statements []*ir.Statement) error {
 		}
 	}
 	for k, other := range statements {
-		if (s.Mark == nil) != (other.Mark == nil) || s.Mark != nil &&
-			c.markEffects[k](other.Mark) != c.markEffects[0](s.Mark) {
+		if (s.Placeholder == nil) != (other.Placeholder == nil) || s.Placeholder != nil &&
+			c.placeholderEffects[k](other.Placeholder) != c.placeholderEffects[0](s.Placeholder) {
 			return differentStepError("another custom call")
 		}
 	}
@@ -170,8 +168,8 @@ func (c *comparer) compareStatements(statements []*ir.Statement) error {
 	return c.recordValues(s, outputs)
 }
 
-// recordValues records the corresponding results of a statement, or the parameters of a function if
-// s is nil.
+// recordValues records that corresponding results of a statement have been compared. s is nil for
+// the parameters of a function.
 func (c *comparer) recordValues(s *ir.Statement, all [][]*ir.Value) error {
 	for i, v := range all[0] {
 		var sh variantDims
@@ -196,8 +194,9 @@ func (c *comparer) recordValues(s *ir.Statement, all [][]*ir.Value) error {
 	return nil
 }
 
-// compareOperands compares operand i of the statements. Constants are compared at their uses: GoMLX
-// shares a node for equal constants, so the number of constants differs between programs.
+// compareOperands compares operand i of corresponding statements. It compares constants where they
+// are used, because GoMLX merges equal constants, so that the programs may have different numbers
+// of constants.
 func (c *comparer) compareOperands(statements []*ir.Statement, i int) error {
 	definitions := make([]*ir.Statement, len(statements))
 	constants, known := 0, false
@@ -233,7 +232,8 @@ func (c *comparer) compareOperands(statements []*ir.Statement, i int) error {
 	return nil
 }
 
-// compareConstants compares a constant operand of the corresponding statements.
+// compareConstants compares a constant operand of corresponding statements. It records a constant
+// that is a function of the sizes.
 func (c *comparer) compareConstants(s *ir.Statement, operand int, constants []*ir.Statement) error {
 	base := constants[0].Results[0]
 	values := make([][]*ir.Value, len(constants))
@@ -302,7 +302,7 @@ func (c *comparer) hasPadding(f *ir.Function) bool {
 		slices.ContainsFunc(f.Parameters, func(p ir.Parameter) bool { return is(p.Value) })
 }
 
-// ResultDims returns the dimensions of each of the program's results.
+// ResultDims returns the dimensions of each result of the program.
 func (p *Plan) ResultDims() [][]Dim {
 	var all [][]Dim
 	body := p.program.Main().Body
@@ -312,7 +312,8 @@ func (p *Plan) ResultDims() [][]Dim {
 	return all
 }
 
-// isLeadingDim reports whether all dimensions before the only padded dimension have size 1.
+// isLeadingDim reports whether there is one padded dimension and all dimensions before it have size
+// 1.
 func isLeadingDim(padded, shape []int) bool {
 	return len(padded) == 1 && !slices.ContainsFunc(shape[:padded[0]], func(n int) bool { return n != 1 })
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// sizeFunction is a constant as a function of the sizes: factor * product(sizes[i]^powers[i]) +
-// offset.
+// sizeFunction expresses a constant as factor * product(sizes[i]^powers[i]) + offset.
 type sizeFunction struct {
 	factor, offset float64
 	powers         []float64
@@ -38,8 +37,8 @@ func floatFromBits(bits uint64, dtype dtypes.DType) float64 {
 	return float64(bits)
 }
 
-// flatElements returns the elements of a constant in row-major order. It returns false if the
-// elements are not real numbers.
+// flatElements returns the elements of a constant in row-major order. It returns false if an
+// element is not a real number.
 func flatElements(d *ir.Dense) ([]float64, bool) {
 	size := 1
 	for _, n := range d.Type.Dims {
@@ -71,10 +70,10 @@ func flatElements(d *ir.Dense) ([]float64, bool) {
 	return all, len(all) == size
 }
 
-// equalNumbers reports whether two numbers are equal or both NaN.
+// equalNumbers reports whether two numbers are equal or both are NaN.
 func equalNumbers(a, b float64) bool { return a == b || a != a && b != b }
 
-// tolerance returns the relative rounding error of a dtype.
+// tolerance returns the relative error that is allowed for numbers of a dtype.
 func tolerance(dtype dtypes.DType) float64 {
 	switch dtype {
 	case dtypes.BFloat16:
@@ -91,11 +90,12 @@ func approxEqual(a, b, tolerance float64) bool {
 	return math.Abs(a-b) <= tolerance*math.Max(math.Abs(a), math.Abs(b))
 }
 
-// candidatePowers are the exponents to try, in order.
+// candidatePowers are the exponents that fitSizeFunction tries, in order.
 var candidatePowers = []float64{1, -1, 2, -2, 0.5, -0.5}
 
-// fitSizeFunction finds a function of the sizes with the given values. The sizes of the first
-// program are the padded sizes. Each other program differs from it in one size.
+// fitSizeFunction finds a function that maps sizes[k] to values[k] for each program k. The first
+// program has the padded sizes, and every other program differs in one size. fitSizeFunction
+// returns false if there is no such function.
 func fitSizeFunction(values []float64, sizes [][]int, dtype dtypes.DType) (sizeFunction, bool) {
 	f := sizeFunction{factor: values[0], powers: make([]float64, len(sizes[0]))}
 	eps := tolerance(dtype)

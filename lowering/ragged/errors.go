@@ -6,16 +6,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Error reports an operation of a step that does not support padding.
+// Error reports an operation that does not support padding.
 type Error struct {
-	// Op is the StableHLO name of the operation, such as "reverse". It is empty for an error about
-	// the whole step.
+	// Op is the StableHLO name of the operation, such as "reverse". It is "" for an error about the
+	// whole step.
 	Op string
-	// Shape is the padded shape of the operation's operand. Dim is the operand's padded dimension,
-	// or -1.
+	// Shape is the padded shape of the operand. Dim is its padded dimension, or -1.
 	Shape []int
 	Dim   int
-	// Reason is the cause in words. Hint suggests a correction.
+	// Reason describes the cause, and Hint suggests a correction.
 	Reason, Hint string
 	// Err is the underlying error, or nil.
 	Err error

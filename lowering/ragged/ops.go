@@ -9,9 +9,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Builders of the ops that are added to a program. The result types follow from the operand types.
+// The functions in this file add ops to the program. Result types follow from the operands.
 
-// addOp adds an op. attributes must be sorted by name.
+// addOp adds an op with one result. attributes must be sorted by key.
 func (r *rewriter) addOp(op string, result ir.Type, in []*ir.Value, attributes ...ir.Attribute) *ir.Value {
 	v := r.main.NewValue(result)
 	s := &ir.Statement{Op: "stablehlo." + op, Operands: in, Results: []*ir.Value{v}, Attributes: attributes}
@@ -42,8 +42,7 @@ func (r *rewriter) addIota(axis int, dims ...int) *ir.Value {
 		Value: ir.Int(axis)})
 }
 
-// addBroadcast broadcasts v to dims. Dimension i of v becomes dimension at[i]; a scalar has no
-// dimensions.
+// addBroadcast broadcasts v to dims. Dimension i of v becomes dimension at[i].
 func (r *rewriter) addBroadcast(v *ir.Value, dims []int, at ...int) *ir.Value {
 	return r.addOp("broadcast_in_dim", v.Type.WithDims(dims...), []*ir.Value{v},
 		ir.Attribute{Key: "broadcast_dimensions", Value: ir.Ints(at)})
@@ -72,7 +71,7 @@ func (r *rewriter) addFloat(x float64, dtype dtypes.DType) *ir.Value {
 	return r.addConstant(ir.Float(text, x), dtype)
 }
 
-// zeroOf returns a function that adds the zero of a dtype.
+// zeroOf returns a function that adds a zero constant of the dtype.
 func (r *rewriter) zeroOf(dtype dtypes.DType) func() *ir.Value {
 	return func() *ir.Value { return r.addConstant(ir.Zero(dtype), dtype) }
 }

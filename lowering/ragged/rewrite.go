@@ -11,23 +11,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// SizeSource is the location of a real size in the program: element Index of the int32 vector in the
-// parameter Parameter, or Value, an int32 scalar of the main function. Ops that depend on a Value
-// are inserted after it.
+// SizeSource specifies where a program reads the real size of a padded dimension. It is element
+// Index of an int32 vector, the parameter named Parameter, or it is Value, an int32 scalar of the
+// main function.
 type SizeSource struct {
 	Parameter string
 	Index     int
 	Value     *ir.Value
 }
 
-// rewriter inserts the real sizes into a program.
+// rewriter rewrites a program so that it ignores padding.
 type rewriter struct {
 	*Plan
 	main      *ir.Function
 	realSizes []*ir.Value // the real sizes, int32 scalars of the main function
-	// prelude contains the statements at the start of main. out contains the statements of the
-	// current block so far. later contains the statements of main that depend on late sizes; they
-	// are inserted where these sizes are defined. dst is the list to which new ops are appended.
+	// prelude contains the statements that are inserted at the start of main, and out the rewritten
+	// statements of the current block. later contains the statements that depend on late sizes,
+	// which main computes itself. dst is the list to which new ops are appended.
 	prelude, out, later []*ir.Statement
 	dst                 *[]*ir.Statement
 	isLate              []bool
@@ -35,9 +35,9 @@ type rewriter struct {
 	cache               map[string]*ir.Value
 }
 
-// Apply rewrites the program for real sizes. sources contains the location of each real size. Apply
-// returns the new index of each statement of main, followed by the index of the end. If Apply
-// returns an error, the program is unchanged.
+// Apply rewrites the program so that it ignores padding. sources contains the source of each real
+// size. positions[i] is the new index of statement i of main, and the last element is the new
+// number of statements. If Apply returns an error, the program is unchanged.
 func (p *Plan) Apply(sources []SizeSource) (positions []int, err error) {
 	main := p.program.Main()
 	r := &rewriter{Plan: p, main: main, cache: map[string]*ir.Value{}}
@@ -93,8 +93,8 @@ func (p *Plan) Apply(sources []SizeSource) (positions []int, err error) {
 	return positions, nil
 }
 
-// hoist adds the ops of build to the beginning of main, or, if late is true, after the definition
-// of the late sizes.
+// hoist adds the ops of build to the start of main. If late is true, it adds them after the
+// definition of the late sizes, which main computes itself.
 func (r *rewriter) hoist(late bool, build func() *ir.Value) *ir.Value {
 	before := r.dst
 	defer func() { r.dst = before }()
@@ -104,7 +104,8 @@ func (r *rewriter) hoist(late bool, build func() *ir.Value) *ir.Value {
 	return build()
 }
 
-// rewriteStatement appends a statement to the current block, after the statements that it requires.
+// rewriteStatement appends the rewritten statement to the current block, after the ops that it
+// requires.
 func (r *rewriter) rewriteStatement(s *ir.Statement) {
 	if s.Op == constantOp || !r.used[s] {
 		r.out = append(r.out, s)
@@ -157,8 +158,8 @@ func (r *rewriter) rewriteBodies(s, rewritten *ir.Statement) {
 	}
 }
 
-// sizeConstant returns the value of f for the real sizes as a constant of type t. Each function is
-// computed once, as early as its sizes are defined.
+// sizeConstant returns f of the real sizes, broadcast to type t. It adds the ops for each function
+// once, as early as the sizes are defined.
 func (r *rewriter) sizeConstant(f *sizeFunction, t ir.Type) *ir.Value {
 	key := fmt.Sprint("number ", *f, t.DType)
 	v, ok := r.cache[key]
@@ -176,7 +177,8 @@ func (r *rewriter) sizeConstant(f *sizeFunction, t ir.Type) *ir.Value {
 	return r.addBroadcast(v, t.Dims)
 }
 
-// evaluate computes f. Divisors are multiplied first, so that 1/(3n) is rounded once.
+// evaluate adds the ops that compute f. It multiplies all divisors before it divides, so that
+// 1/(3n) is rounded only once.
 func (r *rewriter) evaluate(f *sizeFunction, dtype dtypes.DType) *ir.Value {
 	in := dtypes.Float32
 	switch {
@@ -232,7 +234,7 @@ func (r *rewriter) evaluate(f *sizeFunction, dtype dtypes.DType) *ir.Value {
 	return top
 }
 
-// realSize returns the real size of a dimension as an int32 scalar.
+// realSize returns the real size of a padded dimension, an int32 scalar.
 func (r *rewriter) realSize(d Dim) *ir.Value {
 	key := fmt.Sprint("limit ", d)
 	v, ok := r.cache[key]
@@ -246,7 +248,7 @@ func (r *rewriter) realSize(d Dim) *ir.Value {
 	return v
 }
 
-// realMask returns a mask of the elements that are real in the given padded dimensions.
+// realMask returns a Bool tensor of the given shape that is false in the padding of paddedDims.
 func (r *rewriter) realMask(shape []int, dims []Dim, paddedDims []int) *ir.Value {
 	var key strings.Builder
 	fmt.Fprintf(&key, "inside %v %v", shape, paddedDims)
@@ -284,7 +286,7 @@ func (r *rewriter) realMask(shape []int, dims []Dim, paddedDims []int) *ir.Value
 	return v
 }
 
-// maskPadding returns x with the padding in the given dimensions replaced by a scalar.
+// maskPadding returns x with the padding of paddedDims replaced by the scalar that fill returns.
 func (r *rewriter) maskPadding(x *ir.Value, dims []Dim, paddedDims []int, fill func() *ir.Value) *ir.Value {
 	if len(paddedDims) == 0 {
 		return x

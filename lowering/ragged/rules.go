@@ -6,8 +6,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// elementwiseOps preserve the invariant. They include ops that only move elements or change the
-// layout.
+// elementwiseOps lists ops that never mix padding with other elements: elementwise ops, and ops
+// that only move elements.
 var elementwiseOps = map[string]bool{
 	"abs": true, "add": true, "and": true, "atan2": true, "cbrt": true, "ceil": true, "clamp": true, "compare": true,
 	"complex": true, "convert": true, "cosine": true, "count_leading_zeros": true, "divide": true, "erf": true,
@@ -26,11 +26,11 @@ var elementwiseOps = map[string]bool{
 	"rng_bit_generator": true,
 }
 
-// applyRule makes a statement with padded dimensions preserve the invariant. It changes the
-// operands of rewritten, which replaces s.
+// applyRule adjusts an op with padded dimensions so that padding does not affect its result. It
+// changes the operands of rewritten, which is a copy of s.
 func (r *rewriter) applyRule(s, rewritten *ir.Statement) {
-	if s.Mark != nil {
-		if op := r.markEffect(s.Mark); op != "" {
+	if s.Placeholder != nil {
+		if op := r.placeholderEffect(s.Placeholder); op != "" {
 			r.reject(s, 0, -1, op, "the replicas' real sizes differ",
 				"reduce the padded dimension first, or return the value and reduce or gather it outside the step")
 		}
@@ -91,8 +91,8 @@ func (r *rewriter) applyRule(s, rewritten *ir.Statement) {
 	}
 }
 
-// reject makes [Plan.Apply] return an error about a statement's operand and its padded dimension
-// dim. dim -1 is the first padded dimension.
+// reject makes [Plan.Apply] return an error about dimension dim of an operand. If dim is -1, the
+// error is about the first padded dimension.
 func (r *rewriter) reject(s *ir.Statement, operand, dim int, op, reason, hint string) {
 	e := &Error{Op: op, Dim: dim, Reason: reason, Hint: hint}
 	v := s.Results[0]
@@ -106,8 +106,8 @@ func (r *rewriter) reject(s *ir.Statement, operand, dim int, op, reason, hint st
 	panic(e)
 }
 
-// rejectVaryingAttributes rejects a statement with attributes that depend on the sizes, except for
-// the attributes in allowed.
+// rejectVaryingAttributes rejects an op with an attribute that depends on the sizes, except for the
+// attributes in allowed.
 func (r *rewriter) rejectVaryingAttributes(s *ir.Statement, allowed ...string) {
 	for _, key := range r.varyingAttributes[s] {
 		if !slices.Contains(allowed, key) {
@@ -116,7 +116,7 @@ func (r *rewriter) rejectVaryingAttributes(s *ir.Statement, allowed ...string) {
 	}
 }
 
-// rejectPaddedDims rejects an op over padded dimensions of an operand that are in list.
+// rejectPaddedDims rejects an op if one of the dimensions in list of an operand is padded.
 func (r *rewriter) rejectPaddedDims(s *ir.Statement, reason, hint string, list []int) {
 	for i, v := range s.Operands {
 		if at := paddedDimsIn(r.dims[v], list); len(at) > 0 {
@@ -132,8 +132,8 @@ func intRange(begin, end int) (all []int) {
 	return all
 }
 
-// checkReshape accepts a reshape if a padded dimension is the leading one of the dimensions that it
-// is joined with or split into: the real rows then stay first.
+// checkReshape rejects a reshape that merges a padded dimension with a dimension before it, or that
+// splits a dimension so that an inner part is padded. The padding would not remain at the end.
 func (r *rewriter) checkReshape(s *ir.Statement) {
 	in, out := s.Operands[0], s.Results[0]
 	from, to := r.shapes[in], r.shapes[out]
@@ -181,8 +181,8 @@ func ones(n int) []int {
 	return all
 }
 
-// isLeadingPadded reports whether at most one of the dimensions begin to end-1 is padded, with only
-// dimensions of size 1 before it.
+// isLeadingPadded reports whether, of the dimensions begin to end-1, at most the first one larger
+// than 1 is padded.
 func isLeadingPadded(dims []Dim, sizes []int, begin, end int) bool {
 	first := true
 	for d := begin; d < end; d++ {
@@ -196,7 +196,7 @@ func isLeadingPadded(dims []Dim, sizes []int, begin, end int) bool {
 	return true
 }
 
-// checkSlice rejects a slice that does not cover a padded dimension.
+// checkSlice rejects a slice that does not contain a padded dimension completely.
 func (r *rewriter) checkSlice(s *ir.Statement) {
 	starts, limits, strides := attributeInts(s, "start_indices"), attributeInts(s, "limit_indices"),
 		attributeInts(s, "strides")
@@ -224,8 +224,8 @@ func (r *rewriter) checkPad(s *ir.Statement) {
 	r.rejectVaryingAttributes(s)
 }
 
-// requireFullDims rejects a statement unless slice covers each padded dimension of operand
-// completely, so that the start index there is 0.
+// requireFullDims rejects an op unless slice contains each padded dimension of operand completely,
+// so that its start index there is 0.
 func (r *rewriter) requireFullDims(s *ir.Statement, operand, slice *ir.Value, reason, hint string) {
 	a, b := r.dims[operand], r.dims[slice]
 	for d := range a {

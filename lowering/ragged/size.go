@@ -2,18 +2,18 @@ package ragged
 
 import "slices"
 
-// Dim is the dependency of a dimension on a padded size: the dimension is Factor * sizes[Size]. If
-// Factor is 0, the dimension depends on no padded size.
+// Dim describes how a dimension depends on the padded sizes: the dimension is Factor * sizes[Size].
+// If Factor is 0, it depends on no padded size.
 type Dim struct{ Size, Factor int }
 
 // IsPadded reports whether the dimension has padding.
 func (d Dim) IsPadded() bool { return d.Factor > 0 }
 
-// variantDims contains the dimensions of one value in each of the compared programs.
+// variantDims contains the dimensions of corresponding values, one of each compared program.
 type variantDims [][]int
 
-// sizeDependencies computes the dependency of the dimensions on the sizes. sizes[k] are the sizes
-// of program k. bad is the first dimension that is no multiple of one size, or -1.
+// sizeDependencies returns how the dimensions depend on the sizes. sizes[k] contains the sizes of
+// program k. bad is the first dimension that is not a multiple of exactly one size, or -1.
 func (s variantDims) sizeDependencies(sizes [][]int) (dims []Dim, bad int) {
 	dims = make([]Dim, len(s[0]))
 	for d, n := range s[0] {
@@ -43,7 +43,7 @@ func (s variantDims) sizeDependencies(sizes [][]int) (dims []Dim, bad int) {
 	return dims, -1
 }
 
-// differingIndex returns the index of the only size that differs between two programs.
+// differingIndex returns the index at which two lists of sizes differ.
 func differingIndex(a, b []int) int {
 	for i := range a {
 		if a[i] != b[i] {
@@ -62,7 +62,6 @@ func paddedDims(dims []Dim) (all []int) {
 	return all
 }
 
-// paddedDimsIn returns the padded dimensions that are in list.
 func paddedDimsIn(dims []Dim, list []int) (all []int) {
 	for _, d := range paddedDims(dims) {
 		if slices.Contains(list, d) {

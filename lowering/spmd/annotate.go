@@ -8,16 +8,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// usesPartitioner reports whether a logical axis with several devices exists over which no open
-// region is manual, so that the partitioner splits tensors here.
+// usesPartitioner reports whether the partitioner splits tensors here: whether a logical axis has
+// several devices and no enclosing region is manual over it.
 func (t *Trace) usesPartitioner() bool {
 	manual := region.ManualAxes(t)
 	return len(manual) == 0 || slices.ContainsFunc(t.nontrivialAxes(t.mesh.AxisNames()),
 		func(name string) bool { return !slices.Contains(manual, name) })
 }
 
-// checkAnnotation returns an error if an annotation is invalid here. In a manual region each device
-// has a separate tensor, which can be split over the other axes only.
+// checkAnnotation returns an error if an annotation is invalid in the current region. In a manual
+// region each device has a separate tensor, which can be split only over the other axes.
 func (t *Trace) checkAnnotation(a logical.Annotation, shape []int) error {
 	manual := region.ManualAxes(t)
 	if len(manual) == 0 || a.Kind() == logical.KindNone {

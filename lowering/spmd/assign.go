@@ -8,26 +8,26 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// An assigned tensor is computed on its device: the op that computes it, and the preceding ops that
-// only this op needs, become part of a region of that device, as if the step had called logical.OnDevice.
-// The annotation itself is not an op: its readers read the tensor. No region is needed for a tensor
-// that is already replicated on all devices, such as an argument or the result of a collective.
+// An assigned tensor is computed on one device. The op that computes it, and preceding ops that
+// only this op needs, become a region of that device, as if the step had called logical.OnDevice.
+// The annotation itself adds no op. No region is needed for a tensor that is already replicated on
+// all devices, such as an argument or the result of a collective.
 //
-// The gradient's annotation is applied to the adjoint of the tensor. Here the subsequent ops belong
-// to the device: the backward pass of the ops that the forward pass runs there.
+// In a gradient, the annotation applies to the adjoint of the tensor. The ops that read the adjoint
+// then run on the device: the backward pass of the ops that ran there.
 
-// placement determines the devices of a step's statements.
+// placement selects the device of each statement of a step.
 type placement struct {
-	w    *assembler
-	flow *dataFlow
-	// device is the device that runs a statement alone, or allDevices. Statements of On regions
-	// have the value inRegion.
+	assembler *assembler
+	flow      *dataFlow
+	// device contains the device that runs a statement alone, or allDevices, or inRegion for
+	// statements of logical.OnDevice regions.
 	device []int
-	// sharded contains values that may be sharded over devices.
+	// sharded contains the values that may be sharded over devices.
 	sharded valueSet
 	readers [][]int
-	// adjoints maps a device to the adjoints assigned to it and the values computed from them
-	// there. onDevice maps a device to the values that only this device computes or reads.
+	// adjoints contains, for each device, the adjoints assigned to it and the values computed from
+	// them there. onDevice contains the values that only this device computes or reads.
 	adjoints, onDevice map[int]valueSet
 }
 
@@ -38,24 +38,24 @@ const (
 	inRegion   = -2
 )
 
-// layoutOps only move elements. If their operand is available on all devices, running them
-// everywhere costs less than sending the result.
+// layoutOps lists ops that only move elements. If all devices have the operand, running the op on
+// all of them costs less than sending the result.
 var layoutOps = []string{"stablehlo.reshape", "stablehlo.transpose", "stablehlo.broadcast_in_dim", "stablehlo.slice",
 	"stablehlo.reverse",
 	"stablehlo.convert", "stablehlo.iota", "stablehlo.constant", "stablehlo.pad", "stablehlo.concatenate"}
 
-// allDeviceOps lists ops that all devices of a replica must run: random bits, whose state the step
-// stores, and ops that may contain a collective.
+// allDeviceOps lists ops that all devices of a replica must run: random generators, whose state the
+// step stores, and ops that may contain a collective.
 var allDeviceOps = []string{"stablehlo.rng_bit_generator", "stablehlo.rng", "stablehlo.custom_call",
 	"stablehlo.all_reduce",
 	"stablehlo.all_gather", "stablehlo.reduce_scatter", "stablehlo.all_to_all", "stablehlo.collective_permute",
 	"stablehlo.collective_broadcast", "stablehlo.partition_id", "stablehlo.replica_id", "stablehlo.return",
 	"sdy.manual_computation"}
 
-// placeStatements selects the device of each statement, and resolves annotations to aliases of
-// their operands.
+// placeStatements selects the device of each statement, and makes the result of each assignment an
+// alias of its operand.
 func (w *assembler) placeStatements(fl *dataFlow, step *lowering.Program, arguments []ShardedTensor) *placement {
-	p := &placement{w: w, flow: fl, device: make([]int, len(fl.statements)), sharded: valueSet{},
+	p := &placement{assembler: w, flow: fl, device: make([]int, len(fl.statements)), sharded: valueSet{},
 		readers: make([][]int, len(fl.statements)), adjoints: map[int]valueSet{}, onDevice: map[int]valueSet{}}
 	next := 0
 	for i, v := range step.Main().Parameters {
@@ -69,7 +69,7 @@ func (w *assembler) placeStatements(fl *dataFlow, step *lowering.Program, argume
 		if fl.regionOf[i] >= 0 {
 			p.device[i] = inRegion
 		}
-		p.propagate(i)
+		p.propagateProperties(i)
 	}
 	if len(p.onDevice) == 0 {
 		return p // no tensor is assigned
@@ -81,14 +81,14 @@ func (w *assembler) placeStatements(fl *dataFlow, step *lowering.Program, argume
 			}
 		}
 	}
-	for p.extend() {
+	for p.assignMore() {
 	}
 	return p
 }
 
-// propagate passes the properties of a statement's operands to its results, and assigns annotated
-// values to their device.
-func (p *placement) propagate(i int) {
+// propagateProperties records whether the results of statement i may be sharded, and processes its
+// annotation.
+func (p *placement) propagateProperties(i int) {
 	fl, s := p.flow, p.flow.statements[i]
 	split := false
 	for k, v := range fl.uses[i] {
@@ -97,13 +97,13 @@ func (p *placement) propagate(i int) {
 		}
 		split = split || p.sharded[fl.uses[i][k]]
 	}
-	if a, ok := s.Mark.(annotationMark); ok {
+	if a, ok := s.Placeholder.(annotationPlaceholder); ok {
 		device, assigned := a.assignedDevice()
 		switch {
 		case assigned:
 			p.assignValue(fl.uses[i][0], s.Results[0], device, a.isAdjoint, split)
 			return
-		case a.annotation.IsSharded(p.w.trace.mesh):
+		case a.annotation.IsSharded(p.assembler.trace.mesh):
 			split = true
 		case a.annotation.Kind() == logical.KindReplicate, a.annotation.Kind() == logical.KindSplit:
 			split = false // split over no axis
@@ -114,7 +114,7 @@ func (p *placement) propagate(i int) {
 	}
 }
 
-// assignValue assigns y, which is an alias of x, to device k.
+// assignValue assigns y, the result of an annotation of x, to device k.
 func (p *placement) assignValue(x, y *ir.Value, k int, adjoint, split bool) {
 	if !split {
 		p.flow.aliases[y] = x
@@ -160,10 +160,10 @@ func (p *placement) assignStatement(i, k int) {
 	}
 }
 
-// canRunOnOneDevice reports whether one device can run a statement without the others.
+// canRunOnOneDevice reports whether a single device can run a statement.
 func (p *placement) canRunOnOneDevice(i int) bool {
 	s := p.flow.statements[i]
-	if s.Mark != nil || len(s.Results) == 0 || slices.Contains(allDeviceOps, s.Op) {
+	if s.Placeholder != nil || len(s.Results) == 0 || slices.Contains(allDeviceOps, s.Op) {
 		return false
 	}
 	if slices.ContainsFunc(s.Results, p.flow.isRepeatable) {
@@ -172,19 +172,19 @@ func (p *placement) canRunOnOneDevice(i int) bool {
 	if slices.ContainsFunc(p.flow.uses[i], func(v *ir.Value) bool { return p.sharded[v] }) {
 		return false // each device computes a shard
 	}
-	return p.w.checkSingleDevice([]*ir.Statement{s}) == nil && !slices.ContainsFunc(s.Regions,
-		func(r *ir.Region) bool { return p.w.containsMark(r.Body) })
+	return p.assembler.checkSingleDevice([]*ir.Statement{s}) == nil && !slices.ContainsFunc(s.Regions,
+		func(r *ir.Region) bool { return p.assembler.containsPlaceholder(r.Body) })
 }
 
-// extend assigns further statements to devices: statements that depend on adjoints there, and
-// statements whose results only one device reads. It reports whether it assigned any.
-func (p *placement) extend() bool {
+// assignMore assigns statements that depend on adjoints of a device, and statements whose results
+// only one device reads. It reports whether it assigned a statement.
+func (p *placement) assignMore() bool {
 	grown := false
 	for i := range p.flow.statements {
 		if p.device[i] != allDevices || len(p.flow.uses[i]) == 0 {
 			continue
 		}
-		for k := range p.w.logicalDevices {
+		for k := range p.assembler.logicalDevices {
 			if p.onDevice[k] != nil && p.isBackward(i, k) && p.canRunOnOneDevice(i) {
 				p.assignStatement(i, k)
 				for _, v := range p.flow.statements[i].Results {
@@ -210,8 +210,8 @@ func (p *placement) extend() bool {
 	return grown
 }
 
-// isBackward reports whether a statement computes a value from adjoints of device k and other
-// values of the device.
+// isBackward reports whether statement i depends on adjoints of device k, and otherwise only on
+// values that the device can compute.
 func (p *placement) isBackward(i, k int) bool {
 	adjoint := func(v *ir.Value) bool { return p.adjoints[k][v] }
 	return slices.ContainsFunc(p.flow.uses[i], adjoint) && !slices.ContainsFunc(p.flow.uses[i], func(v *ir.Value) bool {
@@ -219,8 +219,7 @@ func (p *placement) isBackward(i, k int) bool {
 	})
 }
 
-// canCompute reports whether device k has v, or can compute v from its values with at most ops
-// statements.
+// canCompute reports whether device k has v or can compute it with at most the given number of ops.
 func (p *placement) canCompute(v *ir.Value, k, ops int) bool {
 	if p.onDevice[k][v] || p.flow.isRepeatable(v) {
 		return true
@@ -232,8 +231,8 @@ func (p *placement) canCompute(v *ir.Value, k, ops int) bool {
 		})
 }
 
-// addRegions adds a region for each sequence of assigned statements of one device between two
-// transfers to or from the device.
+// addRegions adds regions for the assigned statements. Statements of one device without a transfer
+// between them form one region.
 func (p *placement) addRegions(regions []deviceRegion) []deviceRegion {
 	fl := p.flow
 	level := make([]int, len(fl.statements))
@@ -280,9 +279,10 @@ func (p *placement) addRegions(regions []deviceRegion) []deviceRegion {
 	return regions
 }
 
-// order returns the units of the step: each is the index of a region or, as ^i, statement i.
-// Operands precede their readers; otherwise the order is the order of the trace.
-func (fl *dataFlow) order(regions []deviceRegion) []int {
+// unitOrder returns a topological order of the step's regions and other statements. An element is
+// the index of a region, or ^i for statement i. Independent elements remain in the order of the
+// trace.
+func (fl *dataFlow) unitOrder(regions []deviceRegion) []int {
 	unitOf := func(i int) int {
 		if n := fl.regionOf[i]; n >= 0 {
 			return n

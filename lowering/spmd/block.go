@@ -8,9 +8,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// writeBlock writes the passes of a block inline. A backward pass recomputes the values that are
-// not kept, behind an optimization barrier: without the barrier a compiler would detect that they
-// equal the values of the forward pass, and keep those.
+// writeBlock inlines the forward and backward passes of a rematerialized block. A backward pass
+// recomputes values behind an optimization barrier. Without the barrier, a compiler would merge
+// them with the values of the forward pass and keep those.
 func (a *outliner) writeBlock(forward *passNode) {
 	k := newRematerializer(a.function, forward, forward.Kind.(region.Block).Policy)
 	for v := range k.definitions {
@@ -26,11 +26,11 @@ func (a *outliner) writeBlock(forward *passNode) {
 	a.inlinePass(forward)
 }
 
-// inlinePass removes the marks of a pass's arguments and results.
+// inlinePass replaces the placeholders of a pass's arguments and results by copies.
 func (a *outliner) inlinePass(p *passNode) {
 	all := p.statements()
 	for i, s := range all {
-		if m, ok := s.Mark.(entryMark); ok && m.pass == p.Pass {
+		if m, ok := s.Placeholder.(argumentPlaceholder); ok && m.pass == p.Pass {
 			all[i] = copyOp(s.Results[0], s.Operands[0])
 		}
 	}
@@ -38,8 +38,7 @@ func (a *outliner) inlinePass(p *passNode) {
 	a.replaceResults(p, a.innerResults(p))
 }
 
-// recomputeForward adds the values of the forward pass that a backward pass reads to the backward
-// pass.
+// recomputeForward adds the ops that recompute values of the forward pass to a backward pass.
 func (a *outliner) recomputeForward(k *rematerializer, p *passNode) {
 	// Recomputation starts from values of the forward pass, after the adjoints are available.
 	var barrierOperands, barrierResults []*ir.Value
@@ -71,7 +70,7 @@ func (a *outliner) recomputeForward(k *rematerializer, p *passNode) {
 	}
 	if len(recomputed) > 0 {
 		for i, s := range all {
-			m, ok := s.Mark.(entryMark)
+			m, ok := s.Placeholder.(argumentPlaceholder)
 			if !ok || m.pass != p.Pass {
 				continue
 			}
@@ -97,9 +96,9 @@ func (a *outliner) recomputeForward(k *rematerializer, p *passNode) {
 }
 
 // wrapInBranch moves a backward pass into a conditional branch that is always taken. The CPU
-// compiler removes barriers before common subexpression elimination and scheduling, and would then
-// keep the values instead of recomputing them. It does not look into a branch, and treats a
-// condition behind a barrier as unknown.
+// compiler removes barriers before it merges common subexpressions, and would keep values instead
+// of recomputing them. It does not optimize across a branch if the condition is unknown because of
+// a barrier.
 func (a *outliner) wrapInBranch(p *passNode, start int) {
 	all := p.statements()
 	barrier := *all[start-1]
@@ -110,7 +109,7 @@ func (a *outliner) wrapInBranch(p *passNode, start int) {
 	var results, zeros []*ir.Value
 	var branch []*ir.Statement
 	for _, s := range all[start:] {
-		if m, ok := s.Mark.(entryMark); ok && m.pass == p.Pass {
+		if m, ok := s.Placeholder.(argumentPlaceholder); ok && m.pass == p.Pass {
 			s = copyOp(s.Results[0], s.Operands[0])
 		}
 		branch = append(branch, s)
@@ -132,8 +131,7 @@ func (a *outliner) wrapInBranch(p *passNode, start int) {
 	a.replaceResults(p, outer)
 }
 
-// passThroughBarrier returns s with the operands that are not in local replaced by
-// barrier(operand).
+// passThroughBarrier returns s with each operand that is not in local replaced by barrier(operand).
 func (a *outliner) passThroughBarrier(s *ir.Statement, local map[*ir.Value]bool,
 	barrier func(v *ir.Value) *ir.Value) *ir.Statement {
 	copied := *s

@@ -17,14 +17,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// The replica axis is an axis like the logical axes: a collective over the replicas and a collective
-// of a manual region are the same mark with other axes.
+// The replica axis is a mesh axis like the logical axes. A collective over the replicas and a
+// collective in a manual region therefore have the same representation.
 
-// Reduction is the operation with which a collective combines the values of the replicas.
+// Reduction is the op with which a collective combines elements of several devices.
 type Reduction = region.Reduction
 
-// The reductions are elementwise. Sum, Max and Min are the sum, the maximum and the minimum.
-// Broadcast is the bit-exact value of one replica; all other replicas must pass zeros.
+// Sum, Max and Min are the elementwise reductions. Broadcast returns the bits of one replica's
+// value exactly; all other replicas must pass zeros.
 const (
 	Sum       = region.Sum
 	Max       = region.Max
@@ -34,13 +34,13 @@ const (
 
 var replicaAxes = []string{ReplicaAxis}
 
-// AllReduce returns the reduction of x over the replicas, which is the same on each replica. The
-// gradient of Sum and Broadcast is the Sum of the replicas' gradients. The other reductions have no
-// gradient. Each call adds one all-reduce to the program. Like GoMLX's graph functions it panics
-// with its error, an error of kind InvalidArgumentError.
+// AllReduce returns the elementwise reduction of x over the replicas, which is the same on each
+// replica. The gradient of Sum and Broadcast is the sum of the replicas' gradients. The other
+// reductions have no gradient. Each call adds one all-reduce to the program. Like GoMLX's graph
+// functions, AllReduce panics with its errors, which have kind InvalidArgumentError.
 func AllReduce(x *graph.Node, reduction Reduction) *graph.Node {
 	t := requireTrace("all_reduce", x)
-	return t.emitCollective(x, collectiveMark{op: region.AllReduce{Axes: replicaAxes, Reduction: reduction}},
+	return t.emitCollective(x, collectivePlaceholder{op: region.AllReduce{Axes: replicaAxes, Reduction: reduction}},
 		func(v *graph.Node) *graph.Node {
 			if reduction != Sum && reduction != Broadcast {
 				panic(collectiveError("all_reduce", x.Shape().Dimensions,
@@ -51,18 +51,17 @@ func AllReduce(x *graph.Node, reduction Reduction) *graph.Node {
 		})
 }
 
-// AllGather returns the concatenation of the x of all replicas along axis, in replica order: the
-// dimension grows by the factor R. A negative axis counts from the last. The gradient is
-// [ReduceScatter]. It panics with an error of kind InvalidArgumentError.
+// AllGather concatenates the x of all replicas along axis, in replica order. A negative axis counts
+// from the last. The gradient is [ReduceScatter]. AllGather panics with an error of kind
+// InvalidArgumentError.
 func AllGather(x *graph.Node, axis int) *graph.Node {
 	t := requireTrace("all_gather", x)
-	return t.emitGather(x, gatherMark(normalizeAxis("all_gather", x, axis)))
+	return t.emitGather(x, gatherOverReplicas(normalizeAxis("all_gather", x, axis)))
 }
 
-// ReduceScatter sums x over the replicas and returns to each replica its slice of the sum along
-// axis, in replica order: the dimension shrinks by the factor R, which must divide it. A negative
-// axis counts from the last. The gradient is [AllGather]. It panics with an error of kind
-// InvalidArgumentError.
+// ReduceScatter sums x over the replicas, splits the sum along axis, and returns slice i to replica
+// i. The number of replicas must divide the size of the axis. A negative axis counts from the last.
+// The gradient is [AllGather]. ReduceScatter panics with an error of kind InvalidArgumentError.
 func ReduceScatter(x *graph.Node, axis int) *graph.Node {
 	t := requireTrace("reduce_scatter", x)
 	axis = normalizeAxis("reduce_scatter", x, axis)
@@ -71,29 +70,28 @@ func ReduceScatter(x *graph.Node, axis int) *graph.Node {
 			fmt.Sprintf("dimension %d of size %d is not divisible by %d replicas", axis, size, t.opts.Replicas),
 			"pad the dimension or scatter another one"))
 	}
-	return t.emitReduceScatter(x, gatherMark(axis))
+	return t.emitReduceScatter(x, gatherOverReplicas(axis))
 }
 
-func gatherMark(dim int) collectiveMark {
-	return collectiveMark{op: region.AllGather{Axes: replicaAxes, Dim: dim}}
+func gatherOverReplicas(dim int) collectivePlaceholder {
+	return collectivePlaceholder{op: region.AllGather{Axes: replicaAxes, Dim: dim}}
 }
 
-// emitGather emits an all-gather over the replicas. Its gradient is emitReduceScatter.
-func (t *Trace) emitGather(x *graph.Node, gather collectiveMark) *graph.Node {
+func (t *Trace) emitGather(x *graph.Node, gather collectivePlaceholder) *graph.Node {
 	return t.emitCollective(x, gather, func(v *graph.Node) *graph.Node { return t.emitReduceScatter(v, gather) })
 }
 
 // emitReduceScatter emits the reduce-scatter that is the gradient of gather.
-func (t *Trace) emitReduceScatter(x *graph.Node, gather collectiveMark) *graph.Node {
-	scatter := collectiveMark{op: region.ReduceScatter{Axes: replicaAxes, Dim: gather.op.(region.AllGather).Dim},
+func (t *Trace) emitReduceScatter(x *graph.Node, gather collectivePlaceholder) *graph.Node {
+	scatter := collectivePlaceholder{op: region.ReduceScatter{Axes: replicaAxes, Dim: gather.op.(region.AllGather).Dim},
 		split: gather.split}
 	return t.emitCollective(x, scatter, func(v *graph.Node) *graph.Node { return t.emitGather(v, gather) })
 }
 
-// ReplicaIDName is the name of the step function's parameter with the replica's number.
+// ReplicaIDName is the name of the step function's parameter with the replica id.
 const ReplicaIDName = "replica_id"
 
-// ReplicaID returns the number of the replica that runs the step, an int32 scalar from 0 to R-1.
+// ReplicaID returns the id of the replica that runs the step, an int32 scalar in [0, R).
 func ReplicaID(g *graph.Graph) *graph.Node {
 	if g.GetParameterByName(ReplicaIDName) == nil {
 		return graph.Parameter(g, ReplicaIDName, shapes.Make(dtypes.Int32))
@@ -128,35 +126,36 @@ func normalizeAxis(op string, x *graph.Node, axis int) int {
 	return (axis + rank) % max(rank, 1)
 }
 
-// collectiveMark is the mark of a collective.
-type collectiveMark struct {
+// collectivePlaceholder represents a collective until the assembler lowers it.
+type collectivePlaceholder struct {
 	op region.Collective
-	// axes are the axes of op that have more than one device.
+	// axes contains the axes of op with more than one device.
 	axes []string
-	// groups is the alias of the groups of partitions. By default it is derived from axes.
+	// groups is the alias of the partition groups, or "" to derive the groups from axes.
 	groups ir.Alias
-	// split is the sharding of the operand of a collective over the replicas over the logical devices.
+	// split is the sharding of the operand over the logical devices, for a collective over
+	// replicas.
 	split logical.Annotation
-	// isState is set for the gather of sharded state, which is cheaper to repeat than to keep.
+	// isState is set for a gather of sharded state, which is repeated rather than kept.
 	isState bool
 }
 
-// newCollectiveMark returns the mark of an op inside a manual region.
-func (t *Trace) newCollectiveMark(op region.Collective) collectiveMark {
-	return collectiveMark{op: op, axes: t.nontrivialAxes(op.AxisNames())}
+// newCollective returns a collective inside a manual region.
+func (t *Trace) newCollective(op region.Collective) collectivePlaceholder {
+	return collectivePlaceholder{op: op, axes: t.nontrivialAxes(op.AxisNames())}
 }
 
-func (t *Trace) emitCollective(x *graph.Node, m collectiveMark, gradient func(v *graph.Node) *graph.Node) *graph.Node {
+func (t *Trace) emitCollective(x *graph.Node, m collectivePlaceholder, gradient func(v *graph.Node) *graph.Node) *graph.Node {
 	return t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
-		return t.markCollective(f, x, m)
+		return t.addCollective(f, x, m)
 	}, gradient)
 }
 
-func (t *Trace) markCollective(f *lowering.Function, x *stablehlo.Value, m collectiveMark) (*stablehlo.Value, error) {
+func (t *Trace) addCollective(f *lowering.Function, x *stablehlo.Value, m collectivePlaceholder) (*stablehlo.Value, error) {
 	m.axes = t.nontrivialAxes(m.op.AxisNames())
 	shape := x.Shape().Clone()
 	shape.Dimensions = m.op.ResultDims(shape.Dimensions, t.deviceCount(m.axes))
-	return f.Mark(x, shape, m)
+	return f.AddPlaceholder(x, shape, m)
 }
 
 func (t *Trace) deviceCount(axes []string) int {
@@ -169,8 +168,8 @@ func (t *Trace) nontrivialAxes(axes []string) []string {
 	return all
 }
 
-// collectiveStatement returns the op of a collective, or a copy on a single device.
-func (w *assembler) collectiveStatement(m collectiveMark, out, in *ir.Value) (*ir.Statement, error) {
+// collectiveStatement returns the op of a collective. On a single device the op is a copy.
+func (w *assembler) collectiveStatement(m collectivePlaceholder, out, in *ir.Value) (*ir.Statement, error) {
 	permute, isPermute := m.op.(region.Permute)
 	switch {
 	case out.Type.IsEmpty():
@@ -185,10 +184,10 @@ func (w *assembler) collectiveStatement(m collectiveMark, out, in *ir.Value) (*i
 	return w.collectivePerShard(m, out, in)
 }
 
-// collectivePerShard returns a collective over the replicas inside a computation that is manual over
-// the logical axes: each logical device combines its shard. The partitioner has no rule for gathers
-// and scatters and would replicate the tensor first.
-func (w *assembler) collectivePerShard(m collectiveMark, out, in *ir.Value) (*ir.Statement, error) {
+// collectivePerShard returns a collective over the replicas inside a computation that is manual
+// over the logical axes, so that each logical device combines its shard. For gathers and scatters,
+// Shardy's partitioner would replicate the tensor first.
+func (w *assembler) collectivePerShard(m collectivePlaceholder, out, in *ir.Value) (*ir.Statement, error) {
 	split := m.split.WithinReplica()
 	parts := split.PartsOn(w.trace.mesh)
 	shard := func(prefix string, t ir.Type) *ir.Value {
@@ -211,9 +210,9 @@ func (w *assembler) collectivePerShard(m collectiveMark, out, in *ir.Value) (*ir
 	return s, nil
 }
 
-// collectiveOp returns the StableHLO op of a collective between several devices. The groups and pairs
-// contain global partition ids.
-func (w *assembler) collectiveOp(m collectiveMark, out, in *ir.Value) (*ir.Statement, error) {
+// collectiveOp returns the StableHLO op of a collective between several devices. Its groups and
+// pairs consist of partition ids.
+func (w *assembler) collectiveOp(m collectivePlaceholder, out, in *ir.Value) (*ir.Statement, error) {
 	integer := func(key string, n int) ir.Attribute { return ir.Attribute{Key: key, Value: ir.Int(n)} }
 	switch op := m.op.(type) {
 	case region.AllReduce:
@@ -245,9 +244,9 @@ func (w *assembler) collectiveOp(m collectiveMark, out, in *ir.Value) (*ir.State
 		"add a case to assembler.collectiveOp in lowering/spmd")
 }
 
-// groupOp returns a collective op between the devices of each group. attributes are the op's own
+// groupOp returns a collective op within the device groups of m. attributes are the op's own
 // attributes.
-func (w *assembler) groupOp(name string, m collectiveMark, out, in *ir.Value,
+func (w *assembler) groupOp(name string, m collectivePlaceholder, out, in *ir.Value,
 	attributes ...ir.Attribute) *ir.Statement {
 	w.lastChannel++
 	groups := m.groups
@@ -261,7 +260,6 @@ func (w *assembler) groupOp(name string, m collectiveMark, out, in *ir.Value,
 	return s
 }
 
-// combinerOp returns the op of a reduction for a dtype.
 func combinerOp(r Reduction, dtype dtypes.DType) string {
 	switch {
 	case dtype == dtypes.Bool && (r == Max || r == Broadcast):
@@ -272,15 +270,15 @@ func combinerOp(r Reduction, dtype dtypes.DType) string {
 	return r.String()
 }
 
-// broadcastFromDevice sends the value of one logical device of a replica to all of them. The other
-// devices must have zeros.
+// broadcastFromDevice sends the value of one logical device to all logical devices of the replica.
+// The other devices must have zeros.
 func (w *assembler) broadcastFromDevice(out, in *ir.Value) ([]*ir.Statement, error) {
-	m := w.trace.newCollectiveMark(region.AllReduce{Axes: w.trace.mesh.AxisNames(), Reduction: Broadcast})
+	m := w.trace.newCollective(region.AllReduce{Axes: w.trace.mesh.AxisNames(), Reduction: Broadcast})
 	m.groups = logicalGroups
 	return w.lowerCollective(m, out, in)
 }
 
-// groupsAlias returns the alias of the groups of partitions over axes.
+// groupsAlias returns the alias of the partition groups over axes, and declares it if necessary.
 func (w *assembler) groupsAlias(axes []string) ir.Alias {
 	if slices.Equal(axes, replicaAxes) {
 		return replicaGroups
@@ -290,7 +288,7 @@ func (w *assembler) groupsAlias(axes []string) ir.Alias {
 	return ir.Alias(name)
 }
 
-// partitionGroups returns the groups of partitions that differ only on the axes.
+// partitionGroups returns the groups of partitions whose mesh coordinates differ only on axes.
 func (w *assembler) partitionGroups(axes []string) ir.IntMatrix {
 	all, err := w.mesh.Groups(w.factors.FactorsOf(axes...)...)
 	if err != nil {
@@ -299,8 +297,8 @@ func (w *assembler) partitionGroups(axes []string) ir.IntMatrix {
 	return all
 }
 
-// pairsAlias returns the alias of the pairs of partitions in which the first partition sends to the
-// second.
+// pairsAlias returns the alias of the (source, target) pairs of partitions. pairs contains the
+// pairs within a group.
 func (w *assembler) pairsAlias(axes []string, pairs [][2]int) ir.Alias {
 	var all ir.IntMatrix
 	for _, group := range w.partitionGroups(axes) {

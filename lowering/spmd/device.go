@@ -8,11 +8,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// A region on one logical device inside another region, such as in a loop body, becomes a
-// computation that is manual over all logical axes. Its statements are in a branch that only this
-// device takes. The other devices have zeros, and the results are sent to all devices, as for the
-// regions of the step itself (region.go). Values for its backward passes stay on the device, in
-// stacks over the devices.
+// A region of one logical device can be nested, for example in a loop body. It then becomes a
+// computation that is manual over all logical axes, with a branch that only this device takes. The
+// other devices use zeros, and the results are broadcast to all devices. Values for backward passes
+// stay on the device, as slices of tensors that are stacked over the devices. See region.go for
+// regions that are not nested.
 
 // checkDeviceRegion returns an error if a region of one logical device cannot begin here.
 func (t *Trace) checkDeviceRegion(kind region.Kind) error {
@@ -54,8 +54,8 @@ func (a *outliner) writeDeviceRegion(forward *passNode) error {
 	return nil
 }
 
-// emitOnDevice writes the pass as a computation of one device. kept are values that stay on the
-// device.
+// emitOnDevice writes the pass as a computation that only one device runs. kept contains values
+// that stay on the device for backward passes.
 func (c *manualComputation) emitOnDevice(device int, kept []*ir.Value, stacks map[*ir.Value]*ir.Value) error {
 	inside, outside, rest := c.pass.arguments()
 	if err := c.a.assembler.checkSingleDevice(rest); err != nil {
@@ -129,8 +129,8 @@ func (c *manualComputation) emitOnDevice(device int, kept []*ir.Value, stacks ma
 	return nil
 }
 
-// broadcastResult sends the value of the only device that has it to all devices.
+// broadcastResult sends the value of the only device that computed it to all devices.
 func (c *manualComputation) broadcastResult(out, in *ir.Value) *ir.Statement {
 	return &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out},
-		Mark: c.a.assembler.trace.newCollectiveMark(region.AllReduce{Axes: c.axes, Reduction: Broadcast})}
+		Placeholder: c.a.assembler.trace.newCollective(region.AllReduce{Axes: c.axes, Reduction: Broadcast})}
 }

@@ -60,7 +60,7 @@
 //   - replace marks by ops, when all splits are known (mark.go, collective.go);
 //   - wrap the step function in main (main.go);
 //   - gather the split dimensions that an operation must not split
-//     ([github.com/tpustrategy/tpustrategy/lowering.GatherWalkedDims]).
+//     ([github.com/tpustrategy/tpustrategy/lowering.ReplicateUnsplittableDims]).
 //
 // The entry function is created by one function, whose inputs are the placed arguments and results
 // and the step's function. It adds the manual computation and the loop around the call as required.

@@ -12,20 +12,19 @@ import (
 )
 
 // ShardProof compares two traces of the same Go code: one with global tensors, and one in which
-// some parameters have the shape of a replica's shard. It proves that a replica computes its shard
-// of a result from its shards alone. The proof covers numbers that Go code derives from a shape,
-// because they are different constants in the two traces.
+// some parameters have the shape of a replica's shard. It proves that a replica can compute its
+// shard of a result from its shards alone. Numbers that Go code derives from a shape are different
+// constants in the two traces, so the proof covers them too.
 type ShardProof struct {
 	global, shard indexedTrace
 	parameters    map[string]ShardedParameter
 	proven        map[[2]*ir.Value]equivalence
 }
 
-// ShardedParameter describes a parameter of both traces. The zero value is a parameter that has the
-// same shape in both traces and the same value on all replicas.
+// ShardedParameter describes a parameter of both traces. The zero value describes a parameter of
+// equal shape in both traces and equal value on all replicas.
 type ShardedParameter struct {
-	// ReplicaShard describes how the parameter of the shard trace is a shard of the parameter of
-	// the global trace.
+	// ReplicaShard describes the parameter of the shard trace as a shard of the global parameter.
 	ReplicaShard ReplicaShard
 	// Finite is set if all elements of the global tensor are finite.
 	Finite bool
@@ -39,7 +38,7 @@ type indexedTrace struct {
 	definitions map[*ir.Value]*ir.Statement
 }
 
-// equivalence is the relation between a value of the global trace and a value of the shard trace.
+// equivalence relates a value of the global trace to a value of the shard trace.
 type equivalence struct {
 	class        equivalenceClass
 	replicaShard ReplicaShard // of class sharded
@@ -51,14 +50,14 @@ const (
 	unproven equivalenceClass = iota
 	// equal values are identical in both traces and on all replicas.
 	equal
-	// splat values have equal elements, and one number in both traces. Their shapes may differ.
+	// splat values consist of equal elements, the same in both traces. Their shapes may differ.
 	splat
-	// sharded values of the shard trace are a replica's shard of the value of the global trace.
+	// sharded values are, in the shard trace, a replica's shard of the value in the global trace.
 	sharded
 )
 
-// NewShardProof returns a proof for two graphs whose backends are traces. Parameters of the same
-// name correspond. It returns an error if a graph has another backend.
+// NewShardProof returns a proof for two graphs that were traced by [Trace] backends. Parameters of
+// the same name correspond. It returns an error for other backends.
 func NewShardProof(global, shard *graph.Graph, parameters map[string]ShardedParameter) (*ShardProof, error) {
 	p := &ShardProof{parameters: parameters, proven: map[[2]*ir.Value]equivalence{}}
 	var err error
@@ -84,7 +83,7 @@ func indexTrace(g *graph.Graph) (indexedTrace, error) {
 		}
 		s.parameters[v] = node.GetParameterName()
 	}
-	for _, statement := range t.main().IR().Body {
+	for _, statement := range t.stepFunction().IR().Body {
 		for _, v := range statement.Results {
 			s.definitions[v] = statement
 		}
@@ -92,9 +91,9 @@ func indexTrace(g *graph.Graph) (indexedTrace, error) {
 	return s, nil
 }
 
-// IsElementwise reports whether the node of the shard trace is proven to be a replica's shard of
-// the node of the global trace. With a zero ReplicaShard, it reports whether the two nodes are
-// proven to be identical on all replicas.
+// IsElementwise reports whether the shard node is proven to be a replica's shard of the global
+// node. For a zero ReplicaShard, it reports whether the nodes are proven to be equal on all
+// replicas.
 func (p *ShardProof) IsElementwise(global, shard *graph.Node, replicaShard ReplicaShard) (bool, error) {
 	g, err := p.global.trace.nodeValue(global)
 	if err != nil {
@@ -114,7 +113,7 @@ func (p *ShardProof) IsElementwise(global, shard *graph.Node, replicaShard Repli
 	return e.class == splat || e.class == sharded && e.replicaShard == replicaShard, nil
 }
 
-// ParametersOf returns the sorted names of the parameters that the nodes depend on. The nodes can
+// ParametersOf returns the sorted names of the parameters that the nodes depend on. The nodes may
 // belong to either trace.
 func (p *ShardProof) ParametersOf(nodes ...*graph.Node) (names []string, err error) {
 	for _, node := range nodes {
@@ -153,7 +152,7 @@ func (p *ShardProof) isShardOf(global, shard ir.Type, replicaShard ReplicaShard)
 	return slices.Equal(replicaShard.ShardDims(global.Dims, p.global.trace.opts.Replicas), shard.Dims)
 }
 
-// compare returns the relation between a value of the global trace and a value of the shard trace.
+// compare returns the proven equivalence of two values.
 func (p *ShardProof) compare(global, shard *ir.Value) equivalence {
 	key := [2]*ir.Value{global, shard}
 	if e, ok := p.proven[key]; ok {
@@ -185,10 +184,10 @@ func (p *ShardProof) compareParameters(global, shard *ir.Value) equivalence {
 	return equivalence{}
 }
 
-// sameOp reports whether two statements have the same op, attributes, and numbers of operands,
-// results and regions, and results of the same dtypes.
+// sameOp reports whether two statements agree in everything except their operands, the contents of
+// their regions, and the shapes of their results.
 func sameOp(g, s *ir.Statement) bool {
-	if g.Mark != nil || s.Mark != nil || g.Op != s.Op || len(g.Operands) != len(s.Operands) ||
+	if g.Placeholder != nil || s.Placeholder != nil || g.Op != s.Op || len(g.Operands) != len(s.Operands) ||
 		len(g.Regions) != len(s.Regions) {
 		return false
 	}
@@ -207,8 +206,7 @@ func sameAttribute(g, s ir.Attribute) bool {
 	return g.Value == nil || slices.Equal(g.Value.Append(nil), s.Value.Append(nil))
 }
 
-// compareStatements returns the relation between result index of two statements for which sameOp is
-// true.
+// compareStatements returns the equivalence of result index of two statements that satisfy sameOp.
 func (p *ShardProof) compareStatements(g, s *ir.Statement, index int) equivalence {
 	operands := make([]equivalence, len(g.Operands))
 	identical := !deviceDependentOps[g.Op] && slices.EqualFunc(g.Results, s.Results, sameType)
@@ -241,7 +239,7 @@ func (p *ShardProof) compareStatements(g, s *ir.Statement, index int) equivalenc
 	return equivalence{}
 }
 
-// combineOperands returns the relation between results of an elementwise op.
+// combineOperands returns the equivalence of the results of an elementwise op.
 func combineOperands(values []*ir.Value, operands []equivalence) (result equivalence) {
 	for i, e := range operands {
 		switch {
@@ -259,8 +257,8 @@ func combineOperands(values []*ir.Value, operands []equivalence) (result equival
 	return result
 }
 
-// isFiniteCheck reports whether two reductions for which sameOp is true test whether all elements
-// of a parameter are finite, for a parameter with Finite set.
+// isFiniteCheck reports whether two reductions that satisfy sameOp test whether all elements of a
+// parameter with Finite set are finite.
 func (p *ShardProof) isFiniteCheck(g, s *ir.Statement) bool {
 	if len(g.Regions) != 1 || len(g.Operands) != 2 || g.Regions[0].Body[0].Op != "stablehlo.and" ||
 		!p.sameRegions(g, s, map[*ir.Value]*ir.Value{}) || p.compare(g.Operands[1], s.Operands[1]).class != equal {
@@ -287,14 +285,13 @@ func (p *ShardProof) isFiniteCheck(g, s *ir.Statement) bool {
 	return p.parameters[p.global.parameters[x]].Finite
 }
 
-// isWiderFloat reports whether each finite number of dtype narrow is finite in dtype wide.
+// isWiderFloat reports whether dtype wide can represent each finite number of dtype narrow.
 func isWiderFloat(wide, narrow dtypes.DType) bool {
 	return wide == narrow || wide.IsFloat() && narrow.IsFloat() && wide.Bits() > narrow.Bits()
 }
 
-// sameRegions reports whether the regions of two statements have identical statements, which read
-// only their own values and equal values. inner maps values of the regions of g to values of the
-// regions of s.
+// sameRegions reports whether the regions of two statements are equal and read only equal values.
+// inner maps values of the regions of g to values of the regions of s.
 func (p *ShardProof) sameRegions(g, s *ir.Statement, inner map[*ir.Value]*ir.Value) bool {
 	return slices.EqualFunc(g.Regions, s.Regions, func(g, s *ir.Region) bool {
 		return p.bindValues(g.Arguments, s.Arguments, inner) && slices.EqualFunc(g.Body, s.Body, func(g,
@@ -310,7 +307,8 @@ func (p *ShardProof) sameRegions(g, s *ir.Statement, inner map[*ir.Value]*ir.Val
 	})
 }
 
-// bindValues maps values of a region of the global trace to values of the shard trace.
+// bindValues records corresponding values of two regions in inner. It reports whether their types
+// are equal.
 func (p *ShardProof) bindValues(g, s []*ir.Value, inner map[*ir.Value]*ir.Value) bool {
 	if !slices.EqualFunc(g, s, sameType) {
 		return false
@@ -331,7 +329,7 @@ func elementCount(t ir.Type) int {
 	return n
 }
 
-// opSet returns the set of the named ops, of StableHLO unless the name has a dialect.
+// opSet returns the set of the named ops. The default dialect is stablehlo.
 func opSet(names ...string) map[string]bool {
 	set := map[string]bool{}
 	for _, name := range names {
@@ -344,8 +342,8 @@ func opSet(names ...string) map[string]bool {
 }
 
 var (
-	// elementwiseOps lists the ops in which each element of the result depends on the same elements
-	// of the operands, and on operands that are scalars.
+	// elementwiseOps lists ops in which each element of the result depends on the same element of
+	// each operand, or on scalar operands.
 	elementwiseOps = opSet("abs", "add", "and", "atan2", "cbrt", "ceil", "chlo.erf", "clamp", "compare", "complex",
 		"convert",
 		"cosine", "count_leading_zeros", "divide", "exponential", "exponential_minus_one", "floor", "imag",
@@ -353,10 +351,9 @@ var (
 		"log_plus_one", "logistic", "maximum", "minimum", "multiply", "negate", "not", "or", "popcnt", "power", "real",
 		"reduce_precision", "remainder", "round_nearest_afz", "round_nearest_even", "rsqrt", "select", "shift_left",
 		"shift_right_arithmetic", "shift_right_logical", "sign", "sine", "sqrt", "subtract", "tan", "tanh", "xor")
-	// layoutOnlyOps copy elements and compute nothing.
 	layoutOnlyOps = opSet("broadcast_in_dim", "reshape", "transpose")
 	// deviceDependentOps lists ops whose results may differ between devices with equal operands,
-	// and ops whose statement does not contain the complete computation.
+	// and calls.
 	deviceDependentOps = opSet("replica_id", "partition_id", "infeed", "outfeed", "recv", "send", "custom_call",
 		"composite",
 		"collective_permute", "collective_broadcast", "all_to_all", "reduce_scatter", "func.call")

@@ -19,19 +19,16 @@ func untracedGraphError(graph string) error {
 		"make the graph with graph.NewGraph(trace, name), and compile it first")
 }
 
-// collectiveError returns an error about a collective that cannot be traced for an operand of the
-// shape.
 func collectiveError(op string, shape []int, reason, hint string) error {
 	return newFault(fmt.Sprintf("%s of shape %v", op, shape), reason, hint)
 }
 
-// regionError returns an error about a region on one of the given number of logical devices.
+// regionError returns an error about a region of one logical device. devices is their number.
 func regionError(devices int, reason, hint string) error {
 	return &logical.Error{Op: "on", Dim: -1, Devices: devices, Reason: reason, Hint: hint}
 }
 
-// packedDTypeError returns an error about an argument or a result with a dtype that is only
-// possible inside a step.
+// packedDTypeError rejects an argument or result with elements of less than a byte.
 func packedDTypeError(role, name string, dtype dtypes.DType) error {
 	wider := dtypes.Int8 // dtype of one byte with the same values
 	if dtype == dtypes.Uint4 || dtype == dtypes.Uint2 {

@@ -12,15 +12,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Compilers do not implement every collective for every dtype, or implement it wrongly: the CPU
-// compiler corrupts memory for integers of less than a byte, and libtpu rejects sums of Uint64 and
-// of complex numbers and the maximum of 64-bit numbers. Such elements are encoded as elements of
-// other dtypes before the collective and decoded after it. All encodings are exact.
+// Compilers do not implement every collective for every dtype. The CPU compiler corrupts memory for
+// integers of less than a byte. libtpu rejects sums of Uint64 and complex numbers, and the maximum
+// of 64-bit numbers. Such elements are encoded in other dtypes before the collective and decoded
+// after it. All encodings are exact.
 
 type encodedCollective struct {
-	w    *assembler
-	mark collectiveMark
-	// reduction is the reduction of the elements, if reduces is set.
+	assembler  *assembler
+	collective collectivePlaceholder
+	// reduction is valid if reduces is set.
 	reduction  Reduction
 	reduces    bool
 	out        *ir.Value
@@ -28,10 +28,10 @@ type encodedCollective struct {
 	err        error
 }
 
-// lowerCollective returns the statements of a collective, with the encoding and decoding of elements
-// that its dtype requires.
-func (w *assembler) lowerCollective(m collectiveMark, out, in *ir.Value) ([]*ir.Statement, error) {
-	e := &encodedCollective{w: w, mark: m, out: out}
+// lowerCollective returns the statements of a collective. It encodes elements whose dtype compilers
+// do not support.
+func (w *assembler) lowerCollective(m collectivePlaceholder, out, in *ir.Value) ([]*ir.Statement, error) {
+	e := &encodedCollective{assembler: w, collective: m, out: out}
 	e.reduction, e.reduces = m.op.Reduces()
 	if len(m.axes) == 0 || out.Type.IsEmpty() || !e.needsEncoding(in.Type.DType) {
 		s, err := w.collectiveStatement(m, out, in)
@@ -46,7 +46,7 @@ func (e *encodedCollective) needsEncoding(d dtypes.DType) bool {
 	switch {
 	case !e.reduces:
 		// libtpu gathers Int4 correctly, in half the bytes of Int8.
-		return d.IsPacked() && e.w.trace.opts.Target == lowering.TargetCPU
+		return d.IsPacked() && e.assembler.trace.opts.Target == lowering.TargetCPU
 	case e.reduction == Broadcast:
 		return d.IsPacked() || d.IsComplex() || d.IsFloat() || d == dtypes.Uint64
 	case e.reduction == Sum:
@@ -56,16 +56,16 @@ func (e *encodedCollective) needsEncoding(d dtypes.DType) bool {
 }
 
 func (e *encodedCollective) isReduceScatter() bool {
-	_, ok := e.mark.op.(region.ReduceScatter)
+	_, ok := e.collective.op.(region.ReduceScatter)
 	return ok
 }
 
-// emit adds the collective of a value and returns its result.
+// emit adds the collective of a value, with its encoding, and returns the result.
 func (e *encodedCollective) emit(in *ir.Value) *ir.Value {
 	d := in.Type.DType
 	switch {
 	case !e.needsEncoding(d):
-		return e.emitCollective(e.mark, in, e.out.Type.Dims)
+		return e.emitCollective(e.collective, in, e.out.Type.Dims)
 	case d.IsPacked():
 		return e.emitAsBytes(in)
 	case d.IsComplex():
@@ -83,7 +83,7 @@ func (e *encodedCollective) emit(in *ir.Value) *ir.Value {
 
 var intDTypes = map[int]dtypes.DType{16: dtypes.Int16, 32: dtypes.Int32, 64: dtypes.Int64}
 
-// emitAsBytes sends integers of less than a byte as integers of a byte. A sum wraps around.
+// emitAsBytes sends integers of less than a byte as bytes. The result of a sum wraps around.
 func (e *encodedCollective) emitAsBytes(in *ir.Value) *ir.Value {
 	d, wide := in.Type.DType, byteDType(in.Type.DType)
 	out := e.emit(e.addOp("stablehlo.convert", wide, in))
@@ -98,7 +98,7 @@ func (e *encodedCollective) emitAsBytes(in *ir.Value) *ir.Value {
 	return e.addOp("stablehlo.convert", d, out)
 }
 
-// byteDType returns the dtype of a byte that has the values of a dtype of less than a byte.
+// byteDType returns the 8-bit dtype with the signedness of an integer dtype of less than a byte.
 func byteDType(d dtypes.DType) dtypes.DType {
 	if d == dtypes.Uint4 || d == dtypes.Uint2 {
 		return dtypes.Uint8
@@ -107,7 +107,7 @@ func byteDType(d dtypes.DType) dtypes.DType {
 }
 
 // emitInHalves computes the maximum or minimum of 64-bit numbers in two steps: first of the high 32
-// bits, then of the low 32 bits on the devices that have these high bits.
+// bits, then of the low 32 bits among devices with these high bits.
 func (e *encodedCollective) emitInHalves(in *ir.Value) *ir.Value {
 	d := in.Type.DType
 	if d == dtypes.Float64 {
@@ -133,7 +133,7 @@ func (e *encodedCollective) emitInHalves(in *ir.Value) *ir.Value {
 		bits), e.addOp("stablehlo.convert", d, lowest))
 }
 
-// orderedBits maps the bits of floats to integers in the order of the floats. It is its own inverse.
+// orderedBits maps the bits of floats to integers in the same order. It is its own inverse.
 func (e *encodedCollective) orderedBits(bits *ir.Value) *ir.Value {
 	d := bits.Type.DType
 	sign := e.addOp("stablehlo.shift_right_arithmetic", d, bits, e.addConstant(bits, ir.Integer(63)))
@@ -141,7 +141,7 @@ func (e *encodedCollective) orderedBits(bits *ir.Value) *ir.Value {
 		e.addConstant(bits, ir.Integer(1))))
 }
 
-// signNaN sets the sign of NaNs so that a maximum or minimum returns them.
+// signNaN sets the sign of each NaN so that the maximum or minimum is NaN.
 func (e *encodedCollective) signNaN(in *ir.Value) *ir.Value {
 	nan := "0x7FF8000000000000"
 	if e.reduction == Min {
@@ -151,9 +151,9 @@ func (e *encodedCollective) signNaN(in *ir.Value) *ir.Value {
 		e.addConstant(in, ir.Float(nan, math.NaN())), in)
 }
 
-// emitAsAllToAll sends each device its slice of the value, and sums the received slices.
+// emitAsAllToAll computes a reduce-scatter by an all-to-all and a local sum of the received slices.
 func (e *encodedCollective) emitAsAllToAll(in *ir.Value) *ir.Value {
-	m := e.mark
+	m := e.collective
 	axis := m.op.(region.ReduceScatter).Dim
 	m.op = region.AllToAll{Axes: m.op.AxisNames(), Split: axis, Concat: axis}
 	d, part := in.Type.DType, e.out.Type.Dims
@@ -174,14 +174,14 @@ func (e *encodedCollective) newValue(d dtypes.DType, dims []int) *ir.Value {
 	return v
 }
 
-func (e *encodedCollective) emitCollective(m collectiveMark, in *ir.Value, dims []int) *ir.Value {
+func (e *encodedCollective) emitCollective(m collectivePlaceholder, in *ir.Value, dims []int) *ir.Value {
 	out := e.newValue(in.Type.DType, dims)
-	s, err := e.w.collectiveStatement(m, out, in)
+	s, err := e.assembler.collectiveStatement(m, out, in)
 	e.statements, e.err = append(e.statements, s), errors.Join(e.err, err)
 	return out
 }
 
-// addOp adds an op of operands of equal dimensions.
+// addOp adds an op whose operands and result have equal dimensions.
 func (e *encodedCollective) addOp(name string, d dtypes.DType, in ...*ir.Value) *ir.Value {
 	out := e.newValue(d, in[0].Type.Dims)
 	e.statements = append(e.statements, genericOp(name, out, in...))
@@ -198,7 +198,7 @@ func (e *encodedCollective) addCompare(direction string, a, b *ir.Value) *ir.Val
 	return out
 }
 
-// addConstant adds a constant of the type of another value.
+// addConstant adds a constant with the type of like and equal elements.
 func (e *encodedCollective) addConstant(like *ir.Value, n ir.Number) *ir.Value {
 	out := e.newValue(like.Type.DType, like.Type.Dims)
 	e.statements = append(e.statements, constantOp(out, n))

@@ -8,26 +8,26 @@ import (
 
 type dataFlow struct {
 	statements []*ir.Statement
-	// defined maps a value to the index of the statement that defines it. It does not contain
-	// parameters.
+	// defined contains the index of the statement that defines a value. Parameters are not
+	// included.
 	defined map[*ir.Value]int
-	// uses lists the values that each statement reads, including closures.
+	// uses contains the values that each statement reads, also in its regions.
 	uses [][]*ir.Value
-	// regionOf is the region index of a statement, or -1.
+	// regionOf contains the index of the region of each statement, or -1.
 	regionOf []int
-	// aliases maps a value to the value that it is an alias of. Aliases are resolved in uses but
-	// not in statements.
+	// aliases maps a value to the value that replaces it. Aliases are resolved in uses but not in
+	// statements.
 	aliases map[*ir.Value]*ir.Value
 }
 
-// deviceRegion is a set of the step's statements that run on one logical device.
+// deviceRegion is a set of statements of the step that run on one logical device.
 type deviceRegion struct {
 	device     int
 	statements []int
 }
 
-// deviceRegions returns the regions that the step requested. newIndex contains the current index of
-// each original statement.
+// deviceRegions returns the logical.OnDevice regions of the step. newIndex contains the current
+// index of each traced statement.
 func deviceRegions(ranges []regionRange, newIndex []int) []deviceRegion {
 	regions := make([]deviceRegion, len(ranges))
 	for n, b := range ranges {
@@ -59,23 +59,23 @@ func newDataFlow(f *ir.Function, regions []deviceRegion) *dataFlow {
 	return fl
 }
 
-// isRepeatable reports whether a value is computed without operands, or is empty. Such a value is
-// computed again at each reader: it is cheap, and the compiler drops empty tensors at the boundary
-// of a region.
+// isRepeatable reports whether a value is computed again for each region that reads it: an empty
+// value or a value without operands. The latter is cheap, and compilers drop empty tensors at the
+// boundary of a region.
 func (fl *dataFlow) isRepeatable(v *ir.Value) bool {
 	i, ok := fl.defined[v]
 	return v.Type.IsEmpty() || ok && len(fl.uses[i]) == 0 && len(fl.statements[i].Regions) == 0
 }
 
-// repeatConstant returns copies of the statements that compute a repeatable value.
+// repeatConstant returns statements that compute a repeatable value again.
 func (w *assembler) repeatConstant(v *ir.Value) ([]*ir.Statement, error) {
 	if v.Type.IsEmpty() {
 		return []*ir.Statement{emptyConstantOp(v)}, nil
 	}
-	return w.resolveMarks(w.flow.statements[w.flow.defined[v]])
+	return w.resolvePlaceholders(w.flow.statements[w.flow.defined[v]])
 }
 
-// regionBoundary contains the values that are passed into and out of a region.
+// regionBoundary contains the values that enter and leave a region.
 type regionBoundary struct {
 	constants         []*ir.Value // read from outside, repeated inside
 	exportedConstants []*ir.Value // constants of the region that are read outside

@@ -12,38 +12,35 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// TensorPlacement is the placement of an argument or a result of a global program on the mesh.
+// TensorPlacement specifies how an argument or result of a global program is sharded.
 type TensorPlacement struct {
 	// Name is used in reports and errors.
 	Name string
 	// Spec is the sharding of the tensor.
 	Spec sharding.Spec
 	// InnerSpec, if not nil, is the sharding of the argument inside the program. An argument that
-	// Spec shards over an axis that InnerSpec does not use is gathered once, before its first use.
+	// Spec shards over other axes is gathered once, before its first use.
 	InnerSpec *sharding.Spec
-	// AutoSharded lets the partitioner choose the sharding of a result, instead of Spec.
+	// AutoSharded ignores Spec and lets the partitioner select the sharding of a result.
 	AutoSharded bool
 	// Donated arguments share their memory with the result at index Result, which must have the
-	// same shape and the same Spec.
+	// same shape and Spec.
 	Donated bool
 	Result  int
 }
 
-// GlobalSignature contains the devices of a global program and the placement of its arguments and
-// results.
+// GlobalSignature specifies the mesh, arguments and results of a global program.
 type GlobalSignature struct {
-	// Mesh has [ReplicaAxis] first, followed by the axes of Logical.
+	// Mesh consists of [ReplicaAxis] followed by the axes of Logical.
 	Mesh, Logical sharding.Mesh
-	// Arguments and Results have one entry per argument and result of the program, in order.
+	// Arguments and Results contain one element per argument and result of the program, in order.
 	Arguments, Results []TensorPlacement
 }
 
-// AssembleGlobal assembles a program of global tensors. The arguments of main, and the results that
-// are not AutoSharded, have shardings; the partitioner decides everything else. Use it for a graph
-// without annotations or collectives of this package; for a step use [Trace.Module]. The program p
-// is not changed.
-//
-// A mesh with one device needs no partitioner, and the text then contains no mesh.
+// AssembleGlobal assembles a program whose tensors are global. Only arguments, and results that are
+// not AutoSharded, have shardings; the partitioner selects all others. Use it for a graph without
+// annotations and collectives of this package, and [Trace.Module] for others. If the mesh has one
+// device, the module has no mesh. The program p is not changed.
 func AssembleGlobal(p *lowering.Program, f GlobalSignature) (*Module, error) {
 	main := p.Main()
 	if len(f.Arguments) != len(main.Parameters) || len(f.Results) != len(main.Results) {
@@ -75,7 +72,7 @@ func AssembleGlobal(p *lowering.Program, f GlobalSignature) (*Module, error) {
 		program.Meshes = []ir.Attr{meshAttr(f.Mesh)}
 	}
 	for i, function := range p.Module.Functions {
-		if err := rejectMarks(function); err != nil {
+		if err := rejectPlaceholders(function); err != nil {
 			return nil, err
 		}
 		written := *function
@@ -103,7 +100,7 @@ func AssembleGlobal(p *lowering.Program, f GlobalSignature) (*Module, error) {
 		program.Functions = append(program.Functions, &written)
 	}
 	if !single {
-		program = lowering.GatherWalkedDims(program, p.Target, replicateDims)
+		program = lowering.ReplicateUnsplittableDims(program, p.Target, replicateDims)
 		program.Functions = widenTwoBits(program.Functions)
 	}
 	if m.Text, m.Origins, err = program.Text(); err != nil {
@@ -147,13 +144,13 @@ func mainAttributes(tensor ShardedTensor, open, single bool) (attributes []ir.At
 	return attributes
 }
 
-// rejectMarks returns an error for a mark, because only [Trace.Module] replaces marks.
-func rejectMarks(f *ir.Function) error {
+// rejectPlaceholders returns an error for a placeholder, which only [Trace.Module] can lower.
+func rejectPlaceholders(f *ir.Function) error {
 	_, err := ir.Rewrite(f.Body, func(s *ir.Statement) ([]*ir.Statement, error) {
-		if s.Mark == nil {
+		if s.Placeholder == nil {
 			return []*ir.Statement{s}, nil
 		}
-		return nil, newFault(fmt.Sprintf("mark %T", s.Mark), "a global program cannot contain it",
+		return nil, newFault(fmt.Sprintf("placeholder %T", s.Placeholder), "a global program cannot contain it",
 			"trace steps with annotations by NewTrace")
 	})
 	return err

@@ -7,12 +7,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
-// init has a bug in the recomputation of a checkpoint: it loses the gradient of the node that
-// Node.Checkpoint is called on, and requests the gradient of an identity op, which it does not
-// define. The traces know the gradients of their ops.
-//
-// GoMLX also does not report which node's gradient it computes. The other gradient functions are
-// therefore wrapped.
+// init replaces GoMLX's gradient functions. GoMLX loses the gradient of a node on which
+// Node.Checkpoint was called, and requests the gradient of an identity op instead, which it does
+// not define. identityGradient returns the gradient that the Trace recorded. GoMLX also does not
+// report the node whose gradient it computes, so all other gradient functions are wrapped to report
+// it.
 func init() {
 	if _, ok := graph.VJPRegistration[graph.NodeTypeIdentity]; !ok {
 		graph.VJPRegistration[graph.NodeTypeIdentity] = identityGradient

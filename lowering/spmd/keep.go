@@ -7,8 +7,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// rematerializer selects which values of a forward pass are kept for its backward passes, and which
-// values the backward passes recompute.
+// rematerializer selects the values of a forward pass that are kept for its backward passes. The
+// backward passes recompute the others.
 type rematerializer struct {
 	function       *ir.Function // creates values
 	policy         region.RematPolicy
@@ -17,10 +17,10 @@ type rematerializer struct {
 	argumentIndex  map[*ir.Value]int
 	outerArguments []*ir.Value // the arguments of the forward pass, outside
 
-	// kept are the values that the forward pass returns for all backward passes, in addition to its
-	// results.
+	// kept contains the values that the forward pass returns for backward passes, in addition to
+	// its results.
 	kept []*ir.Value
-	// dependence is the kind of inputs that each value of the forward pass depends on.
+	// dependence contains the kind of inputs that each value of the forward pass depends on.
 	dependence map[*ir.Value]dependence
 }
 
@@ -60,11 +60,11 @@ func newRematerializer(f *ir.Function, forward *passNode, keep region.RematPolic
 	return k
 }
 
-// cheapOps lists ops whose recomputation costs less than keeping their result.
+// cheapOps lists ops that cost less to recompute than their result costs to keep.
 var cheapOps = []string{"stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.convert",
 	"stablehlo.reverse"}
 
-// productOps lists the ops of the rematerialization policies that keep products.
+// productOps lists the ops whose results a policy with Products set keeps.
 var productOps = []string{"stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution"}
 
 func (k *rematerializer) shouldKeep(v *ir.Value) bool {
@@ -75,18 +75,18 @@ func (k *rematerializer) shouldKeep(v *ir.Value) bool {
 	if k.dependence[v] == stackSlice && gathersState(s, k.definitions) {
 		return false // it would be kept unsharded on each replica
 	}
-	if m, ok := s.Mark.(nameMark); ok && k.policy.Selective {
+	if m, ok := s.Placeholder.(namePlaceholder); ok && k.policy.Selective {
 		return k.policy.KeepsName(m.name)
 	}
 	if k.policy.Selective {
 		return k.policy.Products && slices.Contains(productOps, s.Op)
 	}
-	marked := false
-	switch s.Mark.(type) {
-	case annotationMark, replicateMark, nameMark, zerosMark:
-		marked = true
+	isCheap := false
+	switch s.Placeholder.(type) {
+	case annotationPlaceholder, replicatePlaceholder, namePlaceholder, zerosPlaceholder:
+		isCheap = true
 	}
-	if !marked && !slices.Contains(cheapOps, s.Op) {
+	if !isCheap && !slices.Contains(cheapOps, s.Op) {
 		return true
 	}
 	if k.dependence[v] == stackSlice {
@@ -113,16 +113,17 @@ func (k *rematerializer) addKept(v *ir.Value) {
 	}
 }
 
-// recomputation adds recomputed values to one backward pass.
+// recomputation adds the ops that recompute values to one backward pass.
 type recomputation struct {
 	*rematerializer
-	// load returns a kept value or an argument of the forward pass at the backward pass.
+	// load returns a kept value, or an argument of the forward pass, for use in the backward pass.
 	load         func(v *ir.Value) *ir.Value
 	body         []*ir.Statement
 	replacements map[*ir.Value]*ir.Value
 }
 
-// value returns a value of the forward pass at the backward pass.
+// value returns a value of the forward pass for use in the backward pass. It loads or recomputes
+// the value.
 func (r *recomputation) value(v *ir.Value) *ir.Value {
 	if replacement, ok := r.replacements[v]; ok {
 		return replacement
@@ -146,7 +147,7 @@ func (r *recomputation) value(v *ir.Value) *ir.Value {
 	return replacement
 }
 
-// recompute repeats a statement of the forward pass.
+// recompute adds a copy of a statement of the forward pass to the backward pass.
 func (r *recomputation) recompute(s *ir.Statement) {
 	copied := *s.ReplaceOperands(r.value)
 	copied.Results = make([]*ir.Value, len(s.Results))
@@ -169,7 +170,7 @@ func (r *recomputation) recompute(s *ir.Statement) {
 	r.body = append(r.body, &copied)
 }
 
-// rewriteBackward replaces the values of the forward pass that the backward pass reads.
+// rewriteBackward replaces the values of the forward pass that a backward pass reads.
 func (r *recomputation) rewriteBackward(a *outliner, p *passNode) {
 	var all []*ir.Statement
 	resolve := func(s *ir.Statement) *ir.Statement {
@@ -178,14 +179,14 @@ func (r *recomputation) rewriteBackward(a *outliner, p *passNode) {
 		return s
 	}
 	for _, s := range p.statements() {
-		if m, ok := s.Mark.(entryMark); !ok || m.pass != p.Pass {
+		if m, ok := s.Placeholder.(argumentPlaceholder); !ok || m.pass != p.Pass {
 			s = resolve(s)
 		}
 		all = append(all, s)
 	}
 	// A result may be a value of the forward pass itself.
 	a.mapStatements(func(s *ir.Statement) *ir.Statement {
-		if m, ok := s.Mark.(exitMark); ok && m.pass == p.Pass {
+		if m, ok := s.Placeholder.(resultPlaceholder); ok && m.pass == p.Pass {
 			return resolve(s)
 		}
 		return s

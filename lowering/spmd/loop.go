@@ -8,7 +8,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// writeLoop writes each pass of a loop as one stablehlo.while.
+// writeLoop writes the forward pass and each backward pass of a loop as a stablehlo.while.
 func (a *outliner) writeLoop(forward *passNode) {
 	kind := forward.Kind.(region.Loop)
 	k := newRematerializer(a.function, forward, kind.Policy)
@@ -77,7 +77,7 @@ func (a *outliner) newWhileLoop(p *passNode, iterations int, reverse bool) *whil
 	return c
 }
 
-// appendSlice adds the statements that compute this iteration's slice of a stack.
+// appendSlice adds ops that read this iteration's element of a stacked tensor into out.
 func (c *whileLoop) appendSlice(out, stack *ir.Value) {
 	sizes := append([]int{1}, stack.Type.Dims[1:]...)
 	element := c.a.function.NewValue(stack.Type.WithDims(sizes...))
@@ -86,13 +86,14 @@ func (c *whileLoop) appendSlice(out, stack *ir.Value) {
 		c.startIndices(stack)...).AddAttribute("slice_sizes", ir.Ints(sizes)), copyOp(out, element))
 }
 
-// startIndices returns the operands of an op on a stack, followed by the start indices of this
-// iteration's slice.
+// startIndices returns operands followed by the start indices of this iteration's element of a
+// stacked tensor.
 func (c *whileLoop) startIndices(operands ...*ir.Value) []*ir.Value {
 	return slices.Concat(operands, []*ir.Value{c.index}, slices.Repeat([]*ir.Value{c.zero}, operands[0].Type.Rank()-1))
 }
 
-// addZeroState adds a state whose initial value is zeros, and returns its value in an iteration.
+// addZeroState adds a loop state whose initial value is zeros, and returns its value in an
+// iteration.
 func (c *whileLoop) addZeroState(t ir.Type) *ir.Value {
 	start, argument := c.a.function.NewValue(t), c.a.function.NewValue(t)
 	c.outerStatements = append(c.outerStatements, constantOp(start, ir.Zero(t.DType)))
@@ -100,7 +101,7 @@ func (c *whileLoop) addZeroState(t ir.Type) *ir.Value {
 	return argument
 }
 
-// addStack adds a stack of the values of v in all iterations.
+// addStack adds a loop result that stacks the values of v in all iterations.
 func (c *whileLoop) addStack(v *ir.Value) {
 	all := c.addZeroState(v.Type.Stacked(c.iterations))
 	element, next := c.a.function.NewValue(v.Type.Stacked(1)), c.a.function.NewValue(all.Type)
@@ -143,7 +144,7 @@ func (c *whileLoop) replaceForwardValues(k *rematerializer) {
 	r.rewriteBackward(c.a, c.pass)
 }
 
-// emit writes the pass as a loop, which defines the results of the pass.
+// emit replaces the pass by a stablehlo.while.
 func (c *whileLoop) emit() {
 	innerResults := c.a.innerResults(c.pass)
 	read := c.pass.readValues(innerResults)

@@ -11,8 +11,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// mainBuilder builds the entry function. Its arguments and results are global tensors. It calls the
-// step, once or in a loop, inside a computation that is manual over the replicas.
+// mainBuilder builds the entry function, whose arguments and results are global tensors. The
+// function calls the step, once or in a loop, inside a computation that is manual over the
+// replicas.
 type mainBuilder struct {
 	assembler *assembler
 	module    *Module
@@ -33,7 +34,7 @@ type mainBuilder struct {
 
 var int32Scalar, boolScalar = ir.TensorType(dtypes.Int32), ir.TensorType(dtypes.Bool)
 
-func (w *assembler) main(m *Module, p *lowering.Program, sig Signature) *ir.Function {
+func (w *assembler) buildMain(m *Module, p *lowering.Program, sig Signature) *ir.Function {
 	e := &mainBuilder{assembler: w, module: m, steps: sig.Steps, while: sig.While,
 		main: &ir.Function{Name: "main", Form: ir.Custom}}
 	e.addArguments(p)
@@ -53,7 +54,7 @@ func (w *assembler) main(m *Module, p *lowering.Program, sig Signature) *ir.Func
 	return f
 }
 
-// replicaIDs returns the vector of replica numbers. Each replica receives one element.
+// replicaIDs returns statements that compute a vector of replica ids, one element for each replica.
 func (e *mainBuilder) replicaIDs() []*ir.Statement {
 	if !e.assembler.replicaProgram {
 		return []*ir.Statement{iotaOp(e.replicaIDVector)}
@@ -133,7 +134,7 @@ func (e *mainBuilder) addResults(p *lowering.Program) {
 	}
 }
 
-// callStep returns the statements that call the step, once or in a loop.
+// callStep returns statements that call the step, once or in a loop.
 func (e *mainBuilder) callStep() []*ir.Statement {
 	if e.steps == 0 {
 		return []*ir.Statement{callOp("stepped", "step", e.stepTypes, e.stepArguments)}

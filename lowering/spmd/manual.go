@@ -10,15 +10,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// A pass through a manual region becomes a computation that is manual over the region's axes.
-// Values from outside are operands. Values for its backward passes are results: stacks over the
-// devices, of which each device has one slice.
+// The forward pass and the backward passes of a manual region become computations that are manual
+// over the region's axes. Values from outside are operands. Values that the backward passes read
+// are results: tensors that are stacked over the devices, one slice per device.
 //
-// The gradients are the gradients of the sum of the results of all devices. A result that is equal
-// on n devices counts once, so its adjoint is divided by n on each device. The gradient of an
-// argument that is equal on several devices is summed over them. The adjoints of collectives follow
-// from these two rules. A sum of a value that is known to be equal on the devices is written as a
-// multiplication.
+// The gradients are those of the sum of all devices' results. A result that is equal on n devices
+// counts once, so its adjoint is divided by n on each device. The gradient of an argument that is
+// equal on several devices is summed over them. The adjoints of collectives follow from these two
+// rules. A sum of values that are known to be equal is written as a multiplication.
 
 func (a *outliner) writeManual(forward *passNode) error {
 	w := a.assembler
@@ -45,8 +44,8 @@ func (a *outliner) writeManual(forward *passNode) error {
 }
 
 // newComputations returns the passes of a region as computations that are manual over axes, the
-// forward pass first. k has the values that the backward passes read, and stacks contains their
-// stacks outside.
+// forward pass first. stacks maps each value that a backward pass reads to the tensor outside that
+// stacks it over the devices.
 func (a *outliner) newComputations(forward *passNode, axes []string) (k *rematerializer, all []*manualComputation,
 	stacks map[*ir.Value]*ir.Value, err error) {
 	k = newRematerializer(a.function, forward, region.RematPolicy{})
@@ -63,7 +62,7 @@ func (a *outliner) newComputations(forward *passNode, axes []string) (k *remater
 	return k, slices.Insert(all, 0, first), stacks, first.returnEscapedValues(forward.backward)
 }
 
-// inlinePasses writes the passes of a region inline, if there is only one device.
+// inlinePasses inlines the passes of a region that runs on a single device.
 func (a *outliner) inlinePasses(forward *passNode) {
 	for _, p := range forward.backward {
 		a.inlinePass(p)
@@ -71,7 +70,7 @@ func (a *outliner) inlinePasses(forward *passNode) {
 	a.inlinePass(forward)
 }
 
-// manualComputation is a pass that is written as a manual computation.
+// manualComputation represents a pass that is written as an sdy.manual_computation.
 type manualComputation struct {
 	a        *outliner
 	pass     *passNode
@@ -97,8 +96,8 @@ func (a *outliner) newComputation(p *passNode, axes []string) *manualComputation
 		openDims: len(t.nontrivialAxes(t.mesh.AxisNames())) > len(axes)}
 }
 
-// shardingSpec returns the sharding of a tensor whose dimensions are split over logical axes.
-// Further dimensions are not split.
+// shardingSpec returns the sharding of a tensor whose dimension i is split over axes[i]. Dimensions
+// beyond axes are not split.
 func (c *manualComputation) shardingSpec(rank int, axes [][]string) sharding.Spec {
 	dims := make([]sharding.Dim, rank)
 	for i := range dims {
@@ -127,18 +126,18 @@ func (c *manualComputation) mappingSpec(rank int, mapping region.Mapping) shardi
 	return c.shardingSpec(rank, names)
 }
 
-// stackSpec returns the sharding of values that are stacked over the devices.
+// stackSpec returns the sharding of a tensor that is stacked over the devices.
 func (c *manualComputation) stackSpec(rank int) sharding.Spec {
 	return c.shardingSpec(rank, [][]string{c.axes})
 }
 
-// addOperand passes the value outer to the computation. inner is its value inside.
+// addOperand passes outer, a value outside, to the computation. inner is the value inside.
 func (c *manualComputation) addOperand(outer, inner *ir.Value, spec sharding.Spec) {
 	c.operands, c.arguments, c.inSpecs = append(c.operands, outer), append(c.arguments, inner), append(c.inSpecs, spec)
 }
 
-// addResult returns v, a value inside, from the computation. outer is the value that the result
-// defines, or nil for a result with an exit mark.
+// addResult returns v, a value inside, from the computation. outer is the value outside that the
+// result defines. It is nil if a resultPlaceholder defines that value.
 func (c *manualComputation) addResult(v *ir.Value, spec sharding.Spec, outer *ir.Value) {
 	t := v.Type
 	if outer != nil {
@@ -148,15 +147,15 @@ func (c *manualComputation) addResult(v *ir.Value, spec sharding.Spec, outer *ir
 		append(c.resultTypes, t), append(c.outerResults, outer)
 }
 
-// stackValue returns a device's slice of the stack of a value.
+// stackValue returns v as the device's slice of a tensor that is stacked over the devices.
 func (c *manualComputation) stackValue(v *ir.Value) *ir.Value {
 	slot := c.a.function.NewValue(v.Type.Stacked(1))
 	c.epilogue = append(c.epilogue, copyOp(slot, c.innerValue(v)))
 	return slot
 }
 
-// innerValue returns the value inside for a value outside: a constant is computed again, and other
-// values are operands that are equal on all devices.
+// innerValue returns a value outside for use inside. A constant is computed again. Other values
+// become operands that are equal on all devices.
 func (c *manualComputation) innerValue(v *ir.Value) *ir.Value {
 	if in, ok := c.innerValues[v]; ok {
 		return in
@@ -176,8 +175,8 @@ func (c *manualComputation) innerValue(v *ir.Value) *ir.Value {
 	return in
 }
 
-// replaceForwardValues replaces the values of the forward pass that a backward pass reads: by
-// arguments, and by stacks of kept values.
+// replaceForwardValues replaces the values of the forward pass that a backward pass reads by
+// operands: arguments of the forward pass, or slices of stacked values.
 func (c *manualComputation) replaceForwardValues(k *rematerializer, stacks map[*ir.Value]*ir.Value) {
 	r := &recomputation{rematerializer: k, replacements: map[*ir.Value]*ir.Value{}}
 	r.load = func(v *ir.Value) *ir.Value {
@@ -201,8 +200,7 @@ func (c *manualComputation) replaceForwardValues(k *rematerializer, stacks map[*
 	r.rewriteBackward(c.a, c.pass)
 }
 
-// defines reports whether a value is defined in a pass, including its arguments and nested
-// statements.
+// defines reports whether v is defined in the pass, also as an argument or in a nested region.
 func (p *passNode) defines(v *ir.Value) bool {
 	if p.defined == nil {
 		p.defined = map[*ir.Value]bool{}
@@ -225,8 +223,9 @@ func (p *passNode) defines(v *ir.Value) bool {
 	return p.defined[v]
 }
 
-// returnEscapedValues adds results for values that are read outside the region without an exit
-// mark, such as the state of a random generator. They must be equal on all devices.
+// returnEscapedValues adds results for values that are read outside the region although they are
+// not its results, such as the state of a random generator. It returns an error if such a value may
+// differ between devices.
 func (c *manualComputation) returnEscapedValues(backward []*passNode) error {
 	outside := map[*ir.Value]*ir.Value{}
 	var differs *ir.Value
@@ -235,7 +234,7 @@ func (c *manualComputation) returnEscapedValues(backward []*passNode) error {
 	}
 	c.pass.excluded = true
 	c.a.mapStatements(func(s *ir.Statement) *ir.Statement {
-		if m, ok := s.Mark.(exitMark); ok && m.pass == c.pass.Pass {
+		if m, ok := s.Placeholder.(resultPlaceholder); ok && m.pass == c.pass.Pass {
 			return s
 		}
 		return s.ReplaceOperands(func(v *ir.Value) *ir.Value {

@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// emit writes the pass as a manual computation.
+// emit replaces the pass by a manual computation.
 func (c *manualComputation) emit() {
 	inside, outside, rest := c.pass.arguments()
 	for i, v := range inside {
@@ -26,7 +26,7 @@ func (c *manualComputation) emit() {
 		c.addOperand(outside[i], undivided, spec)
 		c.prologue = append(c.prologue, c.applyDeviceCount("stablehlo.divide", v, undivided, unsplit)...)
 	}
-	rest, _ = ir.Rewrite(rest, c.expandMark)
+	rest, _ = ir.Rewrite(rest, c.expandPlaceholder)
 	c.setStatements(rest)
 	body := make([]*ir.Statement, len(rest))
 	for i, s := range rest {
@@ -44,7 +44,8 @@ func (c *manualComputation) emit() {
 	c.replacePass("manual_", body, resultIndex, results)
 }
 
-// setStatements replaces the statements of the pass. Its arguments become values defined inside.
+// setStatements replaces the statements of the pass. The arguments become values that the pass
+// defines.
 func (c *manualComputation) setStatements(rest []*ir.Statement) {
 	c.pass.setStatements(slices.Concat(c.prologue, rest))
 	c.pass.defined = nil
@@ -54,8 +55,8 @@ func (c *manualComputation) setStatements(rest []*ir.Statement) {
 	}
 }
 
-// replacePass replaces the pass by the computation. results are the pass's results inside, and
-// resultIndex their indices among the computation's results.
+// replacePass replaces the pass by the computation. results contains the pass's results inside, and
+// resultIndex their indices among the results of the computation.
 func (c *manualComputation) replacePass(name string, body []*ir.Statement, resultIndex []int, results []*ir.Value) {
 	pack := name + c.a.function.NewValue(ir.Type{}).Name
 	computation := manualComputationOp(pack, c.manualAxes(), c.operands, c.inSpecs, c.resultTypes, c.outSpecs,
@@ -77,29 +78,29 @@ func (c *manualComputation) replacePass(name string, body []*ir.Statement, resul
 	c.a.replaceResults(c.pass, outer)
 }
 
-// outerResults returns the values outside that a pass defines. An unused result is nil.
+// outerResults returns the values that the results of a pass define outside. An unused result is
+// nil.
 func (a *outliner) outerResults(p *passNode) []*ir.Value {
 	all := make([]*ir.Value, len(p.Out))
 	a.walk(a.root, func(_ *passNode, s *ir.Statement) {
-		if m, ok := s.Mark.(exitMark); ok && m.pass == p.Pass {
+		if m, ok := s.Placeholder.(resultPlaceholder); ok && m.pass == p.Pass {
 			all[m.index] = s.Results[0]
 		}
 	})
 	return all
 }
 
-// manualAxes returns the mesh axes over which the computation is manual, in mesh order.
 func (c *manualComputation) manualAxes() []string {
 	return c.a.assembler.mesh.SortAxes(c.a.assembler.factors.FactorsOf(c.axes...))
 }
 
-// unsplitAxes returns the axes over which a mapping does not split a tensor.
+// unsplitAxes returns the axes of the computation over which a mapping does not split a tensor.
 func (c *manualComputation) unsplitAxes(mapping region.Mapping) []string {
 	split := shardAxes(mapping)
 	return slices.DeleteFunc(slices.Clone(c.axes), func(name string) bool { return slices.Contains(split, name) })
 }
 
-// applyDeviceCount applies op to in and the number of devices on axes.
+// applyDeviceCount returns statements that multiply or divide in by the number of devices on axes.
 func (c *manualComputation) applyDeviceCount(op string, out, in *ir.Value, axes []string) []*ir.Statement {
 	n := c.a.assembler.trace.deviceCount(axes)
 	if n == 1 {
@@ -116,8 +117,8 @@ func (c *manualComputation) applyDeviceCount(op string, out, in *ir.Value, axes 
 	return []*ir.Statement{constantOp(number, value), customOp(op, out, in, number)}
 }
 
-// sumGradient returns the result for v. A gradient of a value that is equal on several devices is
-// summed over them.
+// sumGradient returns the result for v. In a backward pass, v is the gradient of an argument. If
+// the argument is equal on several devices, the gradient is summed over them.
 func (c *manualComputation) sumGradient(v *ir.Value, mapping region.Mapping) *ir.Value {
 	in := c.innerValue(v)
 	axes := c.unsplitAxes(mapping)
@@ -141,14 +142,14 @@ func (c *manualComputation) sumGradient(v *ir.Value, mapping region.Mapping) *ir
 	if len(differ) > 0 {
 		out := c.a.function.NewValue(v.Type)
 		c.epilogue = append(c.epilogue, &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out},
-			Mark: c.a.assembler.trace.newCollectiveMark(region.AllReduce{Axes: differ})})
+			Placeholder: c.a.assembler.trace.newCollective(region.AllReduce{Axes: differ})})
 		in = out
 	}
 	return in
 }
 
-// varyingAxes returns the axes over which a value may vary. It returns all axes for an unknown
-// value, such as a recomputed one.
+// varyingAxes returns the axes over which a value may vary. For an unknown value, such as a
+// recomputed one, it returns all axes.
 func (c *manualComputation) varyingAxes(v *ir.Value) axisSet {
 	if set, known := c.a.variation.axes[v]; known {
 		return set
@@ -156,15 +157,15 @@ func (c *manualComputation) varyingAxes(v *ir.Value) axisSet {
 	return ^axisSet(0)
 }
 
-// expandMark replaces a device index, and an all-reduce of a value that is equal on the devices. It
-// returns no error.
-func (c *manualComputation) expandMark(s *ir.Statement) ([]*ir.Statement, error) {
-	switch m := s.Mark.(type) {
-	case deviceIndexMark:
+// expandPlaceholder lowers device indices, and all-reduces of values that are equal on the devices.
+// It always returns a nil error.
+func (c *manualComputation) expandPlaceholder(s *ir.Statement) ([]*ir.Statement, error) {
+	switch m := s.Placeholder.(type) {
+	case deviceIndexPlaceholder:
 		if len(m.axes) > 0 {
 			s = copyOp(s.Results[0], c.deviceIndex(m.axes))
 		}
-	case collectiveMark:
+	case collectivePlaceholder:
 		reduced, ok := m.op.(region.AllReduce)
 		in := s.Operands[0]
 		switch {
@@ -179,7 +180,7 @@ func (c *manualComputation) expandMark(s *ir.Statement) ([]*ir.Statement, error)
 	return []*ir.Statement{s}, nil
 }
 
-// deviceIndex returns the index of the device on axes: each device's slice of an iota.
+// deviceIndex returns the index of the device on axes, which is the device's element of an iota.
 func (c *manualComputation) deviceIndex(axes []string) *ir.Value {
 	key := strings.Join(axes, "$")
 	if c.deviceIndices[key] == nil {

@@ -10,13 +10,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 )
 
-// A step that splits its rows into microbatches pads the last microbatches. Each iteration of its
-// loop has a different number of real rows. The program for another size has microbatches of
-// another size, but the arguments keep their sizes: a mark converts between them.
+// A step that splits its batch into microbatches pads the last microbatches, so the iterations of
+// its loop have different numbers of rows. In a trace for another size the microbatches have
+// another size, but the arguments do not. A placeholder converts between the sizes.
 
-// SplitMicrobatches returns x with dimension 0 split into a stack [n, rows/n, ...] of n
-// microbatches. In a trace of another size (see [Trace.MaskPadding]) the microbatches have resized
-// rows; 0 is rows/n. No gradient flows through SplitMicrobatches.
+// SplitMicrobatches splits dimension 0 of x into n microbatches and returns a tensor of shape [n,
+// rows/n, ...]. In a trace for another size (see [Trace.MaskPadding]), a microbatch has resized
+// rows instead of rows/n if resized is not 0. No gradient flows through SplitMicrobatches.
 func SplitMicrobatches(x *graph.Node, n, resized int) *graph.Node {
 	dims := append([]int{n, x.Shape().Dimensions[0] / n}, x.Shape().Dimensions[1:]...)
 	if resized > 0 {
@@ -24,33 +24,36 @@ func SplitMicrobatches(x *graph.Node, n, resized int) *graph.Node {
 	}
 	t := requireTrace("cut", x)
 	return t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
-		return f.Mark(x, xshapes.Make(x.Shape().DType, dims...), microbatchMark{})
+		return f.AddPlaceholder(x, xshapes.Make(x.Shape().DType, dims...), microbatchPlaceholder{})
 	}, nil)
 }
 
-// MarkRealRows returns rows, the number of real rows of a microbatch, an int32 scalar. The next
-// [Trace.MaskPadding] uses it as the real size of the source without a parameter.
+// MarkRealRows returns rows, an int32 scalar, which is the number of rows of a microbatch without
+// padding. The next call of [Trace.MaskPadding] reads the real size of a source without a parameter
+// from it.
 func MarkRealRows(rows *graph.Node) *graph.Node {
 	t := requireTrace("real_rows", rows)
 	return t.emit(rows, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
-		return f.Mark(x, x.Shape(), realRowsMark{})
+		return f.AddPlaceholder(x, x.Shape(), realRowsPlaceholder{})
 	}, nil)
 }
 
-// microbatchMark is the mark of SplitMicrobatches.
-type microbatchMark struct{}
+type microbatchPlaceholder struct{}
 
-func (microbatchMark) lower(_ *assembler, out, in *ir.Value) *ir.Statement {
+func (microbatchPlaceholder) lower(_ *assembler, out, in *ir.Value) *ir.Statement {
 	return customOp("stablehlo.reshape", out, in)
 }
 
-// realRowsMark is the mark of the number of real rows of a microbatch.
-type realRowsMark struct{}
+// realRowsPlaceholder represents MarkRealRows.
+type realRowsPlaceholder struct{}
 
-func (realRowsMark) lower(_ *assembler, out, in *ir.Value) *ir.Statement { return copyOp(out, in) }
+func (realRowsPlaceholder) lower(_ *assembler, out, in *ir.Value) *ir.Statement {
+	return copyOp(out, in)
+}
 
-// resolveSources sets the value of the source without a parameter to the marked number of real rows.
-func resolveSources(program *lowering.Program, sources []ragged.SizeSource) []ragged.SizeSource {
+// setRealRowsSource sets the value of the source without a parameter to the argument of
+// MarkRealRows.
+func setRealRowsSource(program *lowering.Program, sources []ragged.SizeSource) []ragged.SizeSource {
 	all := make([]ragged.SizeSource, len(sources))
 	for i, source := range sources {
 		all[i] = source
@@ -58,7 +61,7 @@ func resolveSources(program *lowering.Program, sources []ragged.SizeSource) []ra
 			continue
 		}
 		for _, s := range program.Main().Body { // the last trace of a loop is the valid one
-			if _, ok := s.Mark.(realRowsMark); ok {
+			if _, ok := s.Placeholder.(realRowsPlaceholder); ok {
 				all[i].Value = s.Results[0]
 			}
 		}

@@ -6,16 +6,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Builders of the ops that this package adds around the statements of a step.
+// The functions in this file create ops that are added around the statements of a step.
 
 func newValue(name string, t ir.Type) *ir.Value { return &ir.Value{Name: name, Type: t} }
 
-// genericOp returns an op with one result in the generic form.
+// genericOp returns an op with one result in generic form.
 func genericOp(op string, out *ir.Value, in ...*ir.Value) *ir.Statement {
 	return &ir.Statement{Op: op, Operands: in, Results: []*ir.Value{out}, Form: ir.Generic}
 }
 
-// customOp returns an op with one result in the custom form.
+// customOp returns an op with one result in custom form.
 func customOp(op string, out *ir.Value, in ...*ir.Value) *ir.Statement {
 	return &ir.Statement{Op: op, Operands: in, Results: []*ir.Value{out}, Form: ir.Custom}
 }
@@ -24,32 +24,32 @@ func constantOp(out *ir.Value, number ir.Number) *ir.Statement {
 	return customOp("stablehlo.constant", out).AddAttribute(ir.ValueKey, &ir.Dense{Type: out.Type, Splat: &number})
 }
 
-// emptyConstantOp returns a tensor without elements, which collectives reject as operands.
+// emptyConstantOp returns a constant without elements. It replaces collectives, which reject such
+// operands.
 func emptyConstantOp(out *ir.Value) *ir.Statement {
 	return customOp("stablehlo.constant", out).AddAttribute(ir.ValueKey, &ir.Dense{Type: out.Type})
 }
 
-// copyOp returns an op that copies its operand. It replaces constraints and collectives on a single
-// device.
+// copyOp returns an op that copies its operand. On a single device, it replaces sharding
+// constraints and collectives.
 func copyOp(out, in *ir.Value) *ir.Statement { return customOp("stablehlo.reshape", out, in) }
 
 func compareOp(direction string, out, a, b *ir.Value) *ir.Statement {
 	return customOp("stablehlo.compare", out, a, b).AddAttribute(ir.ComparisonDirectionKey, ir.Raw(direction))
 }
 
-// callOp returns a call of a function. Its results are named pack#0 and so on.
+// callOp returns a call of a function. Its results are named pack#0, pack#1 and so on.
 func callOp(pack, function string, types []ir.Type, in []*ir.Value) *ir.Statement {
 	return &ir.Statement{Op: "func.call", Operands: in, Results: ir.NewResults(pack, types...), ResultName: pack,
 		Attributes: []ir.Attribute{{Key: ir.CalleeKey, Value: ir.Symbol(function)}}, Form: ir.Custom}
 }
 
-// returnOp returns the terminator of a function or a region.
 func returnOp(op string, values []*ir.Value) *ir.Statement {
 	return &ir.Statement{Op: op, Operands: values, Form: ir.Custom}
 }
 
-// manualComputationOp returns a computation that is manual over axes. body receives a device's
-// shards of in.
+// manualComputationOp returns a computation that is manual over the given axes. body receives a
+// device's shards of in.
 func manualComputationOp(pack string, over []string, in []*ir.Value, inSpecs []sharding.Spec, types []ir.Type,
 	outSpecs []sharding.Spec, body *ir.Region) *ir.Statement {
 	return &ir.Statement{Op: "sdy.manual_computation", Operands: in, Results: ir.NewResults(pack, types...),
@@ -64,7 +64,8 @@ func (w *assembler) constrain(out, in *ir.Value, a logical.Annotation) *ir.State
 	return shardingConstraintOp(out, in, a.Spec(in.Type.Rank(), w.factors))
 }
 
-// replicateDims constrains a value to be replicated in dims and leaves the other dimensions open.
+// replicateDims returns a constraint that replicates dims of a value and leaves the sharding of the
+// other dimensions to the partitioner.
 func replicateDims(out, in *ir.Value, dims []int) *ir.Statement {
 	open := sharding.Unconstrained(in.Type.Rank()).Dims()
 	for _, d := range dims {
@@ -81,7 +82,8 @@ func iotaOp(out *ir.Value) *ir.Statement {
 	return customOp("stablehlo.iota", out).AddAttribute(ir.IotaDimensionKey, ir.Raw("0"))
 }
 
-// combinerRegion returns the region with which a collective or a reduction combines two elements.
+// combinerRegion returns the region in which a collective or reduction combines two elements with
+// op.
 func combinerRegion(out *ir.Value, op string) *ir.Region {
 	t := out.Type.ElementType()
 	lhs, rhs, both := newValue("lhs_"+out.Name, t), newValue("rhs_"+out.Name, t), newValue("both_"+out.Name, t)
@@ -90,9 +92,9 @@ func combinerRegion(out *ir.Value, op string) *ir.Region {
 			returnOp("stablehlo.return", []*ir.Value{both})}}
 }
 
-// caseZeroOp runs statements on devices where a number is 0, and returns zeros on others. It uses
-// stablehlo.case, which compilers keep. They may replace a stablehlo.if by a select, for which
-// every device runs the statements unless they are expensive, such as a product.
+// caseZeroOp returns a stablehlo.case that runs statements if number is 0, and returns zeros
+// otherwise. Compilers may replace a stablehlo.if by a select, for which every device runs the
+// statements.
 func caseZeroOp(number *ir.Value, pack string, run []*ir.Statement, results, zeros []*ir.Value) *ir.Statement {
 	skip, types := &ir.Region{}, make([]ir.Type, len(zeros))
 	for i, zero := range zeros {

@@ -9,25 +9,24 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// The passes through a step's regions are traced inline and nested. This file moves them into
-// separate functions, the innermost first. A forward pass is processed together with its backward
-// passes, because the values that the backward passes read determine the results of the forward
-// pass.
+// A trace contains the forward and backward passes of regions inline and nested. This file replaces
+// them by loops, blocks or manual computations, the innermost first. It processes a forward pass
+// together with its backward passes, because the values that the backward passes read become
+// results of the forward pass.
 
-// passNode is a node of the tree of passes: the step, or a pass.
+// passNode is a node of the tree of passes. The root is the step. Another node is a forward or
+// backward pass of a region.
 type passNode struct {
 	*region.Pass
 	items []passItem
-	// backward are the backward passes of a forward pass, in step order.
+	// backward contains the backward passes of a forward pass, in the order of the step.
 	backward []*passNode
 	depth    int
-	// defined are the values defined inside, see defines. excluded nodes are skipped by
-	// mapStatements.
+	// defined caches the values for defines. excluded nodes are skipped by mapStatements.
 	defined  map[*ir.Value]bool
 	excluded bool
 }
 
-// passItem is a statement or a nested pass.
 type passItem struct {
 	statement *ir.Statement
 	pass      *passNode
@@ -38,18 +37,18 @@ type outliner struct {
 	assembler *assembler
 	function  *ir.Function // a copy of the step, which may grow
 	root      *passNode
-	// forwardPasses are the forward passes in step order.
+	// forwardPasses contains the forward passes in the order of the step.
 	forwardPasses []*passNode
-	// hoisted are statements that are moved to the start of the step.
+	// hoisted contains the statements that are moved to the start of the step.
 	hoisted []*ir.Statement
 	// constants maps a value to the statement that computes it without operands. variation contains
-	// the axes over which values vary, if there are manual regions.
+	// the axes over which values vary. Both are set only if there are manual regions.
 	constants map[*ir.Value]*ir.Statement
-	variation *variation
+	variation *variationAnalysis
 }
 
-// outlinePasses returns the step without passes, and the new index of each statement: element i is
-// the index of statement i of the step, or of its replacement.
+// outlinePasses returns the step without passes, and the new index of each statement or of its
+// replacement.
 func (w *assembler) outlinePasses(f *ir.Function, passes []tracedPass) (*ir.Function, []int, error) {
 	at := make([]int, len(f.Body)+1)
 	if len(passes) == 0 {
@@ -72,7 +71,7 @@ func (w *assembler) outlinePasses(f *ir.Function, passes []tracedPass) (*ir.Func
 	a.hoistConstants()
 	slices.SortStableFunc(a.forwardPasses, func(x, y *passNode) int { return y.depth - x.depth })
 	for _, forward := range a.forwardPasses {
-		if err := a.writeGroup(forward); err != nil {
+		if err := a.writePasses(forward); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -94,8 +93,8 @@ func (w *assembler) outlinePasses(f *ir.Function, passes []tracedPass) (*ir.Func
 	return &copied, at, nil
 }
 
-// checkEscapes checks that no value of a pass is read outside it except as a result. A step can
-// leak a value through a Go variable.
+// checkEscapes returns an error if a value of a loop or block is read outside without being a
+// result, for example through a Go variable.
 func checkEscapes(f *ir.Function) error {
 	known := map[*ir.Value]bool{}
 	for _, p := range f.Parameters {
@@ -120,7 +119,8 @@ func checkEscapes(f *ir.Function) error {
 	return nil
 }
 
-// buildTree creates the tree of passes. begins are the indices of the root's items in the step.
+// buildTree creates the tree of passes. begins contains the index in the step of each item of the
+// root.
 func (a *outliner) buildTree(body []*ir.Statement, passes []tracedPass) (begins []int) {
 	a.root = &passNode{}
 	stack, nodes := []*passNode{a.root}, map[*region.Pass]*passNode{}
@@ -159,7 +159,7 @@ func (a *outliner) buildTree(body []*ir.Statement, passes []tracedPass) (begins 
 	return begins
 }
 
-// hoistConstants moves constants of passes that are read elsewhere to the start. GoMLX creates a
+// hoistConstants moves constants that several passes read to the start of the step. GoMLX creates a
 // constant once, in the first pass that uses it.
 func (a *outliner) hoistConstants() {
 	definedIn := map[*ir.Value]*passNode{}
@@ -200,12 +200,12 @@ func (a *outliner) hoistConstants() {
 	}
 }
 
-// isConstant reports whether a statement has no operands and computes a constant.
+// isConstant reports whether a statement computes one value without operands.
 func isConstant(s *ir.Statement) bool {
-	return len(s.Operands) == 0 && len(s.Regions) == 0 && len(s.Results) == 1 && s.Mark == nil
+	return len(s.Operands) == 0 && len(s.Regions) == 0 && len(s.Results) == 1 && s.Placeholder == nil
 }
 
-// walk calls yield for all statements of a pass and of nested passes, in order.
+// walk calls yield for each statement of a pass and of nested passes, in order.
 func (a *outliner) walk(p *passNode, yield func(in *passNode, s *ir.Statement)) {
 	for _, u := range p.items {
 		if u.pass != nil {
@@ -230,16 +230,16 @@ func (p *passNode) statements() (all []*ir.Statement) {
 	return all
 }
 
-// prune removes unused statements of a backward pass, so that no value is kept for them. GoMLX
-// takes the gradient of a sum of the results, and the sum itself is unused.
-func (a *outliner) prune(p *passNode) {
+// removeUnused removes unused statements of a backward pass, so that no value is kept for them.
+// GoMLX takes the gradient of a sum of the results, and the sum itself is unused.
+func (a *outliner) removeUnused(p *passNode) {
 	live := map[*ir.Value]bool{}
 	for _, v := range a.innerResults(p) {
 		live[v] = true
 	}
 	var rest []*ir.Statement
 	for _, s := range slices.Backward(p.statements()) {
-		m, argument := s.Mark.(entryMark)
+		m, argument := s.Placeholder.(argumentPlaceholder)
 		if argument = argument && m.pass == p.Pass; argument || slices.ContainsFunc(s.Results,
 			func(v *ir.Value) bool { return live[v] }) {
 			s.WalkOperands(func(v *ir.Value) { live[v] = true })
@@ -261,14 +261,15 @@ func (p *passNode) add(all ...*ir.Statement) {
 	}
 }
 
-// writeGroup writes a forward pass and its backward passes, which contain no other passes any more.
-func (a *outliner) writeGroup(forward *passNode) error {
+// writePasses replaces a forward pass and its backward passes. Their nested passes are already
+// replaced.
+func (a *outliner) writePasses(forward *passNode) error {
 	forward.backward = slices.DeleteFunc(forward.backward, a.removeIfUnused)
 	if a.removeIfUnused(forward) {
 		return nil
 	}
 	for _, p := range forward.backward {
-		a.prune(p)
+		a.removeUnused(p)
 	}
 	switch forward.Kind.(type) {
 	case region.Loop:
@@ -283,7 +284,7 @@ func (a *outliner) writeGroup(forward *passNode) error {
 	return nil
 }
 
-// removeIfUnused removes a pass without results, whose trace ended with a panic.
+// removeIfUnused removes a pass without results, which a panic has left incomplete.
 func (a *outliner) removeIfUnused(p *passNode) bool {
 	if slices.ContainsFunc(a.innerResults(p), func(v *ir.Value) bool { return v != nil }) {
 		return false
@@ -292,28 +293,28 @@ func (a *outliner) removeIfUnused(p *passNode) bool {
 	return true
 }
 
-// replaceResults replaces the marks of a pass's results: result i becomes values[i].
+// replaceResults defines result i of a pass as values[i].
 func (a *outliner) replaceResults(p *passNode, values []*ir.Value) {
 	a.mapStatements(func(s *ir.Statement) *ir.Statement {
-		if m, ok := s.Mark.(exitMark); ok && m.pass == p.Pass {
+		if m, ok := s.Placeholder.(resultPlaceholder); ok && m.pass == p.Pass {
 			return copyOp(s.Results[0], values[m.index])
 		}
 		return s
 	})
 }
 
-// innerResults returns the values inside that are results of a pass. An unused result is nil.
+// innerResults returns the values inside a pass that are its results. An unused result is nil.
 func (a *outliner) innerResults(p *passNode) []*ir.Value {
 	all := make([]*ir.Value, len(p.Out))
 	a.walk(a.root, func(_ *passNode, s *ir.Statement) {
-		if m, ok := s.Mark.(exitMark); ok && m.pass == p.Pass {
+		if m, ok := s.Placeholder.(resultPlaceholder); ok && m.pass == p.Pass {
 			all[m.index] = s.Operands[0]
 		}
 	})
 	return all
 }
 
-// mapStatements replaces statements in the whole step, except in excluded nodes.
+// mapStatements replaces all statements of the step except those in excluded nodes.
 func (a *outliner) mapStatements(f func(s *ir.Statement) *ir.Statement) {
 	var visit func(p *passNode)
 	visit = func(p *passNode) {
@@ -331,7 +332,7 @@ func (a *outliner) mapStatements(f func(s *ir.Statement) *ir.Statement) {
 	visit(a.root)
 }
 
-// readValues returns the values that a pass's statements read, and its results.
+// readValues returns the set of results and values that the statements of a pass read.
 func (p *passNode) readValues(results []*ir.Value) map[*ir.Value]bool {
 	all := map[*ir.Value]bool{}
 	for _, v := range results {
@@ -344,12 +345,12 @@ func (p *passNode) readValues(results []*ir.Value) map[*ir.Value]bool {
 	return all
 }
 
-// arguments returns the values of a pass's arguments inside and outside, and the statements without
-// the argument marks. An argument that is not read inside has a nil value.
+// arguments returns the values of a pass's arguments inside and outside the pass, and its
+// statements without the placeholders of the arguments. An unused argument is nil.
 func (p *passNode) arguments() (inside, outside []*ir.Value, rest []*ir.Statement) {
 	inside, outside = make([]*ir.Value, len(p.In)), make([]*ir.Value, len(p.In))
 	for _, s := range p.statements() {
-		if m, ok := s.Mark.(entryMark); ok && m.pass == p.Pass {
+		if m, ok := s.Placeholder.(argumentPlaceholder); ok && m.pass == p.Pass {
 			inside[m.index], outside[m.index] = s.Results[0], s.Operands[0]
 			continue
 		}

@@ -8,19 +8,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 )
 
-// Variant is a step traced for other sizes of its padded dimensions.
+// Variant is a step that was traced for other sizes of its padded dimensions.
 type Variant struct {
 	Trace *Trace
 	Graph *graph.Graph
 	Sizes []int
 }
 
-// MaskPadding rewrites the step of a graph that was compiled on t so that padding of its arguments
-// has no effect, see package ragged. sizes are the padded sizes. sources contain the location of
-// the real size for each padded size; a source without a parameter is the value of [MarkRealRows].
-// others are the same step traced for other padded sizes: two traces for each size, which differ
-// from t in that size only. MaskPadding returns the dimensions of the step's results. Its errors
-// are [*ragged.Error].
+// MaskPadding rewrites the step of graph g, which was compiled on t, so that padding in its
+// arguments has no effect; see package ragged. sizes contains the padded sizes, and sources the
+// source of each real size. A source without a parameter reads the value of [MarkRealRows]. others
+// contains two traces of the step for each size, which differ from t in that size only. MaskPadding
+// returns the dimensions of the step's results. Its errors are of type [*ragged.Error].
 func (t *Trace) MaskPadding(g *graph.Graph, sizes []int, sources []ragged.SizeSource,
 	others []Variant) ([][]ragged.Dim, error) {
 	base, err := t.variantOf(g, sizes)
@@ -40,7 +39,7 @@ func (t *Trace) MaskPadding(g *graph.Graph, sizes []int, sources []ragged.SizeSo
 		return nil, err
 	}
 	results := plan.ResultDims()
-	at, err := plan.Apply(resolveSources(base.Program, sources))
+	at, err := plan.Apply(setRealRowsSource(base.Program, sources))
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +47,7 @@ func (t *Trace) MaskPadding(g *graph.Graph, sizes []int, sources []ragged.SizeSo
 	return results, nil
 }
 
-// updateIndices records that statement i of the step moved to index newIndex(i).
+// updateIndices records that each statement i of the step moved to newIndex(i).
 func (t *Trace) updateIndices(newIndex func(i int) int) {
 	for i, r := range t.regions {
 		t.regions[i].begin, t.regions[i].end = newIndex(r.begin), newIndex(r.end)
@@ -63,24 +62,23 @@ func (t *Trace) variantOf(g *graph.Graph, sizes []int) (ragged.Variant, error) {
 	if !ok {
 		return ragged.Variant{}, untracedGraphError(g.Name())
 	}
-	return ragged.Variant{Program: lowered.Program(), Sizes: sizes, MarkEffect: paddingEffect}, nil
+	return ragged.Variant{Program: lowered.Program(), Sizes: sizes, PlaceholderEffect: paddingEffect}, nil
 }
 
-// paddingEffect implements [ragged.MarkEffect].
-func paddingEffect(mark any) string {
-	switch m := mark.(type) {
-	case collectiveMark:
+func paddingEffect(placeholder any) string {
+	switch m := placeholder.(type) {
+	case collectivePlaceholder:
 		return "a collective"
-	case entryMark:
+	case argumentPlaceholder:
 		return splitEffect(m.pass, m.pass.In[m.index])
-	case exitMark:
+	case resultPlaceholder:
 		return splitEffect(m.pass, m.pass.Out[m.index])
 	}
 	return ""
 }
 
-// splitEffect describes a mapping that splits a tensor over devices, in which case the last devices
-// would have the padding.
+// splitEffect returns "a manual region" if a mapping splits a tensor over devices, because then
+// only the last devices would have padding. Otherwise it returns "".
 func splitEffect(p *region.Pass, mapping region.Mapping) string {
 	if _, manual := p.Kind.(region.Manual); manual && len(shardAxes(mapping)) > 0 {
 		return "a manual region"

@@ -13,7 +13,7 @@ func (t *Trace) InterceptParameters(check func(name string) error) (stop func())
 	return func() { t.parameterChecks = t.parameterChecks[:n-1] }
 }
 
-// checkParameter calls the checks of a parameter of the step, the last one first.
+// checkParameter calls the checks of InterceptParameters for a parameter, the last one first.
 func (t *Trace) checkParameter(name string, _ shapes.Shape) error {
 	for _, check := range slices.Backward(t.parameterChecks) {
 		if err := check(name); err != nil {

@@ -13,15 +13,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// A pass through a region of package region is a range of the step's statements. Its arguments and
-// results are statements with marks. outline.go replaces the passes.
+// A forward or backward pass of a region is a range of the step's statements. Placeholders
+// represent its arguments and results. outline.go replaces the passes.
 
 type tracedPass struct {
 	*region.Pass
 	begin, end int
 }
 
-// isManual reports whether a pass is written as a manual computation.
+// isManual reports whether a pass becomes a manual computation.
 func (p tracedPass) isManual() bool {
 	switch p.Kind.(type) {
 	case region.Manual, region.On:
@@ -30,33 +30,35 @@ func (p tracedPass) isManual() bool {
 	return false
 }
 
-// entryMark is the mark of an argument of a pass. The operand is the value outside.
-type entryMark struct {
+// argumentPlaceholder represents an argument of a pass. Its operand is the value outside.
+type argumentPlaceholder struct {
 	pass  *region.Pass
 	index int
 }
 
-// exitMark is the mark of a result of a pass. The operand is the value inside.
-type exitMark struct {
+// resultPlaceholder represents a result of a pass. Its operand is the value inside.
+type resultPlaceholder struct {
 	pass  *region.Pass
 	index int
 }
 
-// deviceIndexMark is the mark of the device's index on axes. The computation that is manual over the
-// axes defines the index. It is 0 if the axes have one device.
-type deviceIndexMark struct{ axes []string }
+// deviceIndexPlaceholder represents the index of the device on axes. The enclosing manual
+// computation defines it. If the axes have one device, it is 0.
+type deviceIndexPlaceholder struct{ axes []string }
 
-func (deviceIndexMark) lower(_ *assembler, out, _ *ir.Value) *ir.Statement {
+func (deviceIndexPlaceholder) lower(_ *assembler, out, _ *ir.Value) *ir.Statement {
 	return constantOp(out, ir.Integer(0))
 }
 
-// nameMark is the mark of a value with a name for the rematerialization policy.
-type nameMark struct{ name string }
+// namePlaceholder gives a value a name for the rematerialization policy.
+type namePlaceholder struct{ name string }
 
-// In a pass that is written inline, the result is the operand.
-func (entryMark) lower(_ *assembler, out, in *ir.Value) *ir.Statement { return copyOp(out, in) }
-func (exitMark) lower(_ *assembler, out, in *ir.Value) *ir.Statement  { return copyOp(out, in) }
-func (nameMark) lower(_ *assembler, out, in *ir.Value) *ir.Statement  { return copyOp(out, in) }
+// If a pass is inlined, the result equals the operand.
+func (argumentPlaceholder) lower(_ *assembler, out, in *ir.Value) *ir.Statement {
+	return copyOp(out, in)
+}
+func (resultPlaceholder) lower(_ *assembler, out, in *ir.Value) *ir.Statement { return copyOp(out, in) }
+func (namePlaceholder) lower(_ *assembler, out, in *ir.Value) *ir.Statement   { return copyOp(out, in) }
 
 var _ region.Target = (*Trace)(nil)
 
@@ -73,18 +75,18 @@ func (t *Trace) BeginPass(p *region.Pass) error {
 		return err
 	}
 	t.openPasses = append(t.openPasses, len(t.passes))
-	t.passes = append(t.passes, tracedPass{Pass: p, begin: len(t.main().IR().Body), end: -1})
+	t.passes = append(t.passes, tracedPass{Pass: p, begin: len(t.stepFunction().IR().Body), end: -1})
 	return nil
 }
 
 // EndPass implements [region.Target].
 func (t *Trace) EndPass(*region.Pass) {
 	last := len(t.openPasses) - 1
-	t.passes[t.openPasses[last]].end = len(t.main().IR().Body)
+	t.passes[t.openPasses[last]].end = len(t.stepFunction().IR().Body)
 	t.openPasses = t.openPasses[:last]
 }
 
-func (t *Trace) policies() (all []Policy) {
+func (t *Trace) rematPolicies() (all []Policy) {
 	seen := map[*region.Pass]bool{}
 	for _, p := range t.passes {
 		if p.Forward == nil || seen[p.Forward] {
@@ -119,10 +121,10 @@ func (t *Trace) EmitOp(x *graph.Node, op region.Op, gradient func(v *graph.Node)
 	y := t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 		switch op := op.(type) {
 		case region.Enter:
-			return f.Mark(x, xshapes.Make(op.Shape.DType, op.Shape.Dimensions...), entryMark{op.Pass, op.Index})
+			return f.AddPlaceholder(x, xshapes.Make(op.Shape.DType, op.Shape.Dimensions...), argumentPlaceholder{op.Pass, op.Index})
 		case region.Leave:
 			f.PassOn()
-			return f.Mark(x, xshapes.Make(op.Shape.DType, op.Shape.Dimensions...), exitMark{op.Pass, op.Index})
+			return f.AddPlaceholder(x, xshapes.Make(op.Shape.DType, op.Shape.Dimensions...), resultPlaceholder{op.Pass, op.Index})
 		case region.Save:
 			op.Slot.Value = x
 			return x, nil
@@ -133,15 +135,15 @@ func (t *Trace) EmitOp(x *graph.Node, op region.Op, gradient func(v *graph.Node)
 			if err != nil {
 				return nil, err
 			}
-			return f.Mark(x, like.Shape(), zerosMark{})
+			return f.AddPlaceholder(x, like.Shape(), zerosPlaceholder{})
 		case region.ScalarZero:
-			return f.Mark(x, xshapes.Make(dtypes.Float32), zerosMark{})
+			return f.AddPlaceholder(x, xshapes.Make(dtypes.Float32), zerosPlaceholder{})
 		case region.CheckpointName:
-			return f.Mark(x, x.Shape(), nameMark{op.Name})
+			return f.AddPlaceholder(x, x.Shape(), namePlaceholder{op.Name})
 		case region.DeviceIndex:
-			return f.Mark(x, xshapes.Make(dtypes.Int32), deviceIndexMark{t.nontrivialAxes(op.Axes)})
+			return f.AddPlaceholder(x, xshapes.Make(dtypes.Int32), deviceIndexPlaceholder{t.nontrivialAxes(op.Axes)})
 		case region.Collective:
-			return t.markCollective(f, x, collectiveMark{op: op})
+			return t.addCollective(f, x, collectivePlaceholder{op: op})
 		}
 		return nil, newFault(fmt.Sprintf("op %T", op), "it has no lowering",
 			"add a case to Trace.EmitOp in lowering/spmd")

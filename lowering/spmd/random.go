@@ -10,15 +10,14 @@ import (
 )
 
 // PerReplicaRandomNumbers makes the random numbers of each replica different. state is the
-// parameter with the generator state, the same on all replicas. current is the value of the state
-// at the end of the step. All ops of the step so far that read state read a different state on each
-// replica instead: a seed drawn from state, with the replica's number added to the key of Philox. A
-// step therefore does not have to declare that it draws random numbers. PerReplicaRandomNumbers
-// adds no op to a program of one replica.
+// parameter with the generator state, which is the same on all replicas, and current is its value
+// at the end of the step. All previous ops of the step that read state read a seed instead, which
+// is drawn from state and has the replica id added to its key. With one replica the step does not
+// change.
 //
-// PerReplicaRandomNumbers returns the new state for the step to store, the same on all replicas:
-// state after one draw, or current if current does not depend on state, for example in a step that
-// sets the state.
+// PerReplicaRandomNumbers returns the new state for the step to store, which is the same on all
+// replicas: state after one draw, or current if it does not depend on state, for example in a step
+// that sets the state.
 func PerReplicaRandomNumbers(state, current *graph.Node) (*graph.Node, error) {
 	t := requireTrace("random numbers", state)
 	if t.opts.Replicas == 1 {
@@ -33,7 +32,7 @@ func PerReplicaRandomNumbers(state, current *graph.Node) (*graph.Node, error) {
 		return nil, err
 	}
 	g := state.Graph()
-	id, end := ReplicaID(g), len(t.main().IR().Body)
+	id, end := ReplicaID(g), len(t.stepFunction().IR().Body)
 	next, seed := graph.RNGStateSplit(state)
 	key := graph.Const(g, []uint64{1, 0, 0}) // the first word
 	own, err := t.nodeValue(graph.Add(seed, graph.Mul(key, graph.ConvertDType(id, dtypes.Uint64))))
@@ -47,10 +46,10 @@ func PerReplicaRandomNumbers(state, current *graph.Node) (*graph.Node, error) {
 	return next, nil
 }
 
-// moveToStart moves the statements from index end on to the start. All other statements then read
-// own instead of shared.
+// moveToStart moves the statements from index end on to the start of the step, and replaces shared
+// by own in the other statements.
 func (t *Trace) moveToStart(end int, shared, own *ir.Value) {
-	f := t.main().IR()
+	f := t.stepFunction().IR()
 	n := len(f.Body) - end
 	f.Body = slices.Concat(f.Body[end:], f.Body[:end])
 	for i, s := range f.Body[n:] {

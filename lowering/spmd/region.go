@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// writeRegion replaces region n of the step by a call and moves its body into a function.
+// writeRegion replaces region n of the step by a call, and moves its statements into a function.
 func (w *assembler) writeRegion(flow *dataFlow, n int, region deviceRegion, boundary regionBoundary) error {
 	statements := make([]*ir.Statement, len(region.statements))
 	for k, i := range region.statements {
@@ -61,15 +61,16 @@ func (w *assembler) writeRegion(flow *dataFlow, n int, region deviceRegion, boun
 	return w.writeRegionFunction(function, region.device, statements, boundary, results, outTypes)
 }
 
-// keptStack returns the stack over the logical devices of a value that stays on its device.
+// keptStack returns the stack, over the logical devices, of a value that stays on its device.
 func (w *assembler) keptStack(v *ir.Value) *ir.Value {
 	return newValue("kept_"+v.Name, v.Type.Stacked(w.logicalDevices))
 }
 
-// checkSingleDevice returns an error for calls of functions that all logical devices must run.
+// checkSingleDevice returns an error if a statement calls a function that all logical devices must
+// run.
 func (w *assembler) checkSingleDevice(statements []*ir.Statement) error {
 	for _, s := range statements {
-		if f := w.calledFunction(s); f != nil && w.containsMark(f.Body) {
+		if f := w.calledFunction(s); f != nil && w.containsPlaceholder(f.Body) {
 			return regionError(w.logicalDevices, fmt.Sprintf("the region calls function %q, which contains an annotation or a collective",
 				f.Name), "call it before or after the OnDevice region")
 		}
@@ -89,20 +90,21 @@ func (w *assembler) calledFunction(s *ir.Statement) *ir.Function {
 	return nil
 }
 
-// containsMark reports whether statements, or functions that they call, contain a mark.
-func (w *assembler) containsMark(statements []*ir.Statement) bool {
+// containsPlaceholder reports whether statements, or the functions that they call, contain a
+// placeholder or a manual computation.
+func (w *assembler) containsPlaceholder(statements []*ir.Statement) bool {
 	return slices.ContainsFunc(statements, func(s *ir.Statement) bool {
-		if s.Mark != nil || s.Op == "sdy.manual_computation" {
+		if s.Placeholder != nil || s.Op == "sdy.manual_computation" {
 			return true
 		}
 		called := w.calledFunction(s)
-		return called != nil && w.containsMark(called.Body) ||
-			slices.ContainsFunc(s.Regions, func(r *ir.Region) bool { return w.containsMark(r.Body) })
+		return called != nil && w.containsPlaceholder(called.Body) ||
+			slices.ContainsFunc(s.Regions, func(r *ir.Region) bool { return w.containsPlaceholder(r.Body) })
 	})
 }
 
-// writeRegionFunction writes a region's function. Its statements run only on the partitions of the
-// region's device.
+// writeRegionFunction writes the function of a region. Only the partitions of the region's device
+// run its statements.
 func (w *assembler) writeRegionFunction(name string, device int, statements []*ir.Statement, boundary regionBoundary,
 	results []*ir.Value, outTypes []ir.Type) error {
 	f := &ir.Function{Name: name, Private: true, Form: ir.Custom}
@@ -135,7 +137,7 @@ func (w *assembler) writeRegionFunction(name string, device int, statements []*i
 	thisDevice = add(customOp("stablehlo.convert", newValue("region_this", int32Scalar), thisDevice))
 	assigned := add(constantOp(newValue("region_assigned", int32Scalar), ir.Integer(device)))
 	from := add(customOp("stablehlo.subtract", newValue("region_from", int32Scalar), thisDevice, assigned))
-	run, err := w.resolveMarks(statements...)
+	run, err := w.resolvePlaceholders(statements...)
 	if err != nil {
 		return err
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// ReplicaShard describes a tensor that is sharded over the replicas along one dimension. All shards
-// have the same size: the last shards are padded if the number of replicas does not divide the
-// dimension. The zero value is a tensor that each replica has in full.
+// ReplicaShard describes how a tensor is sharded over the replicas along one dimension. All shards
+// have the same size, so the last shards are padded if the number of replicas does not divide the
+// dimension. The zero value describes a tensor that is not sharded.
 type ReplicaShard struct {
 	// Dim is the sharded dimension. Size is its size in the unsharded tensor, without padding.
 	Dim, Size int
@@ -25,10 +25,10 @@ type ReplicaShard struct {
 // IsSharded reports whether the tensor is sharded.
 func (o ReplicaShard) IsSharded() bool { return o.Size > 0 }
 
-// ShardSize returns the size of dimension Dim in a shard, for the given number of replicas.
+// ShardSize returns the size of dimension Dim of a shard.
 func (o ReplicaShard) ShardSize(replicas int) int { return (o.Size + replicas - 1) / replicas }
 
-// ShardDims returns the dimensions of a shard of a tensor with the given dimensions.
+// ShardDims returns the dimensions of a shard. dims are the dimensions of the unsharded tensor.
 func (o ReplicaShard) ShardDims(dims []int, replicas int) []int {
 	dims = slices.Clone(dims)
 	if o.IsSharded() {
@@ -37,8 +37,7 @@ func (o ReplicaShard) ShardDims(dims []int, replicas int) []int {
 	return dims
 }
 
-// UnshardedDims returns the dimensions of the unsharded tensor for a shard with the given
-// dimensions.
+// UnshardedDims returns the dimensions of the unsharded tensor. dims are the dimensions of a shard.
 func (o ReplicaShard) UnshardedDims(dims []int) []int {
 	dims = slices.Clone(dims)
 	if o.IsSharded() {
@@ -55,33 +54,33 @@ func (o ReplicaShard) String() string {
 	return fmt.Sprintf("dimension %d of %d over the replicas", o.Dim, o.Size)
 }
 
-// GatherShards returns the unsharded tensor, the same on each replica, by one all-gather of the
-// shards. split is the annotation of the tensor over the logical devices, each of which gathers its
-// own shard only. The gradient is [ReduceScatterShard]. It panics with an error of kind
-// InvalidArgumentError.
+// GatherShards returns the unsharded tensor, the same on each replica, by one all-gather. split is
+// the tensor's annotation over the logical devices, each of which gathers only its own shard. The
+// gradient is [ReduceScatterShard]. GatherShards panics with an error of kind InvalidArgumentError.
 func GatherShards(shard *graph.Node, o ReplicaShard, split logical.Annotation) *graph.Node {
 	t := requireTrace("whole", shard)
 	t.checkShard("whole", shard, o, o.ShardSize(t.opts.Replicas))
-	return removePadding(t.emitGather(shard, o.gatherMark(split)), o)
+	return removePadding(t.emitGather(shard, o.gather(split)), o)
 }
 
-// ReduceScatterShard sums x over the replicas and returns the replica's shard of the sum, by one
-// reduce-scatter. split is the annotation of x over the logical devices, each of which sums its own
-// shard only. The gradient is [GatherShards]. It panics with an error of kind InvalidArgumentError.
+// ReduceScatterShard returns the replica's shard of the sum of x over the replicas, by one
+// reduce-scatter. split is the annotation of x over the logical devices, each of which sums only
+// its own shard. The gradient is [GatherShards]. ReduceScatterShard panics with an error of kind
+// InvalidArgumentError.
 func ReduceScatterShard(x *graph.Node, o ReplicaShard, split logical.Annotation) *graph.Node {
 	t := requireTrace("scatter_part", x)
 	t.checkShard("scatter_part", x, o, o.Size)
-	return t.emitReduceScatter(padToShards(x, o, t.opts.Replicas), o.gatherMark(split))
+	return t.emitReduceScatter(padToShards(x, o, t.opts.Replicas), o.gather(split))
 }
 
-// gatherMark returns the mark of the all-gather of the shards.
-func (o ReplicaShard) gatherMark(split logical.Annotation) collectiveMark {
-	m := gatherMark(o.Dim)
+// gather returns the all-gather of the shards.
+func (o ReplicaShard) gather(split logical.Annotation) collectivePlaceholder {
+	m := gatherOverReplicas(o.Dim)
 	m.isState, m.split = true, split
 	return m
 }
 
-// SliceShard returns the replica's shard of x, which must be the same on all replicas. It needs no
+// SliceShard returns the replica's shard of x, which must be the same on all replicas. It uses no
 // communication. It panics with an error of kind InvalidArgumentError.
 func SliceShard(x *graph.Node, o ReplicaShard) *graph.Node {
 	t := requireTrace("own_part", x)
@@ -96,29 +95,29 @@ func SliceShard(x *graph.Node, o ReplicaShard) *graph.Node {
 	return graph.DynamicSlice(x, starts, o.ShardDims(x.Shape().Dimensions, t.opts.Replicas))
 }
 
-// ParameterShard returns the replica's shard of a parameter whose argument is sharded. It needs no
+// ParameterShard returns the replica's shard of a parameter whose argument is sharded. It uses no
 // communication, and the step does not gather the parameter for it. No gradient flows to the
-// parameter: take the gradient with respect to the shard.
+// parameter: compute the gradient with respect to the shard instead.
 func ParameterShard(parameter *graph.Node, o ReplicaShard) *graph.Node {
 	t := requireTrace("part_of", parameter)
 	t.checkShard("part_of", parameter, o, o.Size)
 	if parameter.Type() != graph.NodeTypeParameter {
 		panic(collectiveError("part_of", parameter.Shape().Dimensions, "not a parameter of the step", "use OwnPart"))
 	}
-	return t.emitShard(parameter, o, parameterShardMark{})
+	return t.emitShard(parameter, o, parameterShardPlaceholder{})
 }
 
-// emitShard adds a node with the shape of a shard of x. No gradient flows through it.
-func (t *Trace) emitShard(x *graph.Node, o ReplicaShard, m mark) *graph.Node {
+// emitShard adds a node with the shape of a shard of x. No gradient flows through the node.
+func (t *Trace) emitShard(x *graph.Node, o ReplicaShard, m placeholder) *graph.Node {
 	return t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 		shape := x.Shape().Clone()
 		shape.Dimensions = o.ShardDims(shape.Dimensions, t.opts.Replicas)
-		return f.Mark(x, shape, m)
+		return f.AddPlaceholder(x, shape, m)
 	}, func(*graph.Node) *graph.Node { return nil })
 }
 
-// RedirectGradient returns x. Gradients flow to shard instead of x: the adjoint of shard is
-// gradient(adjoint of x).
+// RedirectGradient returns x, but gradients flow to shard instead of x. gradient converts the
+// adjoint of x to the adjoint of shard.
 func RedirectGradient(shard, x *graph.Node, gradient func(adjoint *graph.Node) *graph.Node) *graph.Node {
 	t := requireTrace("gradient_to", x)
 	var value *stablehlo.Value
@@ -134,12 +133,12 @@ func RedirectGradient(shard, x *graph.Node, gradient func(adjoint *graph.Node) *
 	return y
 }
 
-// GradientPlaceholder returns zeros with the shape of the replica's shard of x. It is used only as
-// a node to take gradients with respect to, see [RedirectGradient].
+// GradientPlaceholder returns zeros with the shape of the replica's shard of x. Pass it to
+// [RedirectGradient] to compute gradients with respect to a shard.
 func GradientPlaceholder(x *graph.Node, o ReplicaShard) *graph.Node {
 	t := requireTrace("part_gradient", x)
 	t.checkShard("part_gradient", x, o, o.Size)
-	return t.emitShard(x, o, zerosMark{})
+	return t.emitShard(x, o, zerosPlaceholder{})
 }
 
 // checkShard panics if dimension o.Dim of x does not have the given size.
@@ -167,17 +166,17 @@ func removePadding(x *graph.Node, o ReplicaShard) *graph.Node {
 	return graph.SliceAxis(x, o.Dim, graph.AxisRange(0, o.Size))
 }
 
-type parameterShardMark struct{}
+type parameterShardPlaceholder struct{}
 
-func (parameterShardMark) lower(w *assembler, out, in *ir.Value) *ir.Statement {
+func (parameterShardPlaceholder) lower(w *assembler, out, in *ir.Value) *ir.Statement {
 	if shard := w.parameterShards[in]; shard != nil {
 		return copyOp(out, shard)
 	}
 	return copyOp(out, in)
 }
 
-// shardParameters returns the step's parameters. Sharded tensors that the step reads in full are
-// replaced by their shards.
+// shardParameters returns the parameters of the assembled step. A sharded parameter that the traced
+// step reads unsharded is replaced by its shard.
 func (w *assembler) shardParameters(p *lowering.Program, arguments []ShardedTensor) []ir.Parameter {
 	all := slices.Clone(p.Main().Parameters)
 	w.parameterShards = map[*ir.Value]*ir.Value{}
@@ -206,8 +205,8 @@ type gatheredParameter struct {
 	annotation   logical.Annotation
 }
 
-// gatherParameters returns the statements that gather the sharded parameters that the step reads in
-// full.
+// gatherParameters returns the statements that gather the sharded parameters that the step reads
+// unsharded.
 func (w *assembler) gatherParameters() (list []*ir.Statement, err error) {
 	if len(w.gatheredParameters) == 0 {
 		return nil, nil
@@ -230,13 +229,13 @@ func (w *assembler) gatherParameters() (list []*ir.Statement, err error) {
 		}
 		dims := slices.Clone(x.shard.Type.Dims)
 		dims[x.replicaShard.Dim] *= w.replicas
-		mark, out := x.replicaShard.gatherMark(x.annotation), x.value
-		mark.axes = replicaAxes
+		collective, out := x.replicaShard.gather(x.annotation), x.value
+		collective.axes = replicaAxes
 		isPadded := dims[x.replicaShard.Dim] != x.replicaShard.Size
 		if isPadded {
 			out = newValue(x.shard.Name+"s", x.shard.Type.WithDims(dims...))
 		}
-		gather, err := w.lowerCollective(mark, out, x.shard)
+		gather, err := w.lowerCollective(collective, out, x.shard)
 		if err != nil {
 			return nil, err
 		}
@@ -248,9 +247,9 @@ func (w *assembler) gatherParameters() (list []*ir.Statement, err error) {
 	return list, nil
 }
 
-// gatherInHalfPrecision returns a sharded parameter that is gathered in half precision, if all its
-// readers convert it to that dtype: the shards are converted before the gather, which sends half
-// the bytes. It returns nil if a statement reads the parameter in another way.
+// gatherInHalfPrecision returns a parameter that is gathered in half precision, if all readers
+// convert it to the same half-precision dtype. The gather then sends half the bytes. Otherwise it
+// returns nil.
 func (w *assembler) gatherInHalfPrecision(x gatheredParameter, readers []int) *gatheredParameter {
 	half, all := dtypes.InvalidDType, true
 	var visit func(s *ir.Statement)
@@ -259,7 +258,7 @@ func (w *assembler) gatherInHalfPrecision(x gatheredParameter, readers []int) *g
 			if half == dtypes.InvalidDType && len(s.Results) == 1 {
 				half = s.Results[0].Type.DType
 			}
-			all = all && s.Op == "stablehlo.convert" && s.Mark == nil && s.Results[0].Type.DType == half
+			all = all && s.Op == "stablehlo.convert" && s.Placeholder == nil && s.Results[0].Type.DType == half
 		}
 		for _, r := range s.Regions { // the body of a loop over microbatches reads it too
 			for _, inner := range r.Body {
@@ -291,22 +290,22 @@ func removePaddingOp(out, in *ir.Value) *ir.Statement {
 		ir.Ints(slices.Repeat([]int{1}, rank)))
 }
 
-// gathersState reports whether a statement gathers sharded state, or slices the padding off the
+// gathersState reports whether a statement gathers sharded state, or removes the padding of the
 // gathered tensor.
 func gathersState(s *ir.Statement, definitions map[*ir.Value]*ir.Statement) bool {
-	if g, ok := s.Mark.(collectiveMark); ok {
+	if g, ok := s.Placeholder.(collectivePlaceholder); ok {
 		return g.isState
 	}
 	if s.Op != "stablehlo.slice" || definitions[s.Operands[0]] == nil {
 		return false
 	}
-	g, ok := definitions[s.Operands[0]].Mark.(collectiveMark)
+	g, ok := definitions[s.Operands[0]].Placeholder.(collectivePlaceholder)
 	return ok && g.isState
 }
 
-// unreadGathers returns the statements that gather sharded state without a reader. An updated
-// variable that stays sharded is gathered where the step may still read it, and a stack from which
-// layers gather slices is gathered in the precision of the step.
+// unreadGathers returns the statements that gather sharded state that no statement reads.
+// GatherShards is also called for updated variables that the step does not read, and for stacked
+// variables that layers gather slice by slice.
 func (fl *dataFlow) unreadGathers(parameterShards map[*ir.Value]*ir.Value) map[int]bool {
 	var found map[int]bool
 	var readers map[*ir.Value]int

@@ -16,59 +16,59 @@ import (
 // ReplicaAxis is the name of the mesh axis of the replicas. LogicalAxis is the name of the only
 // mesh axis of a replica's logical devices, if the options define no logical axes.
 const (
+	// ReplicaAxis is the name of the mesh axis of the replicas. LogicalAxis is the name of the mesh
+	// axis of a replica's logical devices, unless Options.LogicalAxes defines other axes.
 	ReplicaAxis = logical.ReplicaAxis
 	LogicalAxis = logical.LogicalAxis
 )
 
 const meshName = "mesh"
 
-// Tensor is the placement of an argument or a result of the step in the module.
+// Tensor specifies how an argument or result of the step is placed on the devices.
 type Tensor struct {
 	// Name is used in reports and errors.
 	Name string
-	// PerReplica tensors differ between replicas. Other tensors are mirrored.
+	// PerReplica is set for a tensor that differs between replicas. Other tensors are mirrored.
 	PerReplica bool
-	// ReplicaShard describes the sharding of a tensor over the replicas: each replica has one
-	// shard, and the global tensor is the concatenation of the shards along a dimension. The step's
-	// parameter is the shard, or the unsharded tensor, which the module then gathers where the step
-	// reads it. A result is a shard. PerReplica and ReplicaShard exclude each other.
+	// ReplicaShard describes how the tensor is sharded over the replicas. The global tensor is the
+	// concatenation of the shards. The step's parameter is the shard, or the unsharded tensor,
+	// which the module then gathers. A result is a shard. ReplicaShard excludes PerReplica.
 	ReplicaShard ReplicaShard
-	// Annotation splits the tensor over the logical devices. An assigned tensor is replicated on
-	// all of them.
+	// Annotation splits the tensor over the logical devices. A tensor assigned to one device is
+	// replicated.
 	Annotation logical.Annotation
-	// PerStep arguments have one value per step of the signature, along a leading dimension. Other
-	// arguments are the same for all steps.
+	// PerStep is set for an argument with a different value for each step of the signature, stacked
+	// along a leading dimension.
 	PerStep bool
-	// Donated arguments share their memory with the result at index Result, which must have the
-	// same shape and placement.
+	// Donated is set for an argument that shares its memory with the result at index Result. The
+	// result must have the same shape and placement.
 	Donated bool
 	Result  int
 	// IsConstant is set for an argument that replaces a constant of the step.
 	IsConstant bool
 }
 
-// Signature describes a step function's arguments, in the order of its parameters without the
-// replica id, and its results.
+// Signature describes the arguments and results of a step function. The arguments are in the order
+// of its parameters, without the replica id.
 type Signature struct {
 	Arguments, Results []Tensor
-	// Steps, if positive, makes the module run the step that many times, in a loop on the devices.
-	// Donated arguments carry over from one step to the next. The other results are the results of
-	// the last step. 0 runs the step once without a loop.
+	// Steps is the number of steps that the module runs, in a loop on the devices. Donated
+	// arguments carry over to the next step. Other results are those of the last step. 0 runs one
+	// step without a loop.
 	Steps int
-	// While makes the first result, a scalar of Bool, the loop condition: the loop runs once, and
-	// again as long as the result is true. Steps is then the maximum number of steps. The result
-	// must be the same on all devices.
+	// While makes the first result, a Bool scalar, the loop condition: the step is repeated as long
+	// as the result is true, at most Steps times. The result must be the same on all devices.
 	While bool
 }
 
-// ShardedTensor is a Tensor with its dtype, its shapes and its sharding, from which a runtime
-// creates or reads the buffers of the devices. Shapes are row-major and count elements.
+// ShardedTensor is a Tensor with its dtype, shapes and sharding, from which a runtime creates
+// device buffers. Buffers are row-major.
 type ShardedTensor struct {
 	Tensor
 	DType dtypes.DType
-	// LocalDims is the shape in a replica, for a tensor with a ReplicaShard the shape of the shard.
-	// GlobalDims is the shape of the module's argument or result. ShardDims is the shape on one
-	// device.
+	// LocalDims is the shape in a replica, or the shape of the shard of a tensor with a
+	// ReplicaShard. GlobalDims is the shape of the module's argument or result. ShardDims is the
+	// shape on one device.
 	LocalDims, GlobalDims, ShardDims []int
 	// Spec is the sharding of GlobalDims over the mesh.
 	Spec sharding.Spec
@@ -79,37 +79,38 @@ type ShardedTensor struct {
 // Module is an assembled step.
 type Module struct {
 	Name string
-	// Text is the program as StableHLO in MLIR's text form.
+	// Text is the program in StableHLO, as MLIR text.
 	Text []byte
-	// Origins are the origins of the numbered statements of the text, see [ir.Module.Text].
+	// Origins contains the origins of the numbered statements, see [ir.Module.Text].
 	Origins []*ir.Origin
-	// Mesh is the mesh of the specs. Its device i is partition i of the program, or replica i if
-	// the program has several replicas.
+	// Mesh is the mesh of all shardings. Its device i is partition i of the program, or replica i
+	// if the program has several replicas.
 	Mesh sharding.Mesh
-	// LogicalMesh has the logical axes of a replica with the names of the options. After the
-	// replica axis, Mesh has these axes or factors of them.
+	// LogicalMesh contains the logical axes with the names of the options. Mesh contains these
+	// axes, or factors of them, after the replica axis.
 	LogicalMesh sharding.Mesh
-	// Replicas and Partitions are the numbers of replicas and partitions of the program for the
-	// compiler. They are 1 and R x P, and the arguments are then global tensors with Shardy
-	// shardings; or R and 1, and the arguments are then the tensors of one device.
+	// Replicas and Partitions are the numbers of replicas and partitions for the compiler. They are
+	// usually 1 and R*P, and arguments are then global tensors with Shardy shardings. With
+	// Options.AllowReplicaProgram they can be R and 1, and arguments are then tensors of one
+	// device.
 	Replicas, Partitions int
 	// Arguments and Results describe the input and output buffers of each device, in order.
 	Arguments, Results []ShardedTensor
-	// Policies are the rematerialization policies of the layer loops and blocks that have a
-	// backward pass.
+	// Policies contains the rematerialization policies of layer loops and blocks with a backward
+	// pass.
 	Policies []Policy
 
 	input *assemblyInput // inputs of the assembly; nil after ReleaseTrace
 }
 
-// Policy is the rematerialization policy of a layer loop or of a block.
+// Policy is the rematerialization policy of a layer loop or a block.
 type Policy struct {
 	region.RematPolicy
 	IsLoop bool // false for a block
 }
 
-// place computes the shapes and the sharding of an argument or a result.
-func (w *assembler) place(kind string, t Tensor, steps int, dtype dtypes.DType, local []int) (ShardedTensor, error) {
+// placeTensor computes the shapes and the sharding of an argument or result.
+func (w *assembler) placeTensor(kind string, t Tensor, steps int, dtype dtypes.DType, local []int) (ShardedTensor, error) {
 	if t.ReplicaShard.IsSharded() && t.ReplicaShard.Dim < len(local) &&
 		local[t.ReplicaShard.Dim] == t.ReplicaShard.Size && kind == "argument" {
 		local = t.ReplicaShard.ShardDims(local, w.replicas)
@@ -139,7 +140,7 @@ func (w *assembler) place(kind string, t Tensor, steps int, dtype dtypes.DType, 
 	if t.ReplicaShard.IsSharded() {
 		d, dims := t.ReplicaShard.Dim, spec.Dims()
 		if t.PerReplica || t.PerStep || d >= len(local) || local[d] != t.ReplicaShard.ShardSize(w.replicas) ||
-			w.divides(dims[d]) {
+			w.isSplit(dims[d]) {
 			return p, newFault(fmt.Sprintf("%s %q", kind, name),
 				fmt.Sprintf("%v, %s: it is not a shard of %s over %d replicas", local, t.Annotation, t.ReplicaShard,
 					w.replicas),
@@ -167,8 +168,8 @@ func (w *assembler) place(kind string, t Tensor, steps int, dtype dtypes.DType, 
 	return p, nil
 }
 
-// divides reports whether a dimension is split. Axes with one device split nothing.
-func (w *assembler) divides(d sharding.Dim) bool {
+// isSplit reports whether a dimension is split over more than one device.
+func (w *assembler) isSplit(d sharding.Dim) bool {
 	return slices.ContainsFunc(d.Axes, func(name string) bool {
 		n, _ := w.mesh.AxisSize(name)
 		return n > 1
@@ -189,7 +190,7 @@ func (m *Module) checkWhile(sig Signature) error {
 	return nil
 }
 
-// check checks the donations of a signature against its results, and that all tensors are
+// check returns an error if a donation does not match its result, or if a tensor is not
 // addressable.
 func (m *Module) check() error {
 	for _, placed := range slices.Concat(m.Arguments, m.Results) {

@@ -16,35 +16,35 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Options are the numbers of replicas and logical devices of a step, and the compiler to lower it
-// for.
+// Options specifies the devices of a step and the compiler that it is lowered for.
 type Options struct {
-	// Replicas is R. LogicalDevices is P, the number of logical devices per replica. Zero means 1.
+	// Replicas is the number R of replicas. LogicalDevices is the number P of logical devices per
+	// replica. 0 means 1.
 	Replicas, LogicalDevices int
-	// LogicalAxes are the axes of a replica's logical devices, the slowest first, see logical.NewMesh.
-	// LogicalDevices must be the product of their sizes or zero. Without LogicalAxes the replica
-	// has one axis.
+	// LogicalAxes are the axes of a replica's logical devices, the slowest first, see
+	// logical.NewMesh. LogicalDevices must be the product of their sizes or 0. The default is one
+	// axis.
 	LogicalAxes []sharding.Axis
-	// AllowReplicaProgram allows a step without logical devices (P = 1) to become a program of R
-	// replicas of one partition each, which needs no partitioner, instead of R partitions. See
+	// AllowReplicaProgram allows a step with P = 1 to become a program of R replicas with one
+	// partition each, instead of R partitions. Such a program needs no partitioner. See
 	// [Module].Replicas.
 	AllowReplicaProgram bool
-	// Target, Precision, Random and Origins are the options of the same names of package lowering.
+	// Target, Precision, Random and Origins are the options of these names of package lowering.
 	Target    lowering.Target
 	Precision lowering.Precision
 	Random    lowering.Random
 	Origins   bool
-	// Constant, if it is not nil, is called for each large constant: see [lowering.Options].Constant. It
-	// returns the name of the argument that replaces the constant. It is not called for constants in
-	// logical.OnDevice and manual regions, which stay in the text.
+	// Constant, if not nil, is called for each large constant, see [lowering.Options].Constant. It
+	// returns the name of the argument that replaces the constant. It is not called in
+	// logical.OnDevice and manual regions.
 	Constant func(shape shapes.Shape, elements []byte) (name string, err error)
 	// Padded declares that arguments are padded and that [Trace.MaskPadding] will be called.
 	Padded bool
 }
 
-// Trace is the backend of one graph: graph.NewGraph(trace, name). It lowers the graph's ops to
-// statements, adds annotations and collectives as marks, and assembles the module after the graph
-// is compiled. It is not safe for concurrent use and serves one graph.
+// Trace is the backend of one graph, which is created by graph.NewGraph(trace, name). It lowers the
+// graph's ops, and adds placeholders for annotations and collectives. [Trace.Module] assembles the
+// module after the graph is compiled. A Trace is not safe for concurrent use.
 type Trace struct {
 	*lowering.Backend
 	opts       Options
@@ -70,8 +70,8 @@ var (
 	_ logical.Target  = (*Trace)(nil)
 )
 
-// NewTrace returns the backend for the graph of one step. Invalid LogicalAxes are an error of
-// [Trace.Module].
+// NewTrace returns the backend for the graph of one step. If the options are invalid,
+// [Trace.Module] returns an error.
 func NewTrace(opts Options) *Trace {
 	opts.Replicas = max(opts.Replicas, 1)
 	t := &Trace{gradients: map[*graph.Node]func(v *graph.Node) *graph.Node{}, emitters: map[*graph.Node]opEmitter{},
@@ -100,17 +100,17 @@ func NewTrace(opts Options) *Trace {
 	return t
 }
 
-// NewScratch returns a new trace with the options of t, except that all constants stay in the text.
-// Ops traced on it do not become part of t.
+// NewScratch returns a new trace with the options of t, except that all constants stay in the text
+// and origins are not recorded. Ops traced on it do not become part of t.
 func (t *Trace) NewScratch() *Trace {
 	opts := t.opts
 	opts.Origins, opts.Constant = false, nil
 	return NewTrace(opts)
 }
 
-// replicate replicates an operand of a gather or a scatter if the step splits tensors over two or
-// more logical axes: for a split operand, XLA's partitioner looks for groups of devices that do not
-// exist, and aborts the process.
+// replicate replicates an operand of a gather or scatter if the step splits tensors over two or
+// more mesh axes. For a split operand, XLA's partitioner searches for device groups that do not
+// exist and aborts the process.
 func (t *Trace) replicate(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 	if t.InRegion() || !t.usesPartitioner() {
 		return x, nil // on one device, or in a manual region
@@ -118,10 +118,10 @@ func (t *Trace) replicate(f *lowering.Function, x *stablehlo.Value) (*stablehlo.
 	if t.opts.Replicas == 1 && len(region.ManualAxes(t)) == 0 {
 		return x, nil // no second axis
 	}
-	return f.Mark(x, x.Shape(), replicateMark{})
+	return f.AddPlaceholder(x, x.Shape(), replicatePlaceholder{})
 }
 
-// replaceConstant implements [lowering.Options.Constant].
+// replaceConstant implements [lowering.Options].Constant.
 func (t *Trace) replaceConstant(shape shapes.Shape, elements []byte) (c lowering.Constant, err error) {
 	if t.InRegion() || len(region.ManualAxes(t)) > 0 {
 		return c, nil
@@ -136,22 +136,22 @@ func (t *Trace) Builder(name string) compute.Builder {
 	return t.builder
 }
 
-// main returns the step function that is being traced.
-func (t *Trace) main() *lowering.Function { return t.builder.Main().(*lowering.Function) }
+// stepFunction returns the entry function of the trace, which becomes the step function of the
+// module.
+func (t *Trace) stepFunction() *lowering.Function { return t.builder.Main().(*lowering.Function) }
 
-// LogicalDevices returns the number of logical devices of a replica, P.
+// LogicalDevices returns the number of logical devices of a replica.
 func (t *Trace) LogicalDevices() int { return t.opts.LogicalDevices }
 
 // LogicalMesh returns the logical axes of a replica.
 func (t *Trace) LogicalMesh() sharding.Mesh { return t.mesh }
 
-// opEmitter adds the statement of an op with operand x to f and returns its result.
+// opEmitter adds the statements of an op with operand x to f and returns its result.
 type opEmitter func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error)
 
-// emit adds an op of this package to the graph of x. GoMLX has no custom ops: the op is an identity
-// op for GoMLX, which immediately calls the backend for it, and the backend calls op instead.
-// gradient returns the adjoint of x for the adjoint of the node. If gradient is nil, no gradient
-// flows.
+// emit adds an op of this package to the graph of x. GoMLX has no custom ops. emit therefore adds
+// an identity op, for which GoMLX immediately calls the backend, which calls emitter. gradient
+// converts the adjoint of the new node to the adjoint of x. If it is nil, no gradient flows.
 func (t *Trace) emit(x *graph.Node, emitter opEmitter, gradient func(v *graph.Node) *graph.Node) *graph.Node {
 	t.pending = emitter
 	defer func() { t.pending = nil }()
@@ -187,7 +187,7 @@ func (t *Trace) CloneNode(node *graph.Node, cloneInput func(input *graph.Node) *
 	return t.emit(inputs[0], op, t.gradients[node]), true
 }
 
-// emitPending is called for each identity op of the graph.
+// emitPending is called for each identity op. It calls the emitter of an op that emit is adding.
 func (t *Trace) emitPending(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 	op := t.pending
 	t.pending = nil
@@ -197,9 +197,10 @@ func (t *Trace) emitPending(f *lowering.Function, x *stablehlo.Value) (*stablehl
 	return op(f, x)
 }
 
-// Annotate implements [logical.Target]. It adds the mark of a constraint, whose axes are known
-// after all splits are known. A tensor that is assigned in a closure or a function, or that is
-// sharded over devices, is replicated on all of them. See [placement] for other assigned tensors.
+// Annotate implements [logical.Target]. It adds a placeholder for a sharding constraint, because
+// the mesh axes are known only after the complete step is traced. An assigned tensor is replicated
+// if it is sharded, or if it is assigned in a closure or another function. See [placement] for
+// other assigned tensors.
 func (t *Trace) Annotate(x *graph.Node, a logical.Annotation, adjoint bool,
 	gradient func(v *graph.Node) *graph.Node) *graph.Node {
 	if err := t.checkAnnotation(a, x.Shape().Dimensions); err != nil {
@@ -207,11 +208,11 @@ func (t *Trace) Annotate(x *graph.Node, a logical.Annotation, adjoint bool,
 	}
 	return t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 		t.annotations = append(t.annotations, a)
-		return f.Mark(x, x.Shape(), annotationMark{annotation: a, isAdjoint: adjoint, inMain: f == t.main()})
+		return f.AddPlaceholder(x, x.Shape(), annotationPlaceholder{annotation: a, isAdjoint: adjoint, inMain: f == t.stepFunction()})
 	}, gradient)
 }
 
-// regionRange is a range of the step's statements that run on one logical device.
+// regionRange is a range of statements of the step that run on one logical device.
 type regionRange struct{ device, begin, end int }
 
 // BeginRegion implements [logical.Target].
@@ -224,14 +225,14 @@ func (t *Trace) BeginRegion(device int) error {
 			t.passes[t.openPasses[0]].Kind), "trace it as a separate pass")
 	}
 	t.inRegion = true
-	t.regions = append(t.regions, regionRange{device: device, begin: len(t.main().IR().Body), end: -1})
+	t.regions = append(t.regions, regionRange{device: device, begin: len(t.stepFunction().IR().Body), end: -1})
 	return nil
 }
 
 // EndRegion implements [logical.Target].
 func (t *Trace) EndRegion() {
 	t.inRegion = false
-	t.regions[len(t.regions)-1].end = len(t.main().IR().Body)
+	t.regions[len(t.regions)-1].end = len(t.stepFunction().IR().Body)
 }
 
 // InRegion implements [logical.Target].

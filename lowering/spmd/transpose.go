@@ -6,14 +6,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// GoMLX computes the gradient of a product's second operand as the transpose of a product. On one
-// device compilers rewrite this as the product of the same operands in the other order. A
-// partitioner runs earlier and inserts the sum over devices between the two; the transpose then
-// remains, with inefficient memory access. This file therefore writes the product in the other
-// order.
+// GoMLX computes the gradient of a product's second operand as the transpose of a product.
+// Compilers rewrite this as the product of the swapped operands. With several devices, however, the
+// partitioner runs earlier and inserts a sum over devices between product and transpose. The
+// transpose then remains, with inefficient memory access. This file therefore swaps the operands.
 
-// foldTransposes replaces each transpose of a product by a product, if the transpose is the only
-// reader of the product.
+// foldTransposes replaces each transpose of a product by the product of the swapped operands, if
+// nothing else reads the product.
 func foldTransposes(body []*ir.Statement) []*ir.Statement {
 	defined, reads := map[*ir.Value]*ir.Statement{}, map[*ir.Value]int{}
 	for _, s := range body {
@@ -48,8 +47,8 @@ func foldTransposes(body []*ir.Statement) []*ir.Statement {
 	return out
 }
 
-// swapOperands returns a transpose of a product as the product of its operands in the other order.
-// It returns nil if the transpose has another effect.
+// swapOperands returns the transpose of a product as the product of the swapped operands. It
+// returns nil if the transpose permutes dimensions in another way.
 func swapOperands(dot, transpose *ir.Statement) *ir.Statement {
 	numbers, ok := dot.Attribute("dot_dimension_numbers").(ir.Struct)
 	permutation, listed := transpose.Attribute("permutation").(ir.Ints)
@@ -90,7 +89,6 @@ func swapOperands(dot, transpose *ir.Statement) *ir.Statement {
 	return &other
 }
 
-// oppositeSide maps each field of a product's dimension numbers to the field of the other operand.
 var oppositeSide = map[string]string{
 	"lhs_batching_dimensions": "rhs_batching_dimensions", "rhs_batching_dimensions": "lhs_batching_dimensions",
 	"lhs_contracting_dimensions": "rhs_contracting_dimensions",

@@ -9,19 +9,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Integers of 2 bits are written as integers of 8 bits with values in the range of 2 bits. XLA's
-// partitioner moves 2-bit integers between CPU devices in ways that corrupt memory, and libtpu
-// rejects most shapes of them.
+// Integers of 2 bits are written as integers of 8 bits whose values are in the 2-bit range. XLA's
+// partitioner corrupts memory when it moves 2-bit integers between CPU devices, and libtpu rejects
+// most of their shapes.
 
 func isTwoBit(d dtypes.DType) bool { return d == dtypes.Int2 || d == dtypes.Uint2 }
 
-// reductionOps lists the ops that combine elements in a region. The compilers support only regions of
-// one op, so a statement after the op wraps its results to 2 bits, instead of the region.
+// reductionOps lists ops that combine elements in a region. Compilers support only regions of one
+// op, so the result of the reduction is wrapped to 2 bits, not the result of the region.
 var reductionOps = []string{"stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter",
 	"stablehlo.select_and_scatter"}
 
-// rangePreservingOps lists the ops whose results are in the range of their operands, and the ops whose
-// regions preserve the range.
+// rangePreservingOps lists ops whose results are in the range of their operands or of the results
+// of their regions.
 var rangePreservingOps = []string{
 	"stablehlo.constant", "stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.slice",
 	"stablehlo.dynamic_slice",
@@ -32,14 +32,14 @@ var rangePreservingOps = []string{
 	"func.call", "sdy.manual_computation", "sdy.sharding_constraint",
 }
 
-// twoBitWidener rewrites functions so that they contain no integers of 2 bits.
+// twoBitWidener replaces 2-bit integers by 8-bit integers in a function.
 type twoBitWidener struct {
 	wideValues  map[*ir.Value]*ir.Value
 	inReduction bool // inside a reduction's region
 }
 
-// widenTwoBits returns the functions of a module, the entry function first, without integers of 2
-// bits. Arguments and results of the entry function are converted.
+// widenTwoBits returns a module's functions, the entry function first, without 2-bit integers. It
+// keeps the argument and result types of the entry function.
 func widenTwoBits(functions []*ir.Function) []*ir.Function {
 	found := false
 	var search func(list []*ir.Statement)
@@ -105,10 +105,10 @@ func (w *twoBitWidener) widenFunction(f *ir.Function, entry bool) *ir.Function {
 	return &written
 }
 
-// widenValue returns v, or the value with elements of 8 bits that replaces v.
+// widenValue returns v, or the 8-bit value that replaces v.
 func (w *twoBitWidener) widenValue(v *ir.Value) *ir.Value { return w.newWideValue("", v) }
 
-// newWideValue is widenValue with a prefix for the name of a new value.
+// newWideValue is like widenValue, with a prefix for the name of a new value.
 func (w *twoBitWidener) newWideValue(prefix string, v *ir.Value) *ir.Value {
 	if !isTwoBit(v.Type.DType) {
 		return v
@@ -160,8 +160,8 @@ func (w *twoBitWidener) widenStatement(s *ir.Statement) []*ir.Statement {
 	return w.wrapToTwoBits(s, &wide)
 }
 
-// wrapToTwoBits returns a statement followed by statements that bring its result into the range of
-// 2 bits.
+// wrapToTwoBits returns statements that compute the result of wide and wrap it to the 2-bit range.
+// s is the original statement.
 func (w *twoBitWidener) wrapToTwoBits(s, wide *ir.Statement) []*ir.Statement {
 	out, unsigned := wide.Results[0], s.Results[0].Type.DType == dtypes.Uint2
 	var list []*ir.Statement

@@ -10,10 +10,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// AnnotationSite is an annotation of a step that [Module.WithAnnotation] can change. It belongs to
-// an argument or to a line of the step.
+// AnnotationSite is an annotation of a step that [Module.WithAnnotation] can change. It is the
+// annotation of an argument or of a line of the step.
 type AnnotationSite struct {
-	// Name is the name of the argument, "" for a line.
+	// Name is the name of the argument, or "" for a line.
 	Name string
 	// Origin is the line of the annotation, or the line that first reads the argument.
 	Origin *ir.Origin
@@ -28,15 +28,15 @@ type assemblyInput struct {
 	sig     Signature
 }
 
-// ReleaseTrace frees the traced step. Only [Module.Annotations] and [Module.WithAnnotation] need
-// it.
+// ReleaseTrace frees the traced step, which only [Module.Annotations] and [Module.WithAnnotation]
+// need.
 func (m *Module) ReleaseTrace() { m.input = nil }
 
-// Annotations returns the annotations that can be changed: first of the arguments, then of the
-// lines, each once. The entry of a variable includes its optimizer state. Tensors assigned to one
-// device, tensors sharded over replicas, constants, and annotations in manual regions are omitted.
-// With one logical device the result is empty. After ReleaseTrace, and for a module that no
-// [Trace.Module] assembled, it returns an error of class FailedPrecondition.
+// Annotations returns the annotations that can be changed, of arguments first and then of lines,
+// without duplicates. The element of a variable also represents its optimizer state. Tensors
+// assigned to one device, tensors sharded over replicas, constants, and annotations in manual
+// regions are omitted. With one logical device there are no annotations. Annotations returns a
+// FailedPreconditionError after ReleaseTrace, and for a module of [AssembleGlobal].
 func (m *Module) Annotations() (all []AnnotationSite, err error) {
 	if m.input == nil {
 		return nil, &errkind.Fault{Op: "module:", Subject: m.Name, Reason: "the traced step is not kept",
@@ -58,9 +58,9 @@ func (m *Module) Annotations() (all []AnnotationSite, err error) {
 			all = append(all, AnnotationSite{a.Name, a.Origin, a.LocalDims, a.Annotation})
 		}
 	}
-	m.input.mapAnnotations(func(s *ir.Statement, a annotationMark) *ir.Statement {
+	m.input.mapAnnotations(func(s *ir.Statement, a annotationPlaceholder) *ir.Statement {
 		site := AnnotationSite{"", s.Results[0].Origin, s.Results[0].Type.Dims, a.annotation}
-		if !slices.ContainsFunc(all, site.isSame) {
+		if !slices.ContainsFunc(all, site.isSameAs) {
 			all = append(all, site)
 		}
 		return s
@@ -68,14 +68,14 @@ func (m *Module) Annotations() (all []AnnotationSite, err error) {
 	return all, nil
 }
 
-// isSame reports whether two sites are the same annotation of the same argument or line.
-func (s AnnotationSite) isSame(o AnnotationSite) bool {
+// isSameAs reports whether two sites have equal annotations and the same argument or line.
+func (s AnnotationSite) isSameAs(o AnnotationSite) bool {
 	return s.Name == o.Name && s.Annotation.Equal(o.Annotation) && (s.Name != "" || s.Origin.File == o.Origin.File &&
 		s.Origin.Line == o.Origin.Line)
 }
 
-// variableOf returns the variable whose optimizer state an argument is, or else the argument's own
-// name.
+// variableOf returns the name of the variable whose optimizer state a is. For other arguments it
+// returns the argument's name.
 func (m *Module) variableOf(a ShardedTensor) string {
 	variable := logical.OwnerOfState(a.Name, func(path string) bool {
 		return slices.ContainsFunc(m.Arguments, func(v ShardedTensor) bool {
@@ -90,8 +90,8 @@ func (m *Module) variableOf(a ShardedTensor) string {
 }
 
 // mapAnnotations calls f for each annotation of a line, also in gradients, and returns the
-// functions with the statements that f returns.
-func (s *assemblyInput) mapAnnotations(f func(s *ir.Statement, a annotationMark) *ir.Statement) []*ir.Function {
+// program's functions with the statements that f returns.
+func (s *assemblyInput) mapAnnotations(f func(s *ir.Statement, a annotationPlaceholder) *ir.Statement) []*ir.Function {
 	functions := slices.Clone(s.program.Module.Functions)
 	manual := map[*ir.Statement]bool{}
 	for _, p := range s.trace.passes {
@@ -104,7 +104,7 @@ func (s *assemblyInput) mapAnnotations(f func(s *ir.Statement, a annotationMark)
 	for n, function := range functions {
 		written := *function
 		written.Body = ir.Map(function.Body, func(s *ir.Statement) *ir.Statement {
-			if a, ok := s.Mark.(annotationMark); ok && s.Results[0].Origin != nil &&
+			if a, ok := s.Placeholder.(annotationPlaceholder); ok && s.Results[0].Origin != nil &&
 				a.annotation.Kind() != logical.KindAssign && !manual[s] {
 				return f(s, a)
 			}
@@ -115,14 +115,14 @@ func (s *assemblyInput) mapAnnotations(f func(s *ir.Statement, a annotationMark)
 	return functions
 }
 
-// WithAnnotation returns the module of the step in which the given sites, all arguments or all
-// lines, have another annotation. For a line, an annotation of kind [logical.KindNone] removes the
-// annotation. Optimizer state follows its variable if both have the same layout.
+// WithAnnotation returns the module of the step in which the given sites, either all arguments or
+// all lines, have another annotation. An annotation of kind [logical.KindNone] removes the
+// annotation of a line. Optimizer state changes with its variable if both have the same layout.
 func (m *Module) WithAnnotation(sites []AnnotationSite, annotation logical.Annotation) (*Module, error) {
 	if _, err := m.Annotations(); err != nil {
 		return nil, err
 	}
-	changed := func(s AnnotationSite) bool { return slices.ContainsFunc(sites, s.isSame) }
+	changed := func(s AnnotationSite) bool { return slices.ContainsFunc(sites, s.isSameAs) }
 	sig := m.input.sig
 	sig.Arguments, sig.Results = slices.Clone(sig.Arguments), slices.Clone(sig.Results)
 	for i, a := range m.Arguments {
@@ -136,7 +136,7 @@ func (m *Module) WithAnnotation(sites []AnnotationSite, annotation logical.Annot
 	}
 	var invalid error
 	trace, program, module := *m.input.trace, *m.input.program, *m.input.program.Module
-	module.Functions = m.input.mapAnnotations(func(s *ir.Statement, a annotationMark) *ir.Statement {
+	module.Functions = m.input.mapAnnotations(func(s *ir.Statement, a annotationPlaceholder) *ir.Statement {
 		origin := s.Results[0].Origin
 		if !changed(AnnotationSite{Origin: origin, Annotation: a.annotation}) {
 			return s
@@ -147,7 +147,7 @@ func (m *Module) WithAnnotation(sites []AnnotationSite, annotation logical.Annot
 		}
 		rewritten := *s
 		a.annotation = annotation
-		rewritten.Mark = a
+		rewritten.Placeholder = a
 		return &rewritten
 	})
 	if invalid != nil {

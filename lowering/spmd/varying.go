@@ -14,23 +14,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// A value that is computed from values that are equal on the devices of an axis is equal on them
-// too. This file propagates that property by op, without computing values: for the replica axis,
-// and, inside manual regions, where each device has its own values, for the logical axes.
+// An op whose operands are equal on the devices of an axis has results that are equal on them too.
+// This file propagates this property through ops, without computing values. It covers the replica
+// axis and, inside manual regions, the logical axes.
 
-// axisSet is a set of the replica axis and logical axes, by their index in Trace.axes.
+// axisSet is a bit set of the replica axis and the logical axes. Bit i is axis i of Trace.axes.
 type axisSet uint64
 
-// variation contains the axes over which each value of a step may vary.
-type variation struct {
+// variationAnalysis contains, for each value of a step, the axes over which the value may vary.
+type variationAnalysis struct {
 	trace *Trace
 	axes  map[*ir.Value]axisSet
 }
 
-// ReplicaVarying reports for each of the nodes of a step whether it is replica-varying: whether it
-// may differ between replicas. parameters are the replica-varying parameters. The replica id is
-// replica-varying; the results of all-reduce and all-gather are not. ReplicaVarying analyzes ops
-// and not numbers, so it also reports some nodes that are equal on all replicas.
+// ReplicaVarying reports for each node of a step whether it may differ between replicas. parameters
+// are the parameters that differ. The replica id differs too. Results of all-reduce and all-gather
+// do not differ. ReplicaVarying analyzes ops, not numbers, so it is true for some nodes that are
+// equal on all replicas.
 func ReplicaVarying(nodes, parameters []*graph.Node) ([]bool, error) {
 	if len(nodes) == 0 {
 		return nil, nil
@@ -45,10 +45,9 @@ func ReplicaVarying(nodes, parameters []*graph.Node) ([]bool, error) {
 	return t.replicaVarying(nodes, parameters)
 }
 
-// replicaVarying is like ReplicaVarying, but assumes that only the given parameters differ between
-// replicas.
+// replicaVarying is like ReplicaVarying, but only the given parameters differ between replicas.
 func (t *Trace) replicaVarying(nodes, parameters []*graph.Node) ([]bool, error) {
-	x := &variation{trace: t, axes: map[*ir.Value]axisSet{}}
+	x := &variationAnalysis{trace: t, axes: map[*ir.Value]axisSet{}}
 	for _, p := range parameters {
 		v, err := t.nodeValue(p)
 		if err != nil {
@@ -56,7 +55,7 @@ func (t *Trace) replicaVarying(nodes, parameters []*graph.Node) ([]bool, error) 
 		}
 		x.axes[v] = t.axisSetOf(ReplicaAxis)
 	}
-	x.analyzeStep(t.main().IR().Body)
+	x.analyzeStep(t.stepFunction().IR().Body)
 	all := make([]bool, len(nodes))
 	for i, node := range nodes {
 		v, err := t.nodeValue(node)
@@ -68,7 +67,7 @@ func (t *Trace) replicaVarying(nodes, parameters []*graph.Node) ([]bool, error) 
 	return all, nil
 }
 
-// nodeValue returns a node's value in the step function.
+// nodeValue returns the IR value of a node of the step.
 func (t *Trace) nodeValue(node *graph.Node) (v *ir.Value, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -79,7 +78,7 @@ func (t *Trace) nodeValue(node *graph.Node) (v *ir.Value, err error) {
 		}
 	}()
 	t.emit(node, func(_ *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
-		v = t.main().Value(x)
+		v = t.stepFunction().Value(x)
 		return x, nil
 	}, nil)
 	return v, nil
@@ -103,7 +102,6 @@ func (t *Trace) axisNames(set axisSet) (all []string) {
 	return all
 }
 
-// shardAxes returns the axes over which a mapping splits a tensor.
 func shardAxes(c region.Mapping) (all []string) {
 	if shard, ok := c.(region.Shard); ok {
 		for _, axes := range shard.Axes {
@@ -115,14 +113,14 @@ func shardAxes(c region.Mapping) (all []string) {
 	return all
 }
 
-func (t *Trace) analyzeVariation(body []*ir.Statement) *variation {
-	x := &variation{trace: t, axes: map[*ir.Value]axisSet{}}
+func (t *Trace) analyzeVariation(body []*ir.Statement) *variationAnalysis {
+	x := &variationAnalysis{trace: t, axes: map[*ir.Value]axisSet{}}
 	x.analyzeStep(body)
 	return x
 }
 
-// analyzeStep analyzes the statements of a step, which contains the passes of loops inline.
-func (x *variation) analyzeStep(body []*ir.Statement) {
+// analyzeStep analyzes the statements of a step, in which the passes of loops are inline.
+func (x *variationAnalysis) analyzeStep(body []*ir.Statement) {
 	pairs := carriedPairs(body)
 	for grown := true; grown; {
 		x.analyzeStatements(body)
@@ -133,17 +131,17 @@ func (x *variation) analyzeStep(body []*ir.Statement) {
 	}
 }
 
-// carriedPairs returns pairs of loop states: the value at the start of an iteration and the value
-// for the next iteration.
+// carriedPairs returns, for each state of a loop, its value at the start and at the end of an
+// iteration.
 func carriedPairs(body []*ir.Statement) (pairs [][2]*ir.Value) {
 	first := map[*region.Pass][]*ir.Value{}
 	for _, s := range body {
-		switch m := s.Mark.(type) {
-		case entryMark:
+		switch m := s.Placeholder.(type) {
+		case argumentPlaceholder:
 			if _, ok := m.pass.In[m.index].(region.Carry); ok {
 				first[m.pass] = append(first[m.pass], s.Results[0])
 			}
-		case exitMark:
+		case resultPlaceholder:
 			if _, ok := m.pass.Out[m.index].(region.Carry); ok && len(first[m.pass]) > 0 {
 				pairs = append(pairs, [2]*ir.Value{first[m.pass][0], s.Operands[0]})
 				first[m.pass] = first[m.pass][1:]
@@ -153,14 +151,14 @@ func carriedPairs(body []*ir.Statement) (pairs [][2]*ir.Value) {
 	return pairs
 }
 
-// addAxes adds axes over which a value varies, and reports whether there are new ones.
-func (x *variation) addAxes(v *ir.Value, set axisSet) bool {
+// addAxes adds axes over which v varies. It reports whether one of them is new.
+func (x *variationAnalysis) addAxes(v *ir.Value, set axisSet) bool {
 	known := x.axes[v]
 	x.axes[v] = known | set
 	return set&^known != 0
 }
 
-func (x *variation) analyzeStatements(body []*ir.Statement) {
+func (x *variationAnalysis) analyzeStatements(body []*ir.Statement) {
 	for _, s := range body {
 		set := axisSet(0)
 		read := func(v *ir.Value) { set |= x.axes[v] }
@@ -174,20 +172,20 @@ func (x *variation) analyzeStatements(body []*ir.Statement) {
 		default:
 			s.WalkOperands(read)
 		}
-		switch m := s.Mark.(type) {
-		case entryMark:
+		switch m := s.Placeholder.(type) {
+		case argumentPlaceholder:
 			set |= x.trace.axisSetOf(shardAxes(m.pass.In[m.index])...)
-		case exitMark:
+		case resultPlaceholder:
 			if kind, ok := m.pass.Kind.(region.Manual); ok {
 				set &^= x.trace.axisSetOf(kind.Axes...)
 			}
-		case zerosMark:
+		case zerosPlaceholder:
 			set = 0
-		case parameterShardMark:
+		case parameterShardPlaceholder:
 			set |= x.trace.axisSetOf(ReplicaAxis)
-		case deviceIndexMark:
+		case deviceIndexPlaceholder:
 			set = x.trace.axisSetOf(m.axes...)
-		case collectiveMark:
+		case collectivePlaceholder:
 			if m.op.IsReplicated() {
 				set &^= x.trace.axisSetOf(m.axes...)
 			} else {
@@ -200,9 +198,9 @@ func (x *variation) analyzeStatements(body []*ir.Statement) {
 	}
 }
 
-// analyzeWhile analyzes a while statement: a carried value varies like its initial and its updated
-// value, and like the number of iterations.
-func (x *variation) analyzeWhile(s *ir.Statement) {
+// analyzeWhile analyzes a while statement. A carried value varies like its initial value, its
+// updated value and the number of iterations.
+func (x *variationAnalysis) analyzeWhile(s *ir.Statement) {
 	cond, body := s.Regions[0], s.Regions[1]
 	for grown := true; grown; {
 		grown = false
@@ -226,7 +224,7 @@ func (x *variation) analyzeWhile(s *ir.Statement) {
 
 func terminator(r *ir.Region) *ir.Statement { return r.Body[len(r.Body)-1] }
 
-func (x *variation) analyzeBranches(s *ir.Statement) {
+func (x *variationAnalysis) analyzeBranches(s *ir.Statement) {
 	for _, r := range s.Regions {
 		x.analyzeStatements(r.Body)
 		for i, v := range terminator(r).Operands {
@@ -235,15 +233,15 @@ func (x *variation) analyzeBranches(s *ir.Statement) {
 	}
 }
 
-// checkReplicated returns an error if a result of a manual region may differ between devices of an
-// axis over which the result is not split. A result of a backward pass is summed over these devices
+// checkReplicated returns an error if a result of a manual region may differ between the devices of
+// an axis over which it is not split. A result of a backward pass is summed over these devices
 // instead.
 func (t *Trace) checkReplicated(x *graph.Node, leave region.Leave) error {
 	kind, ok := leave.Pass.Kind.(region.Manual)
 	if !ok || leave.Pass.Forward != nil {
 		return nil
 	}
-	body, begin := t.main().IR().Body, 0
+	body, begin := t.stepFunction().IR().Body, 0
 	for _, p := range t.passes {
 		if p.Pass == leave.Pass {
 			begin = p.begin

@@ -35,7 +35,7 @@ type assembler struct {
 	gatheredParameters       []gatheredParameter
 }
 
-// isReservedName reports whether the module itself uses a function name.
+// isReservedName reports whether the module uses a name for a function of its own.
 func isReservedName(name string) bool {
 	digits, region := strings.CutPrefix(name, "region_")
 	return name == stepName || region && digits != "" && strings.Trim(digits, "0123456789") == ""
@@ -43,9 +43,9 @@ func isReservedName(name string) bool {
 
 const stepName = "step"
 
-// Module assembles the step of a graph that was traced on t and compiled. sig has one entry for
-// each parameter of the graph except the replica id, and for each output. A graph can be assembled
-// several times, also with other signatures.
+// Module assembles the step of a graph that was traced on t and compiled. sig has one element for
+// each parameter of the graph except the replica id, and for each output. Module can be called
+// several times for a graph, also with different signatures.
 func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 	lowered, ok := g.Executable().(*lowering.Executable)
 	if !ok || g.Backend() != t {
@@ -75,7 +75,7 @@ func (t *Trace) assemble(p *lowering.Program, sig Signature) (*Module, error) {
 		mesh: mesh}
 	m := &Module{Name: p.Name, Mesh: mesh, LogicalMesh: t.mesh, Replicas: 1, Partitions: mesh.Size(),
 		input: &assemblyInput{t, p, sig}}
-	m.Policies = t.policies()
+	m.Policies = t.rematPolicies()
 	if t.opts.AllowReplicaProgram && t.opts.LogicalDevices == 1 {
 		w.replicaProgram, m.Replicas, m.Partitions = true, mesh.Size(), 1
 	}
@@ -115,7 +115,7 @@ func (t *Trace) assemble(p *lowering.Program, sig Signature) (*Module, error) {
 		Name: stablehlo.NormalizeIdentifier(p.Name),
 		Attributes: []ir.Attribute{{Key: "mhlo.num_replicas", Value: ir.Int32(m.Replicas)},
 			{Key: "mhlo.num_partitions", Value: ir.Int32(m.Partitions)}},
-		Functions: widenTwoBits(append([]*ir.Function{w.main(m, p, sig), step}, w.functions...)),
+		Functions: widenTwoBits(append([]*ir.Function{w.buildMain(m, p, sig), step}, w.functions...)),
 	}
 	if t.opts.Replicas > 1 {
 		program.Aliases = append(program.Aliases, ir.Attribute{Key: string(replicaGroups),
@@ -130,7 +130,7 @@ func (t *Trace) assemble(p *lowering.Program, sig Signature) (*Module, error) {
 		program.Meshes = []ir.Attr{meshAttr(mesh)}
 	}
 	if w.logicalDevices > 1 {
-		program = lowering.GatherWalkedDims(program, t.opts.Target, replicateDims)
+		program = lowering.ReplicateUnsplittableDims(program, t.opts.Target, replicateDims)
 	}
 	if m.Text, m.Origins, err = program.Text(); err != nil {
 		return nil, &errkind.Fault{Op: "module: write", Subject: fmt.Sprintf("step %q", p.Name), Err: err}
@@ -138,11 +138,11 @@ func (t *Trace) assemble(p *lowering.Program, sig Signature) (*Module, error) {
 	return m, nil
 }
 
-// isSinglePartition reports whether the program has only one partition, and therefore no mesh: the
-// plugins run Shardy's passes only for several partitions.
+// isSinglePartition reports whether the program has one partition and therefore no mesh. Plugins
+// run Shardy only for several partitions.
 func (w *assembler) isSinglePartition() bool { return w.replicaProgram || w.mesh.Size() == 1 }
 
-// mainIsReplica reports whether main's tensors are the tensors of a replica, so that no computation
+// mainIsReplica reports whether main's tensors are tensors of one replica, so that no computation
 // is manual over the replicas.
 func (w *assembler) mainIsReplica() bool { return w.isSinglePartition() || w.replicas == 1 }
 
@@ -156,7 +156,7 @@ func (w *assembler) placeTensors(p *lowering.Program, sig Signature) (args, resu
 				fmt.Sprintf("the signature has no argument for parameter %q", name),
 				"pass one argument for each parameter except the replica id")
 		}
-		placed, err := w.place("argument", sig.Arguments[len(args)], sig.Steps, p.Parameters[i].DType,
+		placed, err := w.placeTensor("argument", sig.Arguments[len(args)], sig.Steps, p.Parameters[i].DType,
 			p.Parameters[i].Dimensions)
 		if err != nil {
 			return nil, nil, err
@@ -171,7 +171,7 @@ func (w *assembler) placeTensors(p *lowering.Program, sig Signature) (args, resu
 			"pass one entry for each argument and result")
 	}
 	for i, shape := range p.Outputs {
-		placed, err := w.place("result", sig.Results[i], sig.Steps, shape.DType, shape.Dimensions)
+		placed, err := w.placeTensor("result", sig.Results[i], sig.Steps, shape.DType, shape.Dimensions)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -180,12 +180,12 @@ func (w *assembler) placeTensors(p *lowering.Program, sig Signature) (args, resu
 	return args, results, nil
 }
 
-// resolveFunction resolves the marks of a function that the step calls.
+// resolveFunction resolves the placeholders of a function that the step calls.
 func (w *assembler) resolveFunction(f *ir.Function) (*ir.Function, error) {
 	written := *f
 	written.Private = true
 	var err error
-	if written.Body, err = w.resolveMarks(f.Body...); err != nil {
+	if written.Body, err = w.resolvePlaceholders(f.Body...); err != nil {
 		return nil, err
 	}
 	return &written, nil
@@ -225,7 +225,7 @@ func (w *assembler) assembleStep(p *lowering.Program, m *Module) (*ir.Function, 
 		}
 	}
 	unread := flow.unreadGathers(w.parameterShards)
-	for _, unit := range flow.order(regions) {
+	for _, unit := range flow.unitOrder(regions) {
 		// A region without statements has no position.
 		if unit >= 0 {
 			if err := w.writeRegion(flow, unit, regions[unit], borders[unit]); err != nil {
@@ -241,7 +241,7 @@ func (w *assembler) assembleStep(p *lowering.Program, m *Module) (*ir.Function, 
 		if len(s.Results) == 1 && flow.aliases[s.Results[0]] != nil || unread[^unit] {
 			continue
 		}
-		written, err := w.resolveMarks(s)
+		written, err := w.resolvePlaceholders(s)
 		if err != nil {
 			return nil, err
 		}
@@ -252,8 +252,8 @@ func (w *assembler) assembleStep(p *lowering.Program, m *Module) (*ir.Function, 
 	return function, err
 }
 
-// appendReturn writes the step's return. A split result is constrained here: the compiler aborts
-// the process when it has to reshard a value at the boundary of the manual computation.
+// appendReturn writes the step's return. It constrains split results, because the compiler aborts
+// if it must reshard a value at the boundary of the manual computation.
 func (w *assembler) appendReturn(s *ir.Statement, results []ShardedTensor) {
 	returned := make([]*ir.Value, len(s.Operands))
 	for i, v := range s.Operands {
@@ -268,7 +268,7 @@ func (w *assembler) appendReturn(s *ir.Statement, results []ShardedTensor) {
 }
 
 // dimsPerReplica returns the shape of a tensor inside the computation that is manual over the
-// replicas: the global shape divided by the replica axis.
+// replicas.
 func (w *assembler) dimsPerReplica(tensor ShardedTensor) []int {
 	dims := slices.Clone(tensor.GlobalDims)
 	if tensor.PerReplica {

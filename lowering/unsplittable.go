@@ -8,31 +8,29 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Walked lists the dimensions of an operation's operands and results in which an element of the
-// result depends on elements at other positions. Devices that split such a dimension must exchange
-// elements.
-type Walked struct {
-	// Operands and Results have one entry for each operand and result. An entry is nil if there are
-	// no such dimensions.
+// UnsplittableDims lists dimensions of an op's operands and results that XLA's partitioner must not
+// split, because it would compute wrong results or fail.
+type UnsplittableDims struct {
+	// Operands and Results have one element for each operand and result, nil if all its dimensions
+	// can be split.
 	Operands, Results [][]int
 }
 
-// WalkedDims returns the dimensions that an operation walks over and that XLA's partitioner must not
-// split, because it computes wrong results or fails:
+// FindUnsplittableDims returns the unsplittable dimensions of an op:
 //
-//   - the spatial dimensions of a convolution, except for a kernel of one element with stride 1, and
-//     except for a kernel without groups that covers the input exactly (the gradient of the former);
-//   - the channels of a convolution in groups;
+//   - the spatial dimensions of a convolution, except for a kernel of size 1 with stride 1, or for an
+//     ungrouped kernel that covers the input exactly;
+//   - the channels or the batch of a grouped convolution;
 //   - the transformed dimensions of an FFT;
-//   - the dimension with the coordinates of each position of a gather or a scatter.
+//   - the index vector dimension of a gather or scatter.
 //
-// Other operations that combine positions (pools, reduce_window, sort, reverse, slice, pad,
-// concatenate) are correct in any split, as package lowering writes them.
-func WalkedDims(s *ir.Statement) Walked {
-	w := Walked{make([][]int, len(s.Operands)), make([][]int, len(s.Results))}
+// Other ops that combine elements at several positions, such as reduce_window, sort, slice and pad,
+// are correct in any split, as package lowering writes them.
+func FindUnsplittableDims(s *ir.Statement) UnsplittableDims {
+	w := UnsplittableDims{make([][]int, len(s.Operands)), make([][]int, len(s.Results))}
 	switch s.Op {
 	case "stablehlo.convolution":
-		w.convolution(s)
+		w.addConvolutionDims(s)
 	case "stablehlo.fft":
 		lengths, _ := s.Attribute("fft_length").(ir.Ints)
 		rank := s.Results[0].Type.Rank()
@@ -41,15 +39,16 @@ func WalkedDims(s *ir.Statement) Walked {
 		}
 		w.Results[0] = w.Operands[0]
 	case "stablehlo.gather":
-		w.positions(s, 1, "dimension_numbers")
+		w.addIndexVectorDim(s, 1, "dimension_numbers")
 	case "stablehlo.scatter":
-		w.positions(s, len(s.Results), "scatter_dimension_numbers")
+		w.addIndexVectorDim(s, len(s.Results), "scatter_dimension_numbers")
 	}
 	return w
 }
 
-// positions adds the dimension with the coordinates of an operand that contains positions.
-func (w Walked) positions(s *ir.Statement, operand int, attribute string) {
+// addIndexVectorDim adds the index vector dimension of a gather or scatter. operand is the index of
+// the operand with the indices.
+func (w UnsplittableDims) addIndexVectorDim(s *ir.Statement, operand int, attribute string) {
 	numbers, _ := s.Attribute(attribute).(ir.Struct)
 	dims := s.Operands[operand].Type.Dims
 	for _, axis := range numbers.Dims("index_vector_dim") {
@@ -59,10 +58,9 @@ func (w Walked) positions(s *ir.Statement, operand int, attribute string) {
 	}
 }
 
-func zeroRow(row []int) bool { return !slices.ContainsFunc(row, func(n int) bool { return n != 0 }) }
+func isZero(row []int) bool { return !slices.ContainsFunc(row, func(n int) bool { return n != 0 }) }
 
-// convolution adds the dimensions of a convolution.
-func (w Walked) convolution(s *ir.Statement) {
+func (w UnsplittableDims) addConvolutionDims(s *ir.Statement) {
 	layout, ok := s.Attribute("dimension_numbers").(ir.ConvDimensionNumbers)
 	if !ok {
 		return
@@ -78,7 +76,7 @@ func (w Walked) convolution(s *ir.Statement) {
 	}
 	for n := range len(layout[input]) - 2 {
 		label := strconv.Itoa(n)
-		if convolutionWalks(s, n, s.Operands[0].Type.Dims[slices.Index(layout[input], label)],
+		if combinesPositions(s, n, s.Operands[0].Type.Dims[slices.Index(layout[input], label)],
 			s.Operands[1].Type.Dims[slices.Index(layout[kernel], label)]) {
 			for tensor := range layout {
 				add(tensor, label)
@@ -97,11 +95,10 @@ func (w Walked) convolution(s *ir.Statement) {
 	}
 }
 
-// convolutionWalks reports whether a convolution combines positions of its spatial dimension n. It
-// does not if the kernel has one element and stride 1, which is a product of channels, or if the
-// kernel of a convolution without groups covers the input exactly, which is a sum over the
-// dimension.
-func convolutionWalks(s *ir.Statement, n, inputSize, kernelSize int) bool {
+// combinesPositions reports whether a convolution combines elements at several positions of its
+// spatial dimension n. A kernel of size 1 with stride 1 is a product of channels, and an ungrouped
+// kernel that covers the input exactly is a sum over the dimension.
+func combinesPositions(s *ir.Statement, n, inputSize, kernelSize int) bool {
 	at := func(key string, otherwise int) int {
 		if list, ok := s.Attribute(key).(ir.Ints); ok {
 			return list[n]
@@ -109,7 +106,7 @@ func convolutionWalks(s *ir.Statement, n, inputSize, kernelSize int) bool {
 		return otherwise
 	}
 	padding, _ := s.Attribute("padding").(ir.IntMatrix)
-	if at("lhs_dilation", 1) != 1 || padding != nil && !zeroRow(padding[n]) {
+	if at("lhs_dilation", 1) != 1 || padding != nil && !isZero(padding[n]) {
 		return true
 	}
 	if kernelSize == 1 {
@@ -118,67 +115,66 @@ func convolutionWalks(s *ir.Statement, n, inputSize, kernelSize int) bool {
 	return kernelSize != inputSize || at("rhs_dilation", 1) != 1 || isReversed(s) || isGrouped(s)
 }
 
-// isGrouped reports whether a convolution has groups of channels or of the batch.
+// isGrouped reports whether a convolution has channel groups or batch groups.
 func isGrouped(s *ir.Statement) bool {
 	channelGroups, _ := s.Attribute("feature_group_count").(ir.Int)
 	batchGroups, _ := s.Attribute("batch_group_count").(ir.Int)
 	return channelGroups > 1 || batchGroups > 1
 }
 
-// isReversed reports whether a convolution reverses its kernel in any dimension.
 func isReversed(s *ir.Statement) bool {
 	a := s.Attribute("window_reversal")
 	return a != nil && strings.Contains(string(a.Append(nil)), "true")
 }
 
-// Constrain returns a sharding constraint that replicates dims of a value and leaves the other
-// dimensions open.
-type Constrain func(out, in *ir.Value, dims []int) *ir.Statement
+// ConstraintFunc returns a sharding constraint with operand in and result out. It replicates dims
+// and leaves the sharding of the other dimensions to the partitioner.
+type ConstraintFunc func(out, in *ir.Value, dims []int) *ir.Statement
 
-// GatherWalkedDims returns a module with sharding constraints that gather each split dimension that
-// an operation combines, see [WalkedDims]. The module m is not changed.
-func GatherWalkedDims(m *ir.Module, target Target, constrain Constrain) *ir.Module {
+// ReplicateUnsplittableDims returns a copy of m with sharding constraints that replicate the
+// unsplittable dimensions of each op, see [FindUnsplittableDims].
+func ReplicateUnsplittableDims(m *ir.Module, target Target, constrain ConstraintFunc) *ir.Module {
 	out := *m
 	out.Functions = make([]*ir.Function, len(m.Functions))
 	for i, f := range m.Functions {
-		g := gatherer{target: target, constrain: constrain, function: f}
+		g := constraintInserter{target: target, constrain: constrain, function: f}
 		guarded := *f
-		guarded.Body = g.statements(f.Body)
+		guarded.Body = g.rewriteAll(f.Body)
 		out.Functions[i] = &guarded
 	}
 	return &out
 }
 
-// gatherer adds constraints to a function.
-type gatherer struct {
+// constraintInserter adds sharding constraints to a function.
+type constraintInserter struct {
 	target    Target
-	constrain Constrain
+	constrain ConstraintFunc
 	function  *ir.Function
 	names     map[string]bool // the names of the function's values; nil until a name is needed
 	next      int
 }
 
-func (g *gatherer) statements(body []*ir.Statement) []*ir.Statement {
-	body, _ = ir.Rewrite(body, func(s *ir.Statement) ([]*ir.Statement, error) { return g.statement(s), nil })
+func (g *constraintInserter) rewriteAll(body []*ir.Statement) []*ir.Statement {
+	body, _ = ir.Rewrite(body, func(s *ir.Statement) ([]*ir.Statement, error) { return g.rewrite(s), nil })
 	return body
 }
 
-// statement returns s with constraints for its operands before it and for its results after it.
-func (g *gatherer) statement(s *ir.Statement) []*ir.Statement {
-	walked := WalkedDims(s)
+// rewrite returns s with constraints on its operands before it and on its results after it.
+func (g *constraintInserter) rewrite(s *ir.Statement) []*ir.Statement {
+	walked := FindUnsplittableDims(s)
 	var before, after []*ir.Statement
 	copied := *s
 	copied.Operands, copied.Results = slices.Clone(s.Operands), slices.Clone(s.Results)
 	for i, dims := range walked.Operands {
 		if len(dims) > 0 {
-			v := g.value(s.Operands[i])
+			v := g.newValue(s.Operands[i])
 			before = append(before, g.constrain(v, s.Operands[i], dims))
 			copied.Operands[i] = v
 		}
 	}
 	for i, dims := range walked.Results {
 		if len(dims) > 0 {
-			v := g.value(s.Results[i])
+			v := g.newValue(s.Results[i])
 			after = append(after, g.constrain(s.Results[i], v, dims))
 			copied.Results[i] = v
 		}
@@ -187,18 +183,18 @@ func (g *gatherer) statement(s *ir.Statement) []*ir.Statement {
 		return []*ir.Statement{s}
 	}
 	if s.Op == "stablehlo.fft" && g.target == TargetCPU {
-		in, out := g.value(s.Operands[0]), g.value(s.Results[0])
-		before = append(before, rowMajor(in, copied.Operands[0]))
-		after = append([]*ir.Statement{rowMajor(copied.Results[0], out)}, after...)
+		in, out := g.newValue(s.Operands[0]), g.newValue(s.Results[0])
+		before = append(before, rowMajorLayoutOp(in, copied.Operands[0]))
+		after = append([]*ir.Statement{rowMajorLayoutOp(copied.Results[0], out)}, after...)
 		copied.Operands[0], copied.Results[0] = in, out
 	}
 	return append(append(before, &copied), after...)
 }
 
-// rowMajor stores a value in row-major order. The CPU compiler gives an FFT the layout of the
-// preceding all-gather. For an all-gather of any dimension but the first, the FFT then fails at run
-// time.
-func rowMajor(out, in *ir.Value) *ir.Statement {
+// rowMajorLayoutOp returns an op that stores a value in row-major order. The CPU compiler runs an
+// FFT in the layout of the preceding all-gather. If that gathers a dimension other than the first,
+// the FFT would fail at run time.
+func rowMajorLayoutOp(out, in *ir.Value) *ir.Statement {
 	order := make([]byte, 0, 32)
 	for axis := in.Type.Rank() - 1; axis >= 0; axis-- {
 		order = strconv.AppendInt(order, int64(axis), 10)
@@ -211,8 +207,8 @@ func rowMajor(out, in *ir.Value) *ir.Statement {
 	return call.AddAttribute("call_target_name", ir.String("LayoutConstraint")).AddAttribute("operand_layouts", layouts).AddAttribute("result_layouts", layouts)
 }
 
-// value returns a new value with the type and the origin of like.
-func (g *gatherer) value(like *ir.Value) *ir.Value {
+// newValue returns a new value with an unused name and the type and origin of like.
+func (g *constraintInserter) newValue(like *ir.Value) *ir.Value {
 	if g.names == nil {
 		g.names = map[string]bool{}
 		for _, p := range g.function.Parameters {

@@ -56,8 +56,8 @@ func TestWalkedDimensionsOfConvolutions(t *testing.T) {
 			if c.groups > 0 {
 				image, output = append(image, 0), append(output, 0)
 			}
-			want := lowering.Walked{Operands: [][]int{image, weights}, Results: [][]int{output}}
-			assert.Equal(t, want, lowering.WalkedDims(lastStatement(f)))
+			want := lowering.UnsplittableDims{Operands: [][]int{image, weights}, Results: [][]int{output}}
+			assert.Equal(t, want, lowering.FindUnsplittableDims(lastStatement(f)))
 		})
 	}
 }
@@ -66,13 +66,13 @@ func TestWalkedDimensionsOfTransforms(t *testing.T) {
 	f := lowering.New(lowering.Options{}).Builder("walked").Main()
 	x := must(t)(f.Parameter("x", shapes.Make(dtypes.Complex64, 2, 4, 6), nil))
 	must(t)(f.FFT(x, compute.FFTForward, []int{4, 6}))
-	two := lowering.Walked{Operands: [][]int{{1, 2}}, Results: [][]int{{1, 2}}}
-	assert.Equal(t, two, lowering.WalkedDims(lastStatement(f)))
+	two := lowering.UnsplittableDims{Operands: [][]int{{1, 2}}, Results: [][]int{{1, 2}}}
+	assert.Equal(t, two, lowering.FindUnsplittableDims(lastStatement(f)))
 	must(t)(f.FFT(x, compute.FFTForward, nil))
-	last := lowering.Walked{Operands: [][]int{{2}}, Results: [][]int{{2}}}
-	assert.Equal(t, last, lowering.WalkedDims(lastStatement(f)))
+	last := lowering.UnsplittableDims{Operands: [][]int{{2}}, Results: [][]int{{2}}}
+	assert.Equal(t, last, lowering.FindUnsplittableDims(lastStatement(f)))
 	must(t)(f.Neg(x))
-	assert.Equal(t, lowering.Walked{Operands: [][]int{nil}, Results: [][]int{nil}}, lowering.WalkedDims(lastStatement(f)))
+	assert.Equal(t, lowering.UnsplittableDims{Operands: [][]int{nil}, Results: [][]int{nil}}, lowering.FindUnsplittableDims(lastStatement(f)))
 }
 
 func lastStatement(f compute.Function) *ir.Statement {
