@@ -21,7 +21,7 @@ const (
 	combineAnd
 	combineOr
 	combineXor
-	selectGreaterOrEqual // the last two select, for SelectAndScatter
+	selectGreaterOrEqual // the last two are comparisons, for SelectAndScatter
 	selectLessOrEqual
 )
 

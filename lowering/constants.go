@@ -46,7 +46,7 @@ func largeElements(flat any, dims []int) (shape shapes.Shape, elements []byte) {
 	}
 	shape = shapes.Make(dtype, dims...)
 	elements = dtypes.UnsafeByteSliceFromAny(flat)
-	if shape.Size() != value.Len() || len(elements) != value.Len()*dtype.Size() { // literal returns the error
+	if shape.Size() != value.Len() || len(elements) != value.Len()*dtype.Size() { // constantFromFlat panics with the error
 		return shape, nil
 	}
 	if size := dtype.Size(); bytes.Equal(elements[size:], elements[:len(elements)-size]) {

@@ -31,8 +31,8 @@ func (f *Function) reducesAsIntegers(kind combiner, d dtypes.DType) bool {
 func (f *Function) reduceAsIntegers(kind combiner, x *stablehlo.Value, over []int) *stablehlo.Value {
 	c := f.opBuilder()
 	number := func(n int32) *stablehlo.Value { return c.constant(dtypes.Int32, signed(n)) }
-	// turned maps float bits to ordered integers, and back.
-	turned := func(v *stablehlo.Value) *stablehlo.Value {
+	// mapBits maps the bits of floats to ordered integers and back.
+	mapBits := func(v *stablehlo.Value) *stablehlo.Value {
 		sign := c.binary(stablehlo.ShiftRightArithmetic, v, number(31))
 		return c.binary(stablehlo.Xor, v, c.binary(stablehlo.And, sign, number(math.MaxInt32)))
 	}
@@ -40,10 +40,10 @@ func (f *Function) reduceAsIntegers(kind combiner, x *stablehlo.Value, over []in
 	if kind == combineMin {
 		start, nan = orderedInf, ^orderedNaN
 	}
-	places := turned(c.bitcast(x, dtypes.Int32))
+	places := mapBits(c.bitcast(x, dtypes.Int32))
 	isNaN := c.compare(types.CompareNE, x, x)
 	places = c.selectElements(isNaN, c.broadcast(number(nan), xshapes.Make(dtypes.Int32, x.Shape().Dimensions...)), places)
 	first := number(start)
 	v := must(stablehlo.Reduce(places, first, f.combiner(kind, dtypes.Int32), over...))
-	return c.bitcast(turned(v), dtypes.Float32)
+	return c.bitcast(mapBits(v), dtypes.Float32)
 }

@@ -34,7 +34,7 @@ type Function struct {
 	callDepth      int            // of a top-level function: depth of nested calls
 	inlinedCalls   int            // number of calls after inlining
 
-	mayUpdateArgument bool // of a closure: it may update an argument, see lasting
+	mayUpdateArgument bool // of a closure: it may update an argument, see hideTripCount
 
 	combiners map[combinerKey]*stablehlo.Function
 

@@ -43,7 +43,7 @@ func (p *Plan) Apply(sources []SizeSource) (positions []int, err error) {
 	r := &rewriter{Plan: p, main: main, cache: map[string]*ir.Value{}}
 	r.dst = &r.out
 	defer func() {
-		if e := recover(); e != nil { // see refuse
+		if e := recover(); e != nil { // see reject
 			positions = nil
 			if refused, ok := e.(*Error); ok {
 				err = refused

@@ -3,13 +3,14 @@
 //
 // # One program, one mesh
 //
-// For R replicas of P logical devices the module has one replica and R*P partitions over the mesh
+// For R replicas of P logical devices, the module has one replica and R*P partitions over the mesh
 // ["replica"=R, "logical"=P]. Its main function has global tensors as arguments and results. It
 // contains one sdy.manual_computation that is manual over "replica": inside it, shapes are per
 // replica, and the partitioner splits a replica over its logical devices. The body calls the step
 // function. With [Options].LogicalAxes the mesh has these axes instead of "logical", as in
-// ["replica"=R, "model"=2, "sequence"=2]. If splits by numbers require it, an axis is split into
-// several ("logical.0", ...); see [github.com/tpustrategy/tpustrategy/logical.FactorAxes].
+// ["replica"=R, "model"=2, "sequence"=2]. If an annotation splits a dimension by a
+// number that is not the size of an axis, the axis is split into factors ("logical.0", ...), see
+// [github.com/tpustrategy/tpustrategy/logical.FactorAxes].
 //
 //	t := spmd.NewTrace(spmd.Options{Replicas: 4, LogicalDevices: 2})
 //	g := graph.NewGraph(t, "step")
@@ -36,43 +37,39 @@
 //
 // # Regions
 //
-// Ops between BeginRegion and EndRegion (see [github.com/tpustrategy/tpustrategy/logical.OnDevice]) move
-// into a separate function, which runs inside a nested manual computation, in a stablehlo.case on
-// partition_id. An all-reduce of bits sends the results of the region to all logical devices: the
-// other devices pass zeros (exchange.go). A value that only other regions of the same device read
-// stays on the device. Such a region in a loop or a block is a pass of package region (device.go).
+// Ops between BeginRegion and EndRegion, see
+// [github.com/tpustrategy/tpustrategy/logical.OnDevice], run on one logical device. They are moved
+// into a function, which is called inside a nested manual computation, in a stablehlo.case on
+// partition_id. An all-reduce of bits sends the results to all logical devices, for which the other
+// devices pass zeros (exchange.go). A value that only other regions of the same device read stays
+// on the device. Such a region in a loop or a block is a pass of package region (device.go).
 //
 // The ops that compute a tensor assigned to one device by
-// [github.com/tpustrategy/tpustrategy/logical.Assign] become a region too, with the ops that only
-// they need and with the ops of the gradient. The ops of one device between two transfers to or
-// from the device are one region.
+// [github.com/tpustrategy/tpustrategy/logical.Assign] become a region too, with the ops of the
+// gradient. The ops of one device between two transfers are one region.
 //
 // # From a trace to text
 //
 // A [Trace] adds each op of the graph as a statement of package
-// [github.com/tpustrategy/tpustrategy/lowering/ir]. An annotation or a collective is a statement
-// with a mark, a value of this package. [Trace.Module] then assembles the module in passes over
-// these values, and writes the text once, at the end:
+// [github.com/tpustrategy/tpustrategy/lowering/ir]. Annotations and collectives are placeholder
+// statements. [Trace.Module] then assembles the module in passes over the statements, and writes
+// the text once, at the end:
 //
-//   - locate the statements of assigned tensors and order them into regions (assign.go);
+//   - replace the forward and backward passes of loops, blocks and manual regions (outline.go);
+//   - select the statements that compute assigned tensors, and order them into regions (assign.go);
 //   - find the values that each region reads and returns, and move each region into a function
 //     (flow.go, region.go);
-//   - replace marks by ops, when all splits are known (mark.go, collective.go);
-//   - wrap the step function in main (main.go);
-//   - gather the split dimensions that an operation must not split
+//   - replace placeholders by ops, when all splits are known (placeholder.go, collective.go);
+//   - build main, which calls the step function (main.go);
+//   - replicate the dimensions that the partitioner must not split
 //     ([github.com/tpustrategy/tpustrategy/lowering.ReplicateUnsplittableDims]).
 //
-// The entry function is created by one function, whose inputs are the placed arguments and results
-// and the step's function. It adds the manual computation and the loop around the call as required.
-// The step and the earlier passes do not depend on it. Another kind of entry function, such as a
-// main with sharded parameters and without a manual computation, is another such function. A new op
-// of the graph is a new mark: a type with a method that returns the statement of the op. All
-// collectives, over the replicas and in manual regions, share one mark.
+// To add an op, add a placeholder type with a method that returns the statement of the op.
 //
 // # Determinism
 //
-// The text depends only on the graph and the options. Each process of a job lowers the step
-// separately and gets the same bytes.
+// The text depends only on the graph and the options. All processes of a job, which lower the step
+// separately, create the same bytes.
 //
 // # Source
 //

@@ -30,7 +30,7 @@ func (a *outliner) writeLoop(forward *passNode) {
 	stacks := c.statement.Results[len(c.statement.Results)-len(k.kept):]
 	for n, b := range backward {
 		b.emit()
-		// The stacks of the loop have their final names now.
+		// The stacks are results of the forward loop now.
 		known := map[*ir.Value]*ir.Value{}
 		for i, v := range k.kept {
 			known[backward[n].stacks[v]] = stacks[i]

@@ -82,7 +82,7 @@ type manualComputation struct {
 	inSpecs, outSpecs   []sharding.Spec
 	returned            []*ir.Value // inside
 	resultTypes         []ir.Type   // of the results, outside
-	outerResults        []*ir.Value // outside: values defined by the results, besides exit marks
+	outerResults        []*ir.Value // outside: the values of the results, without a resultPlaceholder
 	prologue, epilogue  []*ir.Statement
 	outerStatements     []*ir.Statement // outside
 	innerValues         map[*ir.Value]*ir.Value

@@ -94,7 +94,7 @@ func (w *twoBitWidener) widenFunction(f *ir.Function, entry bool) *ir.Function {
 		written.Body = written.Body[:len(written.Body)-1]
 		for i, v := range last.Operands {
 			if isTwoBit(v.Type.DType) {
-				// i, because one value may be two results
+				// The name contains i because one value may be several results.
 				narrow := newValue(fmt.Sprintf("narrow%d_%s", i, v.Name), v.Type)
 				written.Body = append(written.Body, customOp("stablehlo.convert", narrow, returned.Operands[i]))
 				returned.Operands[i] = narrow

@@ -30,7 +30,7 @@ type assembler struct {
 	functions                []*ir.Function  // functions besides main and the step
 	attributeAliases         []ir.Attribute  // the groups of the collectives of manual regions
 	valueAliases             map[*ir.Value]*ir.Value
-	parameters               []ir.Parameter          // see parameters
+	parameters               []ir.Parameter          // see shardParameters
 	parameterShards          map[*ir.Value]*ir.Value // shards of gathered parameters
 	gatheredParameters       []gatheredParameter
 }
@@ -203,7 +203,7 @@ func (w *assembler) assembleStep(p *lowering.Program, m *Module) (*ir.Function, 
 	for _, r := range traced.Results {
 		function.Results = append(function.Results, ir.Result{Type: r.Type})
 	}
-	// var one logical device, the statements of regions stay in the step.
+	// With one logical device, regions remain inline in the step.
 	var regions []deviceRegion
 	if w.logicalDevices > 1 {
 		regions = deviceRegions(w.trace.regions, newIndex)
