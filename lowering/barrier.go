@@ -22,7 +22,8 @@ func (f *Function) OptimizationBarrier(operands ...compute.Value) ([]compute.Val
 
 // SchedulingBarrier returns x. Readers of the result run after the dependencies are computed.
 func (f *Function) SchedulingBarrier(x compute.Value, dependencies ...compute.Value) (compute.Value, error) {
-	return f.addOp("SchedulingBarrier", append(valueList(x), dependencies...), func(in []*stablehlo.Value) *stablehlo.Value {
+	operands := append(valueList(x), dependencies...)
+	return f.addOp("SchedulingBarrier", operands, func(in []*stablehlo.Value) *stablehlo.Value {
 		if len(in) == 1 {
 			return in[0]
 		}

@@ -10,7 +10,7 @@ import (
 // BatchNormForInference normalizes x with the given mean and variance per feature.
 func (f *Function) BatchNormForInference(x, scale, offset, mean, variance compute.Value, epsilon float32, axis int) (compute.Value, error) {
 	return f.addOp("BatchNormForInference", valueList(x, scale, offset, mean, variance), func(in []*stablehlo.Value) *stablehlo.Value {
-		return must(stablehlo.BatchNormInference(in[0], in[1], in[2], in[3], in[4], epsilon, axisOf(axis, in[0].Shape().Rank())))
+		return must(stablehlo.BatchNormInference(in[0], in[1], in[2], in[3], in[4], epsilon, normalizeAxis(axis, in[0].Shape().Rank())))
 	})
 }
 
@@ -42,7 +42,7 @@ func (f *Function) BatchNormGradient(x, scale, mean, variance, gradOutput comput
 func (f *Function) addBatchNorm(name string, operands []compute.Value, axis int,
 	plain, fused func(in []*stablehlo.Value, axis int) []*stablehlo.Value) (a, b, c compute.Value, err error) {
 	out, err := f.addOps(name, operands, func(in []*stablehlo.Value) []*stablehlo.Value {
-		axis, dtype, write := axisOf(axis, in[0].Shape().Rank()), in[0].Shape().DType, fused
+		axis, dtype, write := normalizeAxis(axis, in[0].Shape().Rank()), in[0].Shape().DType, fused
 		if f.isUnfused() {
 			write = plain
 		}
@@ -89,8 +89,8 @@ func (f *Function) newBatchNormalizer(x *stablehlo.Value, axis int) *batchNormal
 	return b
 }
 
-// broadcastPerFeature broadcasts a vector with one value per feature to the tensor's shape.
-func (b *batchNormalizer) broadcastPerFeature(v *stablehlo.Value) *stablehlo.Value {
+// perFeature broadcasts a vector with one value per feature to the tensor's shape.
+func (b *batchNormalizer) perFeature(v *stablehlo.Value) *stablehlo.Value {
 	return b.broadcast(v, b.shape, b.axis)
 }
 
@@ -107,16 +107,16 @@ func (b *batchNormalizer) meanPerFeature(x *stablehlo.Value) *stablehlo.Value {
 func (b *batchNormalizer) normalize(x, mean, variance *stablehlo.Value, epsilon float32) (normal, scale *stablehlo.Value) {
 	small := b.constant(b.shape.DType, floatNumber(float64(epsilon), 0, 0))
 	scale = must(stablehlo.Rsqrt(b.binary(stablehlo.Add, variance, small)))
-	return b.binary(stablehlo.Multiply, b.binary(stablehlo.Subtract, x, b.broadcastPerFeature(mean)), b.broadcastPerFeature(scale)), scale
+	return b.binary(stablehlo.Multiply, b.binary(stablehlo.Subtract, x, b.perFeature(mean)), b.perFeature(scale)), scale
 }
 
 func (f *Function) plainBatchNorm(x, scale, offset *stablehlo.Value, epsilon float32, axis int) []*stablehlo.Value {
 	b := f.newBatchNormalizer(x, axis)
 	mean := b.meanPerFeature(x)
-	deviation := b.binary(stablehlo.Subtract, x, b.broadcastPerFeature(mean))
+	deviation := b.binary(stablehlo.Subtract, x, b.perFeature(mean))
 	variance := b.meanPerFeature(b.binary(stablehlo.Multiply, deviation, deviation))
 	normal, _ := b.normalize(x, mean, variance, epsilon)
-	out := b.binary(stablehlo.Add, b.binary(stablehlo.Multiply, normal, b.broadcastPerFeature(scale)), b.broadcastPerFeature(offset))
+	out := b.binary(stablehlo.Add, b.binary(stablehlo.Multiply, normal, b.perFeature(scale)), b.perFeature(offset))
 	return []*stablehlo.Value{out, mean, variance}
 }
 
@@ -125,9 +125,9 @@ func (f *Function) plainBatchNormGradient(x, scale, mean, variance, v *stablehlo
 	normal, factor := b.normalize(x, mean, variance, epsilon)
 	forOffset := b.sumPerFeature(v)
 	forScale := b.sumPerFeature(b.binary(stablehlo.Multiply, v, normal))
-	inner := b.binary(stablehlo.Subtract, v, b.broadcastPerFeature(b.binary(stablehlo.Divide, forOffset, b.count)))
-	inner = b.binary(stablehlo.Subtract, inner, b.binary(stablehlo.Multiply, normal, b.broadcastPerFeature(b.binary(stablehlo.Divide, forScale, b.count))))
-	forX := b.binary(stablehlo.Multiply, b.broadcastPerFeature(b.binary(stablehlo.Multiply, scale, factor)), inner)
+	inner := b.binary(stablehlo.Subtract, v, b.perFeature(b.binary(stablehlo.Divide, forOffset, b.count)))
+	inner = b.binary(stablehlo.Subtract, inner, b.binary(stablehlo.Multiply, normal, b.perFeature(b.binary(stablehlo.Divide, forScale, b.count))))
+	forX := b.binary(stablehlo.Multiply, b.perFeature(b.binary(stablehlo.Multiply, scale, factor)), inner)
 	return []*stablehlo.Value{forX, forScale, forOffset}
 }
 

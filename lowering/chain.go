@@ -14,7 +14,7 @@ type opBuilder struct{ fn *stablehlo.Function }
 
 func (f *Function) opBuilder() opBuilder { return opBuilder{f.fn} }
 
-// binary broadcasts a scalar operand to the shape of the other operand.
+// binary adds an elementwise op. It broadcasts a scalar operand to the shape of the other operand.
 func (c opBuilder) binary(op binaryOp, l, r *stablehlo.Value) *stablehlo.Value {
 	return must(op(broadcastPair(l, r)))
 }

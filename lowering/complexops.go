@@ -5,7 +5,8 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// Complex joins real and imaginary parts. A scalar part is broadcast.
+// Complex returns complex numbers with the given real and imaginary parts. A scalar part is
+// broadcast.
 func (f *Function) Complex(re, im compute.Value) (compute.Value, error) {
 	return f.addBinary("Complex", stablehlo.Complex, re, im)
 }

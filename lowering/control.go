@@ -64,7 +64,7 @@ func (f *Function) Sort(comparator compute.Function, axis int, stable bool, oper
 		if len(in) == 0 {
 			panic(errors.New("at least one tensor is needed"))
 		}
-		axis := axisOf(axis, in[0].Shape().Rank())
+		axis := normalizeAxis(axis, in[0].Shape().Rank())
 		return must(stablehlo.Sort(c.fn, axis, stable || f.builder.backend.opts.Target == TargetCPU, in...))
 	})
 }

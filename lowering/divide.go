@@ -31,7 +31,8 @@ func (f *Function) addDivision(name string, op binaryOp, lhs, rhs compute.Value)
 		if name == "Rem" && l.Shape().DType.IsComplex() {
 			panic(errors.New("complex numbers have no remainder"))
 		}
-		if l.Shape().DType == r.Shape().DType && l.Shape().DType.IsInt() && !f.knownFacts(r).isSafeDivisor() && !f.knownFacts(l).isInput {
+		if l.Shape().DType == r.Shape().DType && l.Shape().DType.IsInt() &&
+			!f.knownFacts(r).isSafeDivisor() && !f.knownFacts(l).isInput {
 			hidden := must(stablehlo.OptimizationBarrier(l, r))
 			l, r = hidden[0], hidden[1]
 		}
@@ -39,7 +40,7 @@ func (f *Function) addDivision(name string, op binaryOp, lhs, rhs compute.Value)
 	})
 }
 
-// valueFacts describes the properties of a value that compiler optimizations cannot change.
+// valueFacts describes what the compiler can know about a value.
 type valueFacts struct {
 	isNonzero bool // a constant without zeros
 	isInput   bool // input data: the compiler cannot know it
@@ -47,8 +48,8 @@ type valueFacts struct {
 
 func (k valueFacts) isSafeDivisor() bool { return k.isNonzero || k.isInput }
 
-// knownFacts returns the properties of v. It follows ops that only move elements back to the
-// constant or argument that v originates from.
+// knownFacts reports whether v is a constant without zeros or input data. It follows ops that only
+// move elements back to the constant or argument that v originates from.
 func (f *Function) knownFacts(v *stablehlo.Value) valueFacts {
 	name := v.String()
 	for {

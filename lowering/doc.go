@@ -27,8 +27,8 @@
 //
 // Options.Identity emits the ops for the Identity op. graph.IdentityWithCustomGradient calls it and
 // reads the shape of its node from the result. Annotations, collectives and other ops with a custom
-// gradient are added this way, without a change to GoMLX. [Function.Placeholder] adds a placeholder
-// statement with a value of the caller, which the caller replaces when the program is complete.
+// gradient are added this way, without a change to GoMLX. [Function.AddPlaceholder] adds a
+// statement that the caller must replace by other ops when the program is complete.
 //
 // Options.Compile converts the finished [Program] to an executable. Package gomlx compiles the
 // program for a PJRT device.

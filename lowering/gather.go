@@ -13,15 +13,15 @@ import (
 func (f *Function) Gather(x, starts compute.Value, indexVectorAxis int,
 	offsetOutputAxes, collapsedSliceAxes, startIndexMap, sliceSizes []int, indicesAreSorted bool) (compute.Value, error) {
 	return f.addOp("Gather", valueList(x, starts), func(in []*stablehlo.Value) *stablehlo.Value {
-		at := f.opBuilder().wideIndex(in[1])
-		return must(stablehlo.Gather(f.replicate(in[0]), at, indexVectorAxis, offsetOutputAxes, collapsedSliceAxes,
+		at := f.opBuilder().widenIndices(in[1])
+		return must(stablehlo.Gather(f.replicateOperand(in[0]), at, indexVectorAxis, offsetOutputAxes, collapsedSliceAxes,
 			nil, nil, startIndexMap, sliceSizes, indicesAreSorted))
 	})
 }
 
-// replicate replicates an operand of a gather or scatter over all devices, if XLA's partitioner
-// would fail on a sharded operand.
-func (f *Function) replicate(x *stablehlo.Value) *stablehlo.Value {
+// replicateOperand replicates an operand of a gather or scatter over all devices, if XLA's
+// partitioner would fail on a sharded operand.
+func (f *Function) replicateOperand(x *stablehlo.Value) *stablehlo.Value {
 	if len(f.builder.meshes) > 0 {
 		return f.replicateOnGrid(x)
 	}
@@ -31,10 +31,10 @@ func (f *Function) replicate(x *stablehlo.Value) *stablehlo.Value {
 	return x
 }
 
-// wideIndex converts indices to a wider signed dtype. Some XLA passes read large unsigned indices
-// as negative numbers, and others require that the axis size fits into the index dtype. Uint64
-// indices are limited to the largest Int64, which is past the end of any axis.
-func (c opBuilder) wideIndex(x *stablehlo.Value) *stablehlo.Value {
+// widenIndices converts indices to a wider signed dtype. Some XLA passes read large unsigned
+// indices as negative numbers, and others require that the axis size fits into the index dtype.
+// Uint64 indices are limited to the largest Int64, which is past the end of any axis.
+func (c opBuilder) widenIndices(x *stablehlo.Value) *stablehlo.Value {
 	d := x.Shape().DType
 	if d.IsInt() && d.Bits() < 32 {
 		return c.convert(x, dtypes.Int32)
@@ -54,8 +54,8 @@ func (c opBuilder) wideIndex(x *stablehlo.Value) *stablehlo.Value {
 func (f *Function) scatter(name string, kind combiner, x, positions, updates compute.Value, indexVectorAxis int,
 	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted, uniqueIndices bool) (compute.Value, error) {
 	return f.addOp(name, valueList(x, positions, updates), func(in []*stablehlo.Value) *stablehlo.Value {
-		at := f.replicate(f.opBuilder().wideIndex(in[1]))
-		updates := f.replicate(in[2])
+		at := f.replicateOperand(f.opBuilder().widenIndices(in[1]))
+		updates := f.replicateOperand(in[2])
 		return f.sumInAccumulator(kind, []*stablehlo.Value{in[0], updates}, func(in []*stablehlo.Value) *stablehlo.Value {
 			return must(stablehlo.Scatter(in[0], at, in[1], updateWindowAxes, insertedWindowAxes, nil, nil,
 				scatterAxesToOperandAxes, indexVectorAxis, indicesAreSorted, uniqueIndices, f.combiner(kind, in[0].Shape().DType)))

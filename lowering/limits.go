@@ -63,7 +63,8 @@ func (l *limitChecker) checkStatements(list []*ir.Statement, depth int) {
 				l.fail(s.Op, fmt.Sprintf("a constant has %d dimensions, and brackets nest %d deep", value.Depth(), maxNesting), "reshape one of fewer dimensions")
 			}
 		case "stablehlo.pad":
-			l.checkPadding(s, attributeInts(s, "edge_padding_low"), attributeInts(s, "edge_padding_high"), attributeInts(s, "interior_padding"))
+			l.checkPadding(s, attributeInts(s, "edge_padding_low"), attributeInts(s, "edge_padding_high"),
+				attributeInts(s, "interior_padding"))
 		case "stablehlo.reduce_window":
 			l.checkWindow(s)
 		case "stablehlo.convolution":

@@ -49,7 +49,8 @@ type userCall struct {
 }
 
 func newOriginTracker() *originTracker {
-	l := &originTracker{frames: map[uintptr]frame{}, interned: map[ir.Origin]*ir.Origin{}, values: map[*stablehlo.Value]*ir.Origin{}}
+	l := &originTracker{frames: map[uintptr]frame{}, interned: map[ir.Origin]*ir.Origin{},
+		values: map[*stablehlo.Value]*ir.Origin{}}
 	pcs := make([]uintptr, 256)
 	for _, pc := range pcs[:runtime.Callers(2, pcs)] {
 		f := l.frameAt(pc)
@@ -202,10 +203,12 @@ func (l *originTracker) opOrigin(operands []*Value) (*ir.Origin, dependence) {
 		if v.origin.Pass != ir.Forward {
 			pass = ir.Update
 		}
-		if v.origin.Layer != "" && (layer == nil || v.dependence < layer.dependence || v.dependence == layer.dependence && v.op > layer.op) {
+		if v.origin.Layer != "" && (layer == nil || v.dependence < layer.dependence ||
+			v.dependence == layer.dependence && v.op > layer.op) {
 			layer = v
 		}
-		if v.origin.Call != "" && !v.isReadersOrigin && (before == nil || v.dependence > before.dependence || v.dependence == before.dependence && v.op > before.op) {
+		if v.origin.Call != "" && !v.hasReaderOrigin && (before == nil || v.dependence > before.dependence ||
+			v.dependence == before.dependence && v.op > before.op) {
 			before = v
 		}
 	}
@@ -257,7 +260,8 @@ const (
 )
 
 // assignLayer sets the layer of the results that a call computed before it read its first variable.
-func (l *originTracker) assignLayer(operands []*Value, origin *ir.Origin, made []*stablehlo.Statement, results []compute.Value) {
+func (l *originTracker) assignLayer(operands []*Value, origin *ir.Origin, made []*stablehlo.Statement,
+	results []compute.Value) {
 	at := *origin
 	if at.Layer = ""; at != l.call.at || at.Call == "" || at.Pass != ir.Forward {
 		l.call = userCall{at: at}
@@ -319,7 +323,7 @@ func (l *originTracker) assignOrigin(v *Value, by *ir.Origin) {
 		made := *by
 		made.Layer, made.Pass = cmp.Or(v.origin.Layer, by.Layer), v.origin.Pass
 		from := v.producer
-		v.origin, v.producer, v.isReadersOrigin = l.intern(made), nil, true
+		v.origin, v.producer, v.hasReaderOrigin = l.intern(made), nil, true
 		l.setOrigin(v.fn, from.statements, v.origin)
 		for _, operand := range from.operands {
 			l.assignOrigin(operand, by)
@@ -373,8 +377,9 @@ func Differentiate(v compute.Value, gomlx bool) {
 	}
 }
 
-// PassOn records that the current op returns its operand. The result then has the operand's origin.
-func (f *Function) PassOn() {
+// InheritOrigin records that the current op returns its operand. The result then has the operand's
+// origin.
+func (f *Function) InheritOrigin() {
 	if l := f.builder.origins; l != nil {
 		l.returnsOperand = true
 	}

@@ -51,7 +51,8 @@ func constantFromFlat(flat any, dims []int) (*ir.Dense, xshapes.Shape) {
 	return value, xshapes.Make(dtype, dims...)
 }
 
-// constantElements converts a slice of any supported Go type. It panics for other types.
+// constantElements converts a slice of any supported Go type to a constant. It panics for other
+// types.
 func constantElements(flat any) (value *ir.Dense, dtype dtypes.DType, length int) {
 	switch s := flat.(type) {
 	case nil:

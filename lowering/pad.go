@@ -105,7 +105,7 @@ func (c opBuilder) replaceByFill(x, fill *stablehlo.Value, start, end []int) (*s
 	return c.broadcast(fill, out), true
 }
 
-// crop removes the elements for the negative amounts in start and end, and sets these amounts to 0.
+// crop applies negative padding amounts in start and end by slicing x, and sets these amounts to 0.
 // XLA's partitioner ignores a pad that removes as many elements as it adds.
 func (c opBuilder) crop(x *stablehlo.Value, start, end []int) *stablehlo.Value {
 	dims := x.Shape().Dimensions

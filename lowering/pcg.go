@@ -264,7 +264,8 @@ func (p *pcgBuilder) elementBits(s state128, shape shapes.Shape, perWord int) co
 		here, t := dims[:i+1], p.jumpsAlongDim(d, stride, perWord, first)
 		first = 0
 		before := indices(i)
-		s = p.applyJump(p.broadcast128(s, here, before), jumps{p.broadcast128(t.a, here, []int{i}), p.broadcast128(t.c, here, []int{i})})
+		s = p.applyJump(p.broadcast128(s, here, before),
+			jumps{p.broadcast128(t.a, here, []int{i}), p.broadcast128(t.c, here, []int{i})})
 		if inside != nil {
 			inside = p.broadcast(inside, here, before)
 		}

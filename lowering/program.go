@@ -83,20 +83,20 @@ type Executable struct {
 var _ compute.Executable = (*Executable)(nil)
 
 // Program returns the lowered program.
-func (l *Executable) Program() *Program { return l.program }
+func (e *Executable) Program() *Program { return e.program }
 
 // Finalize does nothing: an Executable holds no resources.
-func (l *Executable) Finalize() {}
+func (e *Executable) Finalize() {}
 
 // Inputs returns the names and shapes of the parameters, in order.
-func (l *Executable) Inputs() (names []string, inputShapes []shapes.Shape) {
-	return slices.Clone(l.program.ParameterNames), slices.Clone(l.program.Parameters)
+func (e *Executable) Inputs() (names []string, inputShapes []shapes.Shape) {
+	return slices.Clone(e.program.ParameterNames), slices.Clone(e.program.Parameters)
 }
 
 // Outputs returns the shapes of the results, in order.
-func (l *Executable) Outputs() []shapes.Shape { return slices.Clone(l.program.Outputs) }
+func (e *Executable) Outputs() []shapes.Shape { return slices.Clone(e.program.Outputs) }
 
 // Execute returns an error matching ErrNotExecutable.
-func (l *Executable) Execute([]compute.Buffer, []bool, compute.DeviceNum) ([]compute.Buffer, error) {
-	return nil, &errkind.Fault{Match: ErrNotExecutable, Subject: fmt.Sprintf("(program %q)", l.program.Name)}
+func (e *Executable) Execute([]compute.Buffer, []bool, compute.DeviceNum) ([]compute.Buffer, error) {
+	return nil, &errkind.Fault{Match: ErrNotExecutable, Subject: fmt.Sprintf("(program %q)", e.program.Name)}
 }

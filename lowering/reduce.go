@@ -11,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// axisOf returns the index of an axis. A negative axis counts from the last.
-func axisOf(axis, rank int) int {
+// normalizeAxis returns the index of an axis. A negative axis counts from the last.
+func normalizeAxis(axis, rank int) int {
 	if axis < -rank || axis >= rank {
 		panic(fmt.Errorf("axis %d is outside rank %d", axis, rank))
 	}
@@ -33,7 +33,7 @@ func (f *Function) reduce(name string, kind combiner, logicalOnly bool, x comput
 		if len(axes) > 0 {
 			over = make([]int, len(axes))
 			for i, axis := range axes {
-				over[i] = axisOf(axis, shape.Rank())
+				over[i] = normalizeAxis(axis, shape.Rank())
 			}
 		}
 		if len(over) == 0 { // a scalar
@@ -108,7 +108,7 @@ func (f *Function) ReduceLogicalXor(x compute.Value, axes ...int) (compute.Value
 func (f *Function) ArgMinMax(x compute.Value, axis int, outputDType dtypes.DType, isMin bool) (compute.Value, error) {
 	return f.addOp("ArgMinMax", valueList(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		shape := in[0].Shape()
-		axis := axisOf(axis, shape.Rank())
+		axis := normalizeAxis(axis, shape.Rank())
 		if !outputDType.IsInt() || !ir.IsSupported(outputDType) {
 			panic(fmt.Errorf("the index dtype must be an integer, got %s", outputDType))
 		}
@@ -156,7 +156,7 @@ func (f *Function) argCombiner(value, index dtypes.DType, isMin bool) *stablehlo
 func (f *Function) CumSum(x compute.Value, axis int, options compute.CumSumOptions) (compute.Value, error) {
 	return f.addOp("CumSum", valueList(x), f.accumulate(func(in []*stablehlo.Value) *stablehlo.Value {
 		shape := in[0].Shape()
-		axis := axisOf(axis, shape.Rank())
+		axis := normalizeAxis(axis, shape.Rank())
 		length := shape.Dimensions[axis]
 		if shape.Size() == 0 {
 			return in[0]

@@ -107,7 +107,7 @@ func emptySlice(x xshapes.Shape, starts, limits, strides []int) (xshapes.Shape, 
 func (c opBuilder) startIndices(given []*stablehlo.Value, rank int) []*stablehlo.Value {
 	given = slices.Clone(given)
 	for i, v := range given {
-		given[i] = c.wideIndex(v)
+		given[i] = c.widenIndices(v)
 	}
 	if len(given) != 1 || given[0].Shape().Rank() != 1 {
 		return given
@@ -145,7 +145,8 @@ func (c opBuilder) clampStarts(at []*stablehlo.Value, whole, part xshapes.Shape)
 // DynamicUpdateSlice writes update into x at computed start indices, which are clamped so that
 // update is inside x.
 func (f *Function) DynamicUpdateSlice(x, update compute.Value, starts []compute.Value) (compute.Value, error) {
-	return f.addOp("DynamicUpdateSlice", append(valueList(x, update), starts...), func(in []*stablehlo.Value) *stablehlo.Value {
+	operands := append(valueList(x, update), starts...)
+	return f.addOp("DynamicUpdateSlice", operands, func(in []*stablehlo.Value) *stablehlo.Value {
 		c := f.opBuilder()
 		at := c.startIndices(in[2:], in[0].Shape().Rank())
 		c.clampStarts(at, in[0].Shape(), in[1].Shape())

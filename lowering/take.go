@@ -22,7 +22,7 @@ type irConverter struct {
 	regions    map[*stablehlo.Function]*ir.Region
 	ops        map[string]string // StableHLO names by the builder's op names
 	nextNumber int               // the first number that is no value's name
-	lines      *originTracker
+	origins    *originTracker
 
 	numConverted int // number of converted statements of the top-level function
 }
@@ -36,11 +36,13 @@ func (f *Function) IR() *ir.Function {
 	}
 	if f.irFunction == nil {
 		f.irFunction = &ir.Function{Name: f.fn.Name}
-		f.converter = &irConverter{values: map[string]*ir.Value{}, regions: map[*stablehlo.Function]*ir.Region{}, ops: map[string]string{}, lines: f.builder.origins}
+		f.converter = &irConverter{values: map[string]*ir.Value{}, regions: map[*stablehlo.Function]*ir.Region{},
+			ops: map[string]string{}, origins: f.builder.origins}
 	}
 	to := f.irFunction
 	for _, v := range f.fn.Inputs[len(to.Parameters):] {
-		to.Parameters = append(to.Parameters, ir.Parameter{Value: f.converter.convertValue(v), Attributes: convertAttributes(v.Attributes)})
+		to.Parameters = append(to.Parameters,
+			ir.Parameter{Value: f.converter.convertValue(v), Attributes: convertAttributes(v.Attributes)})
 	}
 	for _, s := range f.fn.Statements[f.converter.numConverted:] {
 		to.Body = append(to.Body, f.converter.convertStatement(s))
@@ -62,8 +64,8 @@ func (t *irConverter) convertValue(v *stablehlo.Value) *ir.Value {
 	known, ok := t.values[name]
 	if !ok {
 		known = &ir.Value{Name: name, Type: irType(v.Shape())}
-		if t.lines != nil {
-			known.Origin = t.lines.values[v]
+		if t.origins != nil {
+			known.Origin = t.origins.values[v]
 		}
 		t.values[name] = known
 		if n, err := strconv.Atoi(name); err == nil {
@@ -101,7 +103,8 @@ func (t *irConverter) convertStatement(s *stablehlo.Statement) *ir.Statement {
 	return to
 }
 
-// convertRegion converts a closure. Several statements can share a closure that combines elements.
+// convertRegion converts a closure to a region. Statements can share a region that combines
+// elements.
 func (t *irConverter) convertRegion(label string, f *stablehlo.Function) *ir.Region {
 	if known, ok := t.regions[f]; ok && known.Label == label {
 		return known

@@ -139,7 +139,7 @@ func ReplicateUnsplittableDims(m *ir.Module, target Target, constrain Constraint
 	for i, f := range m.Functions {
 		g := constraintInserter{target: target, constrain: constrain, function: f}
 		guarded := *f
-		guarded.Body = g.rewriteAll(f.Body)
+		guarded.Body = g.addAllConstraints(f.Body)
 		out.Functions[i] = &guarded
 	}
 	return &out
@@ -154,13 +154,13 @@ type constraintInserter struct {
 	next      int
 }
 
-func (g *constraintInserter) rewriteAll(body []*ir.Statement) []*ir.Statement {
-	body, _ = ir.Rewrite(body, func(s *ir.Statement) ([]*ir.Statement, error) { return g.rewrite(s), nil })
+func (g *constraintInserter) addAllConstraints(body []*ir.Statement) []*ir.Statement {
+	body, _ = ir.Rewrite(body, func(s *ir.Statement) ([]*ir.Statement, error) { return g.addConstraints(s), nil })
 	return body
 }
 
-// rewrite returns s with constraints on its operands before it and on its results after it.
-func (g *constraintInserter) rewrite(s *ir.Statement) []*ir.Statement {
+// addConstraints returns s with constraints on its operands before it and on its results after it.
+func (g *constraintInserter) addConstraints(s *ir.Statement) []*ir.Statement {
 	walked := FindUnsplittableDims(s)
 	var before, after []*ir.Statement
 	copied := *s
@@ -203,8 +203,10 @@ func rowMajorLayoutOp(out, in *ir.Value) *ir.Statement {
 		}
 	}
 	layouts := ir.Raw("[dense<[" + string(order) + "]> : tensor<" + strconv.Itoa(in.Type.Rank()) + "xindex>]")
-	call := ir.Statement{Op: "stablehlo.custom_call", Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Form: ir.Generic}
-	return call.AddAttribute("call_target_name", ir.String("LayoutConstraint")).AddAttribute("operand_layouts", layouts).AddAttribute("result_layouts", layouts)
+	call := ir.Statement{Op: "stablehlo.custom_call", Operands: []*ir.Value{in}, Results: []*ir.Value{out},
+		Form: ir.Generic}
+	return call.AddAttribute("call_target_name", ir.String("LayoutConstraint")).
+		AddAttribute("operand_layouts", layouts).AddAttribute("result_layouts", layouts)
 }
 
 // newValue returns a new value with an unused name and the type and origin of like.

@@ -24,7 +24,7 @@ type Value struct {
 	// number of a parameter of the entry function, counted from 1.
 	origin          *ir.Origin
 	producer        *producer // nil once the origin is a line of the user's code
-	isReadersOrigin bool      // the origin is the origin of an op that reads the value
+	hasReaderOrigin bool      // the origin is the origin of an op that reads the value
 	dependence      dependence
 	op, parameter   int
 }
@@ -77,8 +77,8 @@ func (f *Function) checkOwner(v compute.Value) (*Value, error) {
 	return w, nil
 }
 
-// resolveOperand returns a value of f or an enclosing function for use in f. f references the
-// values of enclosing functions, so that an op whose operands are all outside is still added to f.
+// resolveOperand returns w for use as an operand in f. w must belong to f or an enclosing function.
+// A value of an enclosing function is referenced, so that the op is added to f.
 func (f *Function) resolveOperand(w *Value) (*stablehlo.Value, error) {
 	if w.fn == f {
 		return w.value, nil

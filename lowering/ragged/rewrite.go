@@ -11,9 +11,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// SizeSource specifies where a program reads the real size of a padded dimension. It is element
-// Index of an int32 vector, the parameter named Parameter, or it is Value, an int32 scalar of the
-// main function.
+// SizeSource specifies where a program reads the real size of a padded dimension: from element
+// Index of an int32 vector, which is the parameter named Parameter, or from Value, an int32 scalar
+// of the main function.
 type SizeSource struct {
 	Parameter string
 	Index     int

@@ -26,8 +26,8 @@ var elementwiseOps = map[string]bool{
 	"rng_bit_generator": true,
 }
 
-// applyRule adjusts an op with padded dimensions so that padding does not affect its result. It
-// changes the operands of rewritten, which is a copy of s.
+// applyRule changes the operands of rewritten, a copy of s with padded dimensions, so that padding
+// does not affect its result. It panics with an [*Error] if the op does not support padding.
 func (r *rewriter) applyRule(s, rewritten *ir.Statement) {
 	if s.Placeholder != nil {
 		if op := r.placeholderEffect(s.Placeholder); op != "" {
@@ -116,7 +116,7 @@ func (r *rewriter) rejectVaryingAttributes(s *ir.Statement, allowed ...string) {
 	}
 }
 
-// rejectPaddedDims rejects an op if one of the dimensions in list of an operand is padded.
+// rejectPaddedDims rejects an op if an operand is padded in one of the dimensions in list.
 func (r *rewriter) rejectPaddedDims(s *ir.Statement, reason, hint string, list []int) {
 	for i, v := range s.Operands {
 		if at := paddedDimsIn(r.dims[v], list); len(at) > 0 {

@@ -9,11 +9,13 @@ type Dim struct{ Size, Factor int }
 // IsPadded reports whether the dimension has padding.
 func (d Dim) IsPadded() bool { return d.Factor > 0 }
 
-// variantDims contains the dimensions of corresponding values, one of each compared program.
+// variantDims contains the dimensions of one value in programs that were traced for different
+// padded sizes. Element k belongs to program k.
 type variantDims [][]int
 
-// sizeDependencies returns how the dimensions depend on the sizes. sizes[k] contains the sizes of
-// program k. bad is the first dimension that is not a multiple of exactly one size, or -1.
+// sizeDependencies returns how the dimensions of a value depend on the padded sizes. sizes[k]
+// contains the sizes of program k. bad is the first dimension that is not a multiple of exactly one
+// size, or -1.
 func (s variantDims) sizeDependencies(sizes [][]int) (dims []Dim, bad int) {
 	dims = make([]Dim, len(s[0]))
 	for d, n := range s[0] {

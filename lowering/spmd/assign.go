@@ -114,49 +114,49 @@ func (p *placement) propagateProperties(i int) {
 	}
 }
 
-// assignValue assigns y, the result of an annotation of x, to device k.
-func (p *placement) assignValue(x, y *ir.Value, k int, adjoint, split bool) {
-	if !split {
-		p.flow.aliases[y] = x
-		y = x
+// assignValue assigns the result of an annotation to a device. operand is the annotated tensor.
+func (p *placement) assignValue(operand, result *ir.Value, device int, isAdjoint, isSharded bool) {
+	if !isSharded {
+		p.flow.aliases[result] = operand
+		result = operand
 	}
-	if p.onDevice[k] == nil {
-		p.onDevice[k], p.adjoints[k] = valueSet{}, valueSet{}
+	if p.onDevice[device] == nil {
+		p.onDevice[device], p.adjoints[device] = valueSet{}, valueSet{}
 	}
-	if adjoint {
-		p.adjoints[k][y] = true
-	} else if !split {
-		p.assignProducer(x, k)
+	if isAdjoint {
+		p.adjoints[device][result] = true
+	} else if !isSharded {
+		p.assignProducer(operand, device)
 	}
 }
 
-// assignProducer assigns the statement that defines v to device k if possible. It reports whether
+// assignProducer assigns the statement that defines v to a device if possible. It reports whether
 // the statement runs there.
-func (p *placement) assignProducer(v *ir.Value, k int) bool {
+func (p *placement) assignProducer(v *ir.Value, device int) bool {
 	i, ok := p.flow.defined[v]
 	if !ok || p.device[i] != allDevices || !p.canRunOnOneDevice(i) {
-		return ok && p.device[i] == k
+		return ok && p.device[i] == device
 	}
 	if s := p.flow.statements[i]; slices.Contains(layoutOps, s.Op) {
 		moved := false
 		for _, operand := range p.flow.uses[i] {
-			moved = p.assignProducer(operand, k) || moved
+			moved = p.assignProducer(operand, device) || moved
 		}
 		if !moved {
 			return false
 		}
 	}
-	p.assignStatement(i, k)
+	p.assignStatement(i, device)
 	return true
 }
 
-func (p *placement) assignStatement(i, k int) {
-	p.device[i] = k
+func (p *placement) assignStatement(i, device int) {
+	p.device[i] = device
 	for _, v := range p.flow.uses[i] {
-		p.onDevice[k][v] = true
+		p.onDevice[device][v] = true
 	}
 	for _, v := range p.flow.statements[i].Results {
-		p.onDevice[k][v] = true
+		p.onDevice[device][v] = true
 	}
 }
 
@@ -210,24 +210,24 @@ func (p *placement) assignMore() bool {
 	return grown
 }
 
-// isBackward reports whether statement i depends on adjoints of device k, and otherwise only on
-// values that the device can compute.
-func (p *placement) isBackward(i, k int) bool {
-	adjoint := func(v *ir.Value) bool { return p.adjoints[k][v] }
+// isBackward reports whether statement i depends on adjoints that are assigned to a device, and
+// otherwise only on values that the device can compute.
+func (p *placement) isBackward(i, device int) bool {
+	adjoint := func(v *ir.Value) bool { return p.adjoints[device][v] }
 	return slices.ContainsFunc(p.flow.uses[i], adjoint) && !slices.ContainsFunc(p.flow.uses[i], func(v *ir.Value) bool {
-		return !adjoint(v) && !p.canCompute(v, k, 8)
+		return !adjoint(v) && !p.canCompute(v, device, 8)
 	})
 }
 
-// canCompute reports whether device k has v or can compute it with at most the given number of ops.
-func (p *placement) canCompute(v *ir.Value, k, ops int) bool {
-	if p.onDevice[k][v] || p.flow.isRepeatable(v) {
+// canCompute reports whether a device has v or can compute it with at most the given number of ops.
+func (p *placement) canCompute(v *ir.Value, device, ops int) bool {
+	if p.onDevice[device][v] || p.flow.isRepeatable(v) {
 		return true
 	}
 	i, ok := p.flow.defined[v]
 	return ok && ops > 0 && p.device[i] == allDevices && p.canRunOnOneDevice(i) &&
 		!slices.ContainsFunc(p.flow.uses[i], func(operand *ir.Value) bool {
-			return !p.canCompute(operand, k, ops-1)
+			return !p.canCompute(operand, device, ops-1)
 		})
 }
 

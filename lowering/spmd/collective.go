@@ -145,13 +145,15 @@ func (t *Trace) newCollective(op region.Collective) collectivePlaceholder {
 	return collectivePlaceholder{op: op, axes: t.nontrivialAxes(op.AxisNames())}
 }
 
-func (t *Trace) emitCollective(x *graph.Node, m collectivePlaceholder, gradient func(v *graph.Node) *graph.Node) *graph.Node {
+func (t *Trace) emitCollective(x *graph.Node, m collectivePlaceholder,
+	gradient func(v *graph.Node) *graph.Node) *graph.Node {
 	return t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 		return t.addCollective(f, x, m)
 	}, gradient)
 }
 
-func (t *Trace) addCollective(f *lowering.Function, x *stablehlo.Value, m collectivePlaceholder) (*stablehlo.Value, error) {
+func (t *Trace) addCollective(f *lowering.Function, x *stablehlo.Value,
+	m collectivePlaceholder) (*stablehlo.Value, error) {
 	m.axes = t.nontrivialAxes(m.op.AxisNames())
 	shape := x.Shape().Clone()
 	shape.Dimensions = m.op.ResultDims(shape.Dimensions, t.deviceCount(m.axes))

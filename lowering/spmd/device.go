@@ -47,18 +47,18 @@ func (a *outliner) writeDeviceRegion(forward *passNode) error {
 		if n > 0 {
 			k.kept = nil // the forward pass already returned them
 		}
-		if err := c.emitOnDevice(forward.Kind.(region.On).Device, k.kept, stacks); err != nil {
+		if err := c.writeDeviceComputation(forward.Kind.(region.On).Device, k.kept, stacks); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// emitOnDevice writes the pass as a computation that only one device runs. kept contains values
-// that stay on the device for backward passes.
-func (c *manualComputation) emitOnDevice(device int, kept []*ir.Value, stacks map[*ir.Value]*ir.Value) error {
+// writeDeviceComputation replaces the pass by a computation that only one device runs. kept
+// contains values that stay on the device for backward passes.
+func (c *manualComputation) writeDeviceComputation(device int, kept []*ir.Value, stacks map[*ir.Value]*ir.Value) error {
 	inside, outside, rest := c.pass.arguments()
-	if err := c.a.assembler.checkSingleDevice(rest); err != nil {
+	if err := c.outliner.assembler.checkSingleDevice(rest); err != nil {
 		return err
 	}
 	for i, v := range inside {
@@ -70,7 +70,7 @@ func (c *manualComputation) emitOnDevice(device int, kept []*ir.Value, stacks ma
 			c.addOperand(outside[i], v, c.shardingSpec(v.Type.Rank(), nil))
 		}
 	}
-	assigned, offset := c.a.function.NewValue(int32Scalar), c.a.function.NewValue(int32Scalar)
+	assigned, offset := c.outliner.function.NewValue(int32Scalar), c.outliner.function.NewValue(int32Scalar)
 	this := c.deviceIndex(c.axes)
 	c.prologue = append(c.prologue, constantOp(assigned, ir.Integer(device)),
 		customOp("stablehlo.subtract", offset, this, assigned))
@@ -82,13 +82,13 @@ func (c *manualComputation) emitOnDevice(device int, kept []*ir.Value, stacks ma
 	var results, zeros []*ir.Value
 	var send []func(out *ir.Value)
 	branch := func(v *ir.Value, after func(made *ir.Value)) {
-		results, zeros, send = append(results, c.innerValue(v)), append(zeros, c.a.function.NewValue(v.Type)),
+		results, zeros, send = append(results, c.innerValue(v)), append(zeros, c.outliner.function.NewValue(v.Type)),
 			append(send, after)
 	}
 	// Escaped values are already in c.returned. They are sent like results.
 	escaped := slices.Clone(c.returned)
 	addSent := func(v *ir.Value, at int) {
-		out := c.a.function.NewValue(v.Type)
+		out := c.outliner.function.NewValue(v.Type)
 		c.returned[at] = out
 		if v.Type.IsEmpty() {
 			c.epilogue = append(c.epilogue, emptyConstantOp(out))
@@ -99,7 +99,7 @@ func (c *manualComputation) emitOnDevice(device int, kept []*ir.Value, stacks ma
 	for i, v := range escaped {
 		addSent(v, i)
 	}
-	innerResults, leaving := c.a.innerResults(c.pass), c.a.outerResults(c.pass)
+	innerResults, leaving := c.outliner.innerResults(c.pass), c.outliner.outerResults(c.pass)
 	at := make([]int, len(innerResults))
 	for i, v := range innerResults {
 		if v != nil {
@@ -113,13 +113,13 @@ func (c *manualComputation) emitOnDevice(device int, kept []*ir.Value, stacks ma
 		if v.Type.IsEmpty() {
 			continue
 		}
-		slot := c.a.function.NewValue(v.Type.Stacked(1))
+		slot := c.outliner.function.NewValue(v.Type.Stacked(1))
 		c.addResult(slot, c.stackSpec(slot.Type.Rank()), stacks[v])
 		branch(v, func(made *ir.Value) { c.epilogue = append(c.epilogue, copyOp(slot, made)) })
 	}
 	var body []*ir.Statement
 	if len(results) > 0 {
-		branches := caseZeroOp(offset, c.a.function.NewValue(ir.Type{}).Name, run, results, zeros)
+		branches := caseZeroOp(offset, c.outliner.function.NewValue(ir.Type{}).Name, run, results, zeros)
 		for i, made := range branches.Results {
 			send[i](made)
 		}
@@ -132,5 +132,5 @@ func (c *manualComputation) emitOnDevice(device int, kept []*ir.Value, stacks ma
 // broadcastResult sends the value of the only device that computed it to all devices.
 func (c *manualComputation) broadcastResult(out, in *ir.Value) *ir.Statement {
 	return &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out},
-		Placeholder: c.a.assembler.trace.newCollective(region.AllReduce{Axes: c.axes, Reduction: Broadcast})}
+		Placeholder: c.outliner.assembler.trace.newCollective(region.AllReduce{Axes: c.axes, Reduction: Broadcast})}
 }

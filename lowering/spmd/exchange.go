@@ -60,7 +60,8 @@ func (e *encodedCollective) isReduceScatter() bool {
 	return ok
 }
 
-// emit adds the collective of a value, with its encoding, and returns the result.
+// emit adds a collective of in and returns its result. For an unsupported dtype it also adds the
+// ops that encode and decode the elements.
 func (e *encodedCollective) emit(in *ir.Value) *ir.Value {
 	d := in.Type.DType
 	switch {

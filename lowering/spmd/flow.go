@@ -67,7 +67,8 @@ func (fl *dataFlow) isRepeatable(v *ir.Value) bool {
 	return v.Type.IsEmpty() || ok && len(fl.uses[i]) == 0 && len(fl.statements[i].Regions) == 0
 }
 
-// repeatConstant returns statements that compute a repeatable value again.
+// repeatConstant returns statements that compute an empty or constant value again, for a region
+// that reads it.
 func (w *assembler) repeatConstant(v *ir.Value) ([]*ir.Statement, error) {
 	if v.Type.IsEmpty() {
 		return []*ir.Statement{emptyConstantOp(v)}, nil

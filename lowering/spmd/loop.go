@@ -26,10 +26,10 @@ func (a *outliner) writeLoop(forward *passNode) {
 		}
 		c.addStack(v)
 	}
-	c.emit()
+	c.writeWhile()
 	stacks := c.statement.Results[len(c.statement.Results)-len(k.kept):]
 	for n, b := range backward {
-		b.emit()
+		b.writeWhile()
 		// The stacks are results of the forward loop now.
 		known := map[*ir.Value]*ir.Value{}
 		for i, v := range k.kept {
@@ -40,7 +40,7 @@ func (a *outliner) writeLoop(forward *passNode) {
 }
 
 type whileLoop struct {
-	a          *outliner
+	outliner   *outliner
 	pass       *passNode
 	iterations int
 	reverse    bool
@@ -57,7 +57,7 @@ type whileLoop struct {
 }
 
 func (a *outliner) newWhileLoop(p *passNode, iterations int, reverse bool) *whileLoop {
-	c := &whileLoop{a: a, pass: p, iterations: iterations, reverse: reverse, stacks: map[*ir.Value]*ir.Value{}}
+	c := &whileLoop{outliner: a, pass: p, iterations: iterations, reverse: reverse, stacks: map[*ir.Value]*ir.Value{}}
 	c.innerArguments, c.outerArguments, _ = p.arguments()
 	count := a.function.NewValue(int32Scalar)
 	c.zero = a.function.NewValue(int32Scalar)
@@ -80,7 +80,7 @@ func (a *outliner) newWhileLoop(p *passNode, iterations int, reverse bool) *whil
 // appendSlice adds ops that read this iteration's element of a stacked tensor into out.
 func (c *whileLoop) appendSlice(out, stack *ir.Value) {
 	sizes := append([]int{1}, stack.Type.Dims[1:]...)
-	element := c.a.function.NewValue(stack.Type.WithDims(sizes...))
+	element := c.outliner.function.NewValue(stack.Type.WithDims(sizes...))
 	element.Origin = out.Origin
 	c.body = append(c.body, genericOp("stablehlo.dynamic_slice", element,
 		c.startIndices(stack)...).AddAttribute("slice_sizes", ir.Ints(sizes)), copyOp(out, element))
@@ -95,7 +95,7 @@ func (c *whileLoop) startIndices(operands ...*ir.Value) []*ir.Value {
 // addZeroState adds a loop state whose initial value is zeros, and returns its value in an
 // iteration.
 func (c *whileLoop) addZeroState(t ir.Type) *ir.Value {
-	start, argument := c.a.function.NewValue(t), c.a.function.NewValue(t)
+	start, argument := c.outliner.function.NewValue(t), c.outliner.function.NewValue(t)
 	c.outerStatements = append(c.outerStatements, constantOp(start, ir.Zero(t.DType)))
 	c.initial, c.arguments = append(c.initial, start), append(c.arguments, argument)
 	return argument
@@ -104,7 +104,7 @@ func (c *whileLoop) addZeroState(t ir.Type) *ir.Value {
 // addStack adds a loop result that stacks the values of v in all iterations.
 func (c *whileLoop) addStack(v *ir.Value) {
 	all := c.addZeroState(v.Type.Stacked(c.iterations))
-	element, next := c.a.function.NewValue(v.Type.Stacked(1)), c.a.function.NewValue(all.Type)
+	element, next := c.outliner.function.NewValue(v.Type.Stacked(1)), c.outliner.function.NewValue(all.Type)
 	element.Origin, next.Origin = v.Origin, v.Origin
 	c.results = append(c.results, nil)
 	c.pass.add(copyOp(element, v), genericOp("stablehlo.dynamic_update_slice", next, c.startIndices(all, element)...))
@@ -115,7 +115,7 @@ func (c *whileLoop) addStack(v *ir.Value) {
 func (c *whileLoop) replaceForwardValues(k *rematerializer) {
 	r := &recomputation{rematerializer: k, replacements: map[*ir.Value]*ir.Value{}}
 	r.load = func(v *ir.Value) *ir.Value {
-		out := c.a.function.NewValueLike(v)
+		out := c.outliner.function.NewValueLike(v)
 		stack, kept := c.stacks[v], true
 		if i, ok := k.argumentIndex[v]; ok {
 			switch k.forward.In[i].(type) {
@@ -126,7 +126,7 @@ func (c *whileLoop) replaceForwardValues(k *rematerializer) {
 			}
 		}
 		if stack == nil {
-			stack = c.a.function.NewValue(v.Type.Stacked(c.iterations))
+			stack = c.outliner.function.NewValue(v.Type.Stacked(c.iterations))
 			c.stacks[v] = stack
 		}
 		before := c.body
@@ -135,18 +135,18 @@ func (c *whileLoop) replaceForwardValues(k *rematerializer) {
 		r.body = append(r.body, c.body...)
 		c.body = before
 		if kept && k.isOffloaded(v) {
-			here := c.a.function.NewValueLike(v)
+			here := c.outliner.function.NewValueLike(v)
 			r.body = append(r.body, placeInMemory(deviceMemorySpace, here, out))
 			return here
 		}
 		return out
 	}
-	r.rewriteBackward(c.a, c.pass)
+	r.rewriteBackward(c.outliner, c.pass)
 }
 
-// emit replaces the pass by a stablehlo.while.
-func (c *whileLoop) emit() {
-	innerResults := c.a.innerResults(c.pass)
+// writeWhile replaces the pass by a stablehlo.while.
+func (c *whileLoop) writeWhile() {
+	innerResults := c.outliner.innerResults(c.pass)
 	read := c.pass.readValues(innerResults)
 	kept, keptNext := c.initial[1:], c.next[1:]
 	keptArguments := c.arguments[1:]
@@ -189,7 +189,7 @@ func (c *whileLoop) emit() {
 		switch crossing.(type) {
 		case region.Identity:
 			resultIndex[i] = len(c.initial)
-			sum, next := c.addZeroState(v.Type), c.a.function.NewValueLike(v)
+			sum, next := c.addZeroState(v.Type), c.outliner.function.NewValueLike(v)
 			c.pass.add(customOp("stablehlo.add", next, sum, v))
 			c.next = append(c.next, next)
 		case region.Slice:
@@ -202,15 +202,15 @@ func (c *whileLoop) emit() {
 	types := make([]ir.Type, len(c.initial))
 	before := make([]*ir.Value, len(c.initial))
 	for i, v := range c.initial {
-		types[i], before[i] = v.Type, c.a.function.NewValue(v.Type)
+		types[i], before[i] = v.Type, c.outliner.function.NewValue(v.Type)
 	}
 	_, _, rest := c.pass.arguments()
 	body := slices.Concat(c.body, rest, []*ir.Statement{returnOp("stablehlo.return", c.next)})
-	limit, again := c.a.function.NewValue(int32Scalar), c.a.function.NewValue(boolScalar)
+	limit, again := c.outliner.function.NewValue(int32Scalar), c.outliner.function.NewValue(boolScalar)
 	condition := &ir.Region{Label: "more", Arguments: before, Body: []*ir.Statement{
 		constantOp(limit, ir.Integer(c.iterations)), compareOp("LT", again, before[0], limit),
 		returnOp("stablehlo.return", []*ir.Value{again})}}
-	pack := c.a.function.NewValue(ir.Type{}).Name
+	pack := c.outliner.function.NewValue(ir.Type{}).Name
 	c.statement = &ir.Statement{Op: "stablehlo.while", Operands: c.initial, ResultName: pack,
 		Results: ir.NewResults(pack, types...),
 		Regions: []*ir.Region{condition, {Label: "run", Arguments: c.arguments, Body: body}}, Form: ir.Generic}
@@ -220,7 +220,7 @@ func (c *whileLoop) emit() {
 			given[i] = c.statement.Results[resultIndex[i]]
 		}
 	}
-	c.a.replaceResults(c.pass, given)
+	c.outliner.replaceResults(c.pass, given)
 }
 
 func (c *whileLoop) replaceValues(known map[*ir.Value]*ir.Value) {

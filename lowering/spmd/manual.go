@@ -38,7 +38,7 @@ func (a *outliner) writeManual(forward *passNode) error {
 		c.addResult(c.stackValue(v), c.stackSpec(v.Type.Rank()+1), stacks[v])
 	}
 	for _, c := range all {
-		c.emit()
+		c.writeComputation()
 	}
 	return nil
 }
@@ -62,7 +62,7 @@ func (a *outliner) newComputations(forward *passNode, axes []string) (k *remater
 	return k, slices.Insert(all, 0, first), stacks, first.returnEscapedValues(forward.backward)
 }
 
-// inlinePasses inlines the passes of a region that runs on a single device.
+// inlinePasses inlines the forward and backward passes of a region that runs on a single device.
 func (a *outliner) inlinePasses(forward *passNode) {
 	for _, p := range forward.backward {
 		a.inlinePass(p)
@@ -72,7 +72,7 @@ func (a *outliner) inlinePasses(forward *passNode) {
 
 // manualComputation represents a pass that is written as an sdy.manual_computation.
 type manualComputation struct {
-	a        *outliner
+	outliner *outliner
 	pass     *passNode
 	axes     []string // the axes with more than one device
 	devices  int
@@ -91,7 +91,7 @@ type manualComputation struct {
 
 func (a *outliner) newComputation(p *passNode, axes []string) *manualComputation {
 	t := a.assembler.trace
-	return &manualComputation{a: a, pass: p, axes: axes, devices: t.deviceCount(axes),
+	return &manualComputation{outliner: a, pass: p, axes: axes, devices: t.deviceCount(axes),
 		innerValues: map[*ir.Value]*ir.Value{}, deviceIndices: map[string]*ir.Value{},
 		openDims: len(t.nontrivialAxes(t.mesh.AxisNames())) > len(axes)}
 }
@@ -103,7 +103,7 @@ func (c *manualComputation) shardingSpec(rank int, axes [][]string) sharding.Spe
 	for i := range dims {
 		dims[i].Open = c.openDims
 		if i < len(axes) {
-			dims[i].Axes = c.a.assembler.factors.FactorsOf(c.a.assembler.trace.nontrivialAxes(axes[i])...)
+			dims[i].Axes = c.outliner.assembler.factors.FactorsOf(c.outliner.assembler.trace.nontrivialAxes(axes[i])...)
 		}
 	}
 	spec := sharding.NewSpec(dims...)
@@ -149,7 +149,7 @@ func (c *manualComputation) addResult(v *ir.Value, spec sharding.Spec, outer *ir
 
 // stackValue returns v as the device's slice of a tensor that is stacked over the devices.
 func (c *manualComputation) stackValue(v *ir.Value) *ir.Value {
-	slot := c.a.function.NewValue(v.Type.Stacked(1))
+	slot := c.outliner.function.NewValue(v.Type.Stacked(1))
 	c.epilogue = append(c.epilogue, copyOp(slot, c.innerValue(v)))
 	return slot
 }
@@ -163,8 +163,8 @@ func (c *manualComputation) innerValue(v *ir.Value) *ir.Value {
 	if c.pass.defines(v) {
 		return v
 	}
-	in := c.a.function.NewValue(v.Type)
-	if s := c.a.constants[v]; s != nil {
+	in := c.outliner.function.NewValue(v.Type)
+	if s := c.outliner.constants[v]; s != nil {
 		copied := *s
 		copied.Results = []*ir.Value{in}
 		c.prologue = append(c.prologue, &copied)
@@ -180,7 +180,7 @@ func (c *manualComputation) innerValue(v *ir.Value) *ir.Value {
 func (c *manualComputation) replaceForwardValues(k *rematerializer, stacks map[*ir.Value]*ir.Value) {
 	r := &recomputation{rematerializer: k, replacements: map[*ir.Value]*ir.Value{}}
 	r.load = func(v *ir.Value) *ir.Value {
-		out := c.a.function.NewValue(v.Type)
+		out := c.outliner.function.NewValue(v.Type)
 		if i, ok := k.argumentIndex[v]; ok {
 			c.addOperand(k.outerArguments[i], out, c.mappingSpec(v.Type.Rank(), k.forward.In[i]))
 			return out
@@ -190,14 +190,14 @@ func (c *manualComputation) replaceForwardValues(k *rematerializer, stacks map[*
 			return out
 		}
 		if stacks[v] == nil {
-			stacks[v] = c.a.function.NewValue(v.Type.Stacked(c.devices))
+			stacks[v] = c.outliner.function.NewValue(v.Type.Stacked(c.devices))
 		}
-		slot := c.a.function.NewValue(v.Type.Stacked(1))
+		slot := c.outliner.function.NewValue(v.Type.Stacked(1))
 		c.addOperand(stacks[v], slot, c.stackSpec(slot.Type.Rank()))
 		r.body = append(r.body, copyOp(out, slot))
 		return out
 	}
-	r.rewriteBackward(c.a, c.pass)
+	r.rewriteBackward(c.outliner, c.pass)
 }
 
 // defines reports whether v is defined in the pass, also as an argument or in a nested region.
@@ -233,7 +233,7 @@ func (c *manualComputation) returnEscapedValues(backward []*passNode) error {
 		p.excluded = true
 	}
 	c.pass.excluded = true
-	c.a.mapStatements(func(s *ir.Statement) *ir.Statement {
+	c.outliner.mapStatements(func(s *ir.Statement) *ir.Statement {
 		if m, ok := s.Placeholder.(resultPlaceholder); ok && m.pass == c.pass.Pass {
 			return s
 		}
@@ -242,8 +242,8 @@ func (c *manualComputation) returnEscapedValues(backward []*passNode) error {
 				return v
 			}
 			if outside[v] == nil {
-				outside[v] = c.a.function.NewValue(v.Type)
-				if c.a.variation.axes[v]&c.a.assembler.trace.axisSetOf(c.axes...) != 0 {
+				outside[v] = c.outliner.function.NewValue(v.Type)
+				if c.outliner.variation.axes[v]&c.outliner.assembler.trace.axisSetOf(c.axes...) != 0 {
 					differs = v
 				}
 				c.addResult(v, c.shardingSpec(v.Type.Rank(), nil), outside[v])

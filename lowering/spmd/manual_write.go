@@ -10,8 +10,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// emit replaces the pass by a manual computation.
-func (c *manualComputation) emit() {
+// writeComputation replaces the pass by a manual computation.
+func (c *manualComputation) writeComputation() {
 	inside, outside, rest := c.pass.arguments()
 	for i, v := range inside {
 		if v == nil {
@@ -22,7 +22,7 @@ func (c *manualComputation) emit() {
 			c.addOperand(outside[i], v, spec)
 			continue
 		}
-		undivided := c.a.function.NewValue(v.Type)
+		undivided := c.outliner.function.NewValue(v.Type)
 		c.addOperand(outside[i], undivided, spec)
 		c.prologue = append(c.prologue, c.applyDeviceCount("stablehlo.divide", v, undivided, unsplit)...)
 	}
@@ -32,7 +32,7 @@ func (c *manualComputation) emit() {
 	for i, s := range rest {
 		body[i] = s.ReplaceOperands(c.innerValue)
 	}
-	results, outer := c.a.innerResults(c.pass), c.a.outerResults(c.pass)
+	results, outer := c.outliner.innerResults(c.pass), c.outliner.outerResults(c.pass)
 	resultIndex := make([]int, len(c.pass.Out))
 	for i, v := range results {
 		if v != nil {
@@ -58,7 +58,7 @@ func (c *manualComputation) setStatements(rest []*ir.Statement) {
 // replacePass replaces the pass by the computation. results contains the pass's results inside, and
 // resultIndex their indices among the results of the computation.
 func (c *manualComputation) replacePass(name string, body []*ir.Statement, resultIndex []int, results []*ir.Value) {
-	pack := name + c.a.function.NewValue(ir.Type{}).Name
+	pack := name + c.outliner.function.NewValue(ir.Type{}).Name
 	computation := manualComputationOp(pack, c.manualAxes(), c.operands, c.inSpecs, c.resultTypes, c.outSpecs,
 		&ir.Region{Arguments: c.arguments, Body: slices.Concat(c.prologue, body, c.epilogue,
 			[]*ir.Statement{returnOp("sdy.return", c.returned)})})
@@ -75,11 +75,10 @@ func (c *manualComputation) replacePass(name string, body []*ir.Statement, resul
 			outer[i] = computation.Results[resultIndex[i]]
 		}
 	}
-	c.a.replaceResults(c.pass, outer)
+	c.outliner.replaceResults(c.pass, outer)
 }
 
-// outerResults returns the values that the results of a pass define outside. An unused result is
-// nil.
+// outerResults returns the results of a pass, as values outside the pass. An unused result is nil.
 func (a *outliner) outerResults(p *passNode) []*ir.Value {
 	all := make([]*ir.Value, len(p.Out))
 	a.walk(a.root, func(_ *passNode, s *ir.Statement) {
@@ -91,7 +90,7 @@ func (a *outliner) outerResults(p *passNode) []*ir.Value {
 }
 
 func (c *manualComputation) manualAxes() []string {
-	return c.a.assembler.mesh.SortAxes(c.a.assembler.factors.FactorsOf(c.axes...))
+	return c.outliner.assembler.mesh.SortAxes(c.outliner.assembler.factors.FactorsOf(c.axes...))
 }
 
 // unsplitAxes returns the axes of the computation over which a mapping does not split a tensor.
@@ -102,11 +101,11 @@ func (c *manualComputation) unsplitAxes(mapping region.Mapping) []string {
 
 // applyDeviceCount returns statements that multiply or divide in by the number of devices on axes.
 func (c *manualComputation) applyDeviceCount(op string, out, in *ir.Value, axes []string) []*ir.Statement {
-	n := c.a.assembler.trace.deviceCount(axes)
+	n := c.outliner.assembler.trace.deviceCount(axes)
 	if n == 1 {
 		return []*ir.Statement{copyOp(out, in)}
 	}
-	number := c.a.function.NewValue(in.Type)
+	number := c.outliner.function.NewValue(in.Type)
 	value := ir.Integer(n)
 	switch {
 	case in.Type.DType.IsComplex():
@@ -117,8 +116,8 @@ func (c *manualComputation) applyDeviceCount(op string, out, in *ir.Value, axes 
 	return []*ir.Statement{constantOp(number, value), customOp(op, out, in, number)}
 }
 
-// sumGradient returns the result for v. In a backward pass, v is the gradient of an argument. If
-// the argument is equal on several devices, the gradient is summed over them.
+// sumGradient returns v in a forward pass. In a backward pass, v is the gradient of an argument,
+// and sumGradient returns its sum over the devices on which the argument is equal.
 func (c *manualComputation) sumGradient(v *ir.Value, mapping region.Mapping) *ir.Value {
 	in := c.innerValue(v)
 	axes := c.unsplitAxes(mapping)
@@ -128,21 +127,21 @@ func (c *manualComputation) sumGradient(v *ir.Value, mapping region.Mapping) *ir
 	var equal, differ []string
 	set := c.varyingAxes(v)
 	for _, name := range axes {
-		if set&c.a.assembler.trace.axisSetOf(name) == 0 {
+		if set&c.outliner.assembler.trace.axisSetOf(name) == 0 {
 			equal = append(equal, name)
 		} else {
 			differ = append(differ, name)
 		}
 	}
 	if len(equal) > 0 {
-		out := c.a.function.NewValue(v.Type)
+		out := c.outliner.function.NewValue(v.Type)
 		c.epilogue = append(c.epilogue, c.applyDeviceCount("stablehlo.multiply", out, in, equal)...)
 		in = out
 	}
 	if len(differ) > 0 {
-		out := c.a.function.NewValue(v.Type)
+		out := c.outliner.function.NewValue(v.Type)
 		c.epilogue = append(c.epilogue, &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out},
-			Placeholder: c.a.assembler.trace.newCollective(region.AllReduce{Axes: differ})})
+			Placeholder: c.outliner.assembler.trace.newCollective(region.AllReduce{Axes: differ})})
 		in = out
 	}
 	return in
@@ -151,7 +150,7 @@ func (c *manualComputation) sumGradient(v *ir.Value, mapping region.Mapping) *ir
 // varyingAxes returns the axes over which a value may vary. For an unknown value, such as a
 // recomputed one, it returns all axes.
 func (c *manualComputation) varyingAxes(v *ir.Value) axisSet {
-	if set, known := c.a.variation.axes[v]; known {
+	if set, known := c.outliner.variation.axes[v]; known {
 		return set
 	}
 	return ^axisSet(0)
@@ -170,7 +169,7 @@ func (c *manualComputation) expandPlaceholder(s *ir.Statement) ([]*ir.Statement,
 		in := s.Operands[0]
 		switch {
 		case !ok || slices.Contains(m.axes, ReplicaAxis): // the varying inputs over the replicas are unknown here
-		case c.varyingAxes(in)&c.a.assembler.trace.axisSetOf(m.axes...) != 0:
+		case c.varyingAxes(in)&c.outliner.assembler.trace.axisSetOf(m.axes...) != 0:
 		case reduced.Reduction == region.Sum:
 			return c.applyDeviceCount("stablehlo.multiply", s.Results[0], in, m.axes), nil
 		default:
@@ -184,11 +183,11 @@ func (c *manualComputation) expandPlaceholder(s *ir.Statement) ([]*ir.Statement,
 func (c *manualComputation) deviceIndex(axes []string) *ir.Value {
 	key := strings.Join(axes, "$")
 	if c.deviceIndices[key] == nil {
-		n := c.a.assembler.trace.deviceCount(axes)
-		iota, element, number := c.a.function.NewValue(int32Scalar.Stacked(n)),
-			c.a.function.NewValue(int32Scalar.Stacked(1)), c.a.function.NewValue(int32Scalar)
+		n := c.outliner.assembler.trace.deviceCount(axes)
+		iota, element, number := c.outliner.function.NewValue(int32Scalar.Stacked(n)),
+			c.outliner.function.NewValue(int32Scalar.Stacked(1)), c.outliner.function.NewValue(int32Scalar)
 		c.outerStatements = append(c.outerStatements, iotaOp(iota))
-		c.addOperand(iota, element, sharding.NewSpec(sharding.Dim{Axes: c.a.assembler.factors.FactorsOf(axes...)}))
+		c.addOperand(iota, element, sharding.NewSpec(sharding.Dim{Axes: c.outliner.assembler.factors.FactorsOf(axes...)}))
 		c.prologue = append(c.prologue, copyOp(number, element))
 		c.deviceIndices[key] = number
 	}

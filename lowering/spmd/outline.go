@@ -303,7 +303,7 @@ func (a *outliner) replaceResults(p *passNode, values []*ir.Value) {
 	})
 }
 
-// innerResults returns the values inside a pass that are its results. An unused result is nil.
+// innerResults returns the results of a pass, as values inside the pass. An unused result is nil.
 func (a *outliner) innerResults(p *passNode) []*ir.Value {
 	all := make([]*ir.Value, len(p.Out))
 	a.walk(a.root, func(_ *passNode, s *ir.Statement) {
@@ -345,8 +345,8 @@ func (p *passNode) readValues(results []*ir.Value) map[*ir.Value]bool {
 	return all
 }
 
-// arguments returns the values of a pass's arguments inside and outside the pass, and its
-// statements without the placeholders of the arguments. An unused argument is nil.
+// arguments returns the arguments of a pass, as values inside and outside the pass, and the
+// remaining statements. An argument that the pass does not read is nil.
 func (p *passNode) arguments() (inside, outside []*ir.Value, rest []*ir.Statement) {
 	inside, outside = make([]*ir.Value, len(p.In)), make([]*ir.Value, len(p.In))
 	for _, s := range p.statements() {

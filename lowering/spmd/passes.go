@@ -121,10 +121,12 @@ func (t *Trace) EmitOp(x *graph.Node, op region.Op, gradient func(v *graph.Node)
 	y := t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 		switch op := op.(type) {
 		case region.Enter:
-			return f.AddPlaceholder(x, xshapes.Make(op.Shape.DType, op.Shape.Dimensions...), argumentPlaceholder{op.Pass, op.Index})
+			shape := xshapes.Make(op.Shape.DType, op.Shape.Dimensions...)
+			return f.AddPlaceholder(x, shape, argumentPlaceholder{op.Pass, op.Index})
 		case region.Leave:
-			f.PassOn()
-			return f.AddPlaceholder(x, xshapes.Make(op.Shape.DType, op.Shape.Dimensions...), resultPlaceholder{op.Pass, op.Index})
+			f.InheritOrigin()
+			shape := xshapes.Make(op.Shape.DType, op.Shape.Dimensions...)
+			return f.AddPlaceholder(x, shape, resultPlaceholder{op.Pass, op.Index})
 		case region.Save:
 			op.Slot.Value = x
 			return x, nil

@@ -10,7 +10,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// writeRegion replaces region n of the step by a call, and moves its statements into a function.
+// writeRegion moves the statements of region n, which run on one logical device, into a function,
+// and adds a call of the function to the step.
 func (w *assembler) writeRegion(flow *dataFlow, n int, region deviceRegion, boundary regionBoundary) error {
 	statements := make([]*ir.Statement, len(region.statements))
 	for k, i := range region.statements {
@@ -103,8 +104,8 @@ func (w *assembler) containsPlaceholder(statements []*ir.Statement) bool {
 	})
 }
 
-// writeRegionFunction writes the function of a region. Only the partitions of the region's device
-// run its statements.
+// writeRegionFunction writes the function of a region. In the function, only the partitions of the
+// region's device run the statements.
 func (w *assembler) writeRegionFunction(name string, device int, statements []*ir.Statement, boundary regionBoundary,
 	results []*ir.Value, outTypes []ir.Type) error {
 	f := &ir.Function{Name: name, Private: true, Form: ir.Custom}

@@ -110,7 +110,8 @@ type Policy struct {
 }
 
 // placeTensor computes the shapes and the sharding of an argument or result.
-func (w *assembler) placeTensor(kind string, t Tensor, steps int, dtype dtypes.DType, local []int) (ShardedTensor, error) {
+func (w *assembler) placeTensor(kind string, t Tensor, steps int, dtype dtypes.DType,
+	local []int) (ShardedTensor, error) {
 	if t.ReplicaShard.IsSharded() && t.ReplicaShard.Dim < len(local) &&
 		local[t.ReplicaShard.Dim] == t.ReplicaShard.Size && kind == "argument" {
 		local = t.ReplicaShard.ShardDims(local, w.replicas)
@@ -190,8 +191,8 @@ func (m *Module) checkWhile(sig Signature) error {
 	return nil
 }
 
-// check returns an error if a donation does not match its result, or if a tensor is not
-// addressable.
+// check returns an error if a donated argument does not match the result that uses its memory, or
+// if a tensor is too large to address.
 func (m *Module) check() error {
 	for _, placed := range slices.Concat(m.Arguments, m.Results) {
 		if global := ir.TensorType(placed.DType, placed.GlobalDims...); !global.IsAddressable() {

@@ -208,7 +208,7 @@ func (t *Trace) Annotate(x *graph.Node, a logical.Annotation, adjoint bool,
 	}
 	return t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 		t.annotations = append(t.annotations, a)
-		return f.AddPlaceholder(x, x.Shape(), annotationPlaceholder{annotation: a, isAdjoint: adjoint, inMain: f == t.stepFunction()})
+		return f.AddPlaceholder(x, x.Shape(), annotationPlaceholder{a, adjoint, f == t.stepFunction()})
 	}, gradient)
 }
 

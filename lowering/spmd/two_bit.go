@@ -160,8 +160,8 @@ func (w *twoBitWidener) widenStatement(s *ir.Statement) []*ir.Statement {
 	return w.wrapToTwoBits(s, &wide)
 }
 
-// wrapToTwoBits returns statements that compute the result of wide and wrap it to the 2-bit range.
-// s is the original statement.
+// wrapToTwoBits returns wide, the 8-bit version of s, followed by statements that wrap its result
+// to the 2-bit range.
 func (w *twoBitWidener) wrapToTwoBits(s, wide *ir.Statement) []*ir.Statement {
 	out, unsigned := wide.Results[0], s.Results[0].Type.DType == dtypes.Uint2
 	var list []*ir.Statement
