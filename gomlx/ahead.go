@@ -30,7 +30,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// aheadTarget is the state of a backend that compiles ahead of time.
 type aheadTarget struct {
 	target       report.Target
 	line         *progress.Line // reports progress to Options.Log
@@ -131,7 +130,6 @@ func newAheadOnCPU(sys *system.System, reportFile string, opts Options) (*Backen
 		})
 }
 
-// newAhead returns a backend that compiles for the devices of topology.
 func newAhead(a *aheadTarget, target lowering.Target, topology tpu.Topology, opts Options,
 	newRuntime func(engine.Options) (*engine.Runtime, error)) (*Backend, error) {
 	b := &Backend{opts: opts, ahead: a}
@@ -145,7 +143,6 @@ func newAhead(a *aheadTarget, target lowering.Target, topology tpu.Topology, opt
 	return b, nil
 }
 
-// openAhead opens a backend for the option topology=.
 func (c *config) openAhead(ctx context.Context, opts Options) (*Backend, error) {
 	fail := func(option string, err error) error {
 		return configError(c.text, option, "it cannot be used", "", err)
@@ -222,8 +219,8 @@ func (e *Executable) executeAhead(inputs []compute.Buffer, donate []bool) ([]com
 	return out, nil
 }
 
-// reportAhead compiles the program ahead of time, once per set of donated parameters. The error
-// that it returns contains the report, because the program cannot run without devices.
+// reportAhead compiles the program ahead of time, once per set of donated parameters. The program
+// cannot run without devices, so reportAhead always returns an error, which contains the report.
 func (c *executableState) reportAhead(donated []bool) error {
 	mask, key := c.reusableDonations(donated)
 	c.mu.Lock()
@@ -312,8 +309,9 @@ func (c *executableState) compileAhead(donated []bool) error {
 	return result
 }
 
-// setResultSpecs sets the shardings of the results for which the partitioner chose the sharding. If
-// the compiled program does not contain these shardings, the report shows replicated results.
+// setResultSpecs reads the shardings that the partitioner chose for results from the compiled
+// program, and stores them in m. If the compiled program does not contain a sharding, the report
+// shows the result as replicated.
 func setResultSpecs(m *spmd.Module, sig spmd.GlobalSignature, exe *pjrt.Executable) {
 	ops, err := outputShardings(exe, len(m.Results))
 	if err != nil {

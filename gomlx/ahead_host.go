@@ -20,8 +20,7 @@ type hostPrograms struct {
 	err  error
 }
 
-// open returns the backend of the CPU device.
-func (h *hostPrograms) open() (*Backend, error) {
+func (h *hostPrograms) openCPU() (*Backend, error) {
 	h.once.Do(func() {
 		if h.cpu, h.err = newCPUBackend(h.ctx, h.opts); h.err != nil {
 			h.err = wrapError("run on this machine", "a program that runs before the compiled step", h.err)
@@ -30,7 +29,6 @@ func (h *hostPrograms) open() (*Backend, error) {
 	return h.cpu, h.err
 }
 
-// newCPUBackend returns a backend that owns one CPU device.
 func newCPUBackend(ctx context.Context, opts Options) (*Backend, error) {
 	sys, err := system.Open(ctx, system.Options{CPUDevices: 1})
 	if err != nil {
@@ -62,7 +60,7 @@ type lazyBytes func() ([]byte, error)
 func (h *hostPrograms) lazyResults(p *lowering.Program, inputs []lazyBytes) []lazyBytes {
 	execute := sync.OnceValues(func() ([][]byte, error) {
 		defer func() { inputs = nil }() // inputs may be large
-		backend, err := h.open()
+		backend, err := h.openCPU()
 		if err != nil {
 			return nil, err
 		}
@@ -109,7 +107,7 @@ func (b *Backend) executeOnHost(p *lowering.Program, values []lazyBytes) ([][]by
 	for i, result := range results {
 		buf := result.(*Buffer)
 		buf.state.mu.Lock()
-		out[i], err = buf.state.bytes()
+		out[i], err = buf.state.bytesLocked()
 		buf.state.mu.Unlock()
 		if err != nil {
 			return nil, err

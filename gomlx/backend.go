@@ -113,7 +113,6 @@ func (b *Backend) initialize(ctx context.Context, topology tpu.Topology, target 
 	return nil
 }
 
-// describeDevice returns a description of a device.
 func (b *Backend) describeDevice(num compute.DeviceNum) string {
 	if b.ahead != nil {
 		return "a device of " + b.ahead.target.Name
@@ -124,7 +123,6 @@ func (b *Backend) describeDevice(num compute.DeviceNum) string {
 	return b.runtime.All[num].DebugString()
 }
 
-// newMeshes returns the mesh over the devices and the mesh of the logical axes.
 func newMeshes(devices int, opts Options) (deviceMesh, logicalMesh sharding.Mesh, err error) {
 	logicalDevices := opts.LogicalDevices
 	if logicalDevices == 0 && len(opts.Axes) == 0 {
@@ -151,7 +149,6 @@ func (b *Backend) Mesh() sharding.Mesh { return b.mesh }
 // System returns the system of the backend, or nil if the backend compiles ahead of time.
 func (b *Backend) System() *system.System { return b.runtime.System }
 
-// checkDevice returns an error if there is no device with the number.
 func (b *Backend) checkDevice(num compute.DeviceNum) error {
 	if num < 0 || int(num) >= b.mesh.Size() {
 		return argumentError(fmt.Sprintf("device %d", num), fmt.Sprintf("it is not in [0, %d)", b.mesh.Size()),
@@ -202,7 +199,6 @@ func (b *Backend) Finalize() { _ = b.Close() }
 // diagnosis.
 func (b *Backend) NumLive() int { return b.resources.Len() }
 
-// dataInterface implements the data interface of the backend.
 type dataInterface struct{ *Backend }
 
 // BufferFromFlatData copies flat, a Go slice in row-major order, which the caller may modify after

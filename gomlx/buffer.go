@@ -44,8 +44,8 @@ type bufferState struct {
 	noReaders  *sync.Cond // signaled when readers becomes 0; nil until an execution waits
 }
 
-// placement is a tensor on the devices in one layout. A placement on one device has only the buffer
-// of that device.
+// placement is a tensor on the devices in one layout. If only one device has the tensor, all other
+// buffers are nil.
 type placement struct {
 	layout *engine.Layout
 	engine.Buffers
@@ -53,10 +53,8 @@ type placement struct {
 
 func (p *placement) hasPartition(partition int) bool { return p.Buffers[partition] != nil }
 
-// maxPlacements is the maximum number of layouts in which a tensor is kept.
 const maxPlacements = 2
 
-// newBuffer returns a Buffer that owns state.
 func (b *Backend) newBuffer(state *bufferState) (*Buffer, error) {
 	if err := b.resources.Track(state); err != nil {
 		return nil, err
@@ -67,7 +65,6 @@ func (b *Backend) newBuffer(state *bufferState) (*Buffer, error) {
 	return out, nil
 }
 
-// Close frees the memory.
 func (s *bufferState) Close() error { return s.freeWith(errBufferFinalized) }
 
 // freeWith frees the memory. Later uses of the buffer return the error cause.
@@ -136,7 +133,6 @@ func (s *bufferState) copyFlat(flat any) error {
 	return nil
 }
 
-// readInto copies the value, row-major, into dst.
 func (s *bufferState) readInto(dst []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,8 +168,8 @@ func (s *bufferState) readLocked(dst []byte) error {
 		replicated.Close())
 }
 
-// bytes returns the value in host memory, which must not be modified. s.mu must be held.
-func (s *bufferState) bytes() ([]byte, error) {
+// bytesLocked returns the value in host memory, which must not be modified. s.mu must be held.
+func (s *bufferState) bytesLocked() ([]byte, error) {
 	if s.host != nil {
 		return s.host, nil
 	}
@@ -197,8 +193,8 @@ func (s *bufferState) lazyReader() (lazyBytes, error) {
 	return func() ([]byte, error) { return host, nil }, s.freedErr
 }
 
-// reshardLocked returns the value in a layout. If no copy on the devices has this layout, it
-// transfers the value again.
+// reshardLocked returns the value in the given layout. It transfers the value again only if no copy
+// on the devices has this layout.
 func (s *bufferState) reshardLocked(layout *engine.Layout) (*placement, error) {
 	for i, p := range s.placements {
 		if p.layout.HasSameShards(layout) && s.backend.runtime.HasAllBuffers(p.Buffers) {
@@ -211,7 +207,7 @@ func (s *bufferState) reshardLocked(layout *engine.Layout) (*placement, error) {
 	if s.host == nil && s.lazyValue == nil {
 		s.backend.reshardCount.Add(1)
 	}
-	tensor, err := s.bytes()
+	tensor, err := s.bytesLocked()
 	if err != nil {
 		return nil, err
 	}
@@ -223,8 +219,8 @@ func (s *bufferState) reshardLocked(layout *engine.Layout) (*placement, error) {
 	return p, nil
 }
 
-// addPlacementLocked adds a placement to the value. If there are more than maxPlacements, it frees
-// the least recently used placement.
+// addPlacementLocked adds a placement to the value. If no other execution reads the value, it frees
+// the least recently used placements in excess of maxPlacements.
 func (s *bufferState) addPlacementLocked(p *placement) {
 	s.placements = append([]*placement{p}, s.placements...)
 	s.host = nil
@@ -238,13 +234,11 @@ func (s *bufferState) addPlacementLocked(p *placement) {
 	}
 }
 
-// replicatedLayout returns the layout of a tensor that is replicated on all devices.
 func (b *Backend) replicatedLayout(shape shapes.Shape) (*engine.Layout, error) {
 	return b.layout(spmd.ShardedTensor{DType: shape.DType, Spec: sharding.Replicated(shape.Rank()),
 		GlobalDims: shape.Dimensions})
 }
 
-// transfer transfers the parts of a tensor to the devices of this process.
 func (b *Backend) transfer(tensor []byte, layout *engine.Layout) (*placement, error) {
 	p := &placement{layout: layout, Buffers: b.runtime.Buffers()}
 	if err := b.runtime.PutTensor(b.runtime.Context, layout, func(int) []byte { return tensor }, p.Buffers); err != nil {
@@ -263,7 +257,6 @@ func (s *bufferState) findOnDeviceLocked(num compute.DeviceNum, replicated *engi
 	return nil
 }
 
-// copyToDeviceLocked copies the complete value to one device.
 func (s *bufferState) copyToDeviceLocked(num compute.DeviceNum, replicated *engine.Layout) (*placement, error) {
 	m := s.backend.runtime
 	copied := &placement{replicated, m.Buffers()}
@@ -277,7 +270,7 @@ func (s *bufferState) copyToDeviceLocked(num compute.DeviceNum, replicated *engi
 			return copied, err
 		}
 	}
-	tensor, err := s.bytes()
+	tensor, err := s.bytesLocked()
 	if err != nil {
 		return nil, err
 	}

@@ -18,8 +18,9 @@ import (
 // An execution first claims its donated inputs and then the others, and does not wait for buffers
 // that another execution owns. This avoids deadlocks.
 
-// claim claims donated inputs as their owner and other inputs as a reader, until release is called.
-// If it returns an error, no input is claimed. donate has one value per input.
+// claim registers the execution as the owner of its donated inputs and as a reader of its other
+// inputs, until releaseInputs is called. If it fails, nothing is registered. donate has one value per
+// input.
 func (e *Executable) claim(inputs []compute.Buffer, donate []bool) error {
 	for _, donated := range [...]bool{true, false} {
 		for i, input := range inputs {
@@ -27,9 +28,9 @@ func (e *Executable) claim(inputs []compute.Buffer, donate []bool) error {
 				continue
 			}
 			if err := input.(*Buffer).state.claim(donated); err != nil {
-				release(inputs[:i], donate, donated)
+				releaseInputs(inputs[:i], donate, donated)
 				if !donated {
-					release(inputs, donate, true)
+					releaseInputs(inputs, donate, true)
 				}
 				return e.inputError(i, claimError(inputs, donate, i, err))
 			}
@@ -38,8 +39,7 @@ func (e *Executable) claim(inputs []compute.Buffer, donate []bool) error {
 	return nil
 }
 
-// release releases the donated inputs, or the other inputs.
-func release(inputs []compute.Buffer, donate []bool, donated bool) {
+func releaseInputs(inputs []compute.Buffer, donate []bool, donated bool) {
 	for i, input := range inputs {
 		if donate[i] == donated {
 			input.(*Buffer).state.release(donated)
@@ -69,7 +69,6 @@ func claimError(inputs []compute.Buffer, donate []bool, i int, err error) error 
 	return err
 }
 
-// inputError adds the number and the name of an input to an error.
 func (e *Executable) inputError(i int, err error) error {
 	p := e.state.program
 	return fmt.Errorf("input %d, parameter %q: %w", i, p.ParameterNames[i%len(p.ParameterNames)], err)
@@ -86,8 +85,8 @@ func (s *bufferState) checkUsable() error {
 	return nil
 }
 
-// claim registers a reader of the value or, if donated, waits for all readers and becomes its
-// owner, until release.
+// claim registers a reader of the buffer. If donated is true, it instead waits for all readers and
+// registers an owner. It fails if the buffer was freed or has an owner.
 func (s *bufferState) claim(donated bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,7 +18,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// config is a parsed configuration string.
 type config struct {
 	text         string
 	plugin       string // cpu, tpu, cuda, an absolute path, or empty
@@ -38,7 +37,6 @@ type config struct {
 // ErrConfig matches errors for an invalid configuration string.
 var ErrConfig = errkind.New(errkind.Unknown, "gomlx: config")
 
-// configError returns an error for a configuration string, or for one of its options.
 func configError(config, option, reason, hint string, cause error) error {
 	subject := strconv.Quote(config)
 	if option != "" {
@@ -48,7 +46,6 @@ func configError(config, option, reason, hint string, cause error) error {
 		Class: errkind.KindOr(cause, errkind.ValueError)}
 }
 
-// configOption is an option of a configuration string.
 type configOption struct {
 	name string
 	// parse parses the option's value into a config. If the value is invalid, it returns a reason
@@ -108,10 +105,9 @@ var configOptions = []configOption{
 	}},
 }
 
-// isPluginKind reports whether plugin is the name of a kind.
 func isPluginKind(plugin string) bool { return slices.Contains([]string{"cpu", "tpu", "cuda"}, plugin) }
 
-// parseText parses an option whose value may be any text except an empty one.
+// parseText parses an option that accepts any text except an empty one.
 func parseText(dst *string, value, hintIfEmpty string) (reason, hint string) {
 	*dst = value
 	if value == "" {
@@ -120,7 +116,6 @@ func parseText(dst *string, value, hintIfEmpty string) (reason, hint string) {
 	return "", ""
 }
 
-// maxDevices is the maximum number of devices in a configuration string.
 const maxDevices = 1 << 17
 
 func parseCount(dst *int, value string) (reason, hint string) {
@@ -220,7 +215,6 @@ func parseConfig(text string) (*config, error) {
 	return c, c.validate()
 }
 
-// validate returns an error for incompatible options.
 func (c *config) validate() error {
 	fail := func(option, reason, hint string) error {
 		return configError(c.text, option, reason, hint, nil)
@@ -268,7 +262,6 @@ func splitItems(text string) (items []string, ok bool) {
 	return append(items, text[start:]), !quoted
 }
 
-// unquote returns a value without its double quotes, if it has them.
 func unquote(value string) (string, error) {
 	if !strings.HasPrefix(value, `"`) {
 		return value, nil

@@ -57,10 +57,10 @@ func gatheredSpec(name string, spec sharding.Spec) *sharding.Spec {
 // A GoMLX dataset in memory is an argument of the program that gathers a batch from it. If it were
 // sharded over the replicas, the complete dataset would be transferred for each batch.
 
-// isGatherTable reports, for each argument of a program, whether the program only gathers rows from
-// the argument, as from a GoMLX dataset in memory. If such a table were sharded over the replicas,
-// each batch would transfer the complete dataset.
-func isGatherTable(p *lowering.Program) []bool {
+// findGatherTables reports, for each argument of a program, whether the program only gathers rows
+// from the argument, as from a GoMLX dataset in memory. If such a table were sharded over the
+// replicas, each batch would transfer the complete dataset.
+func findGatherTables(p *lowering.Program) []bool {
 	main := p.Main()
 	indices := parameterIndices(main)
 	isTable, isRead := make([]bool, len(main.Parameters)), make([]bool, len(main.Parameters))
@@ -85,7 +85,6 @@ func isGatherTable(p *lowering.Program) []bool {
 	return isTable
 }
 
-// parameterIndices returns the index of each parameter of a function.
 func parameterIndices(f *ir.Function) map[*ir.Value]int {
 	indices := map[*ir.Value]int{}
 	for i, v := range f.Parameters {

@@ -24,12 +24,10 @@ func finalizedError(object string) error {
 	return &errkind.Fault{Op: "gomlx", Reason: "the " + object + " is finalized", Match: ErrFinalized, Hint: "call Finalize after its last use"}
 }
 
-// argumentError returns an InvalidArgumentError with a reason and a hint.
 func argumentError(op, reason, hint string) error {
 	return &errkind.Fault{Op: "gomlx: " + op, Reason: reason, Hint: hint, Class: errkind.InvalidArgumentError}
 }
 
-// wrapError returns the error of an operation with its cause.
 func wrapError(op, subject string, cause error) error {
 	return &errkind.Fault{Op: "gomlx: " + op, Subject: subject,
 		Class: errkind.KindOr(cause, errkind.InvalidArgumentError), Err: cause}

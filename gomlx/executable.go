@@ -18,10 +18,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Executable is an executable computation. A graph that GoMLX did not distribute runs on all
-// devices, as a program over global tensors. It is compiled at its first execution, when the
-// donated arguments are known. Any other graph runs on the devices that GoMLX names. Executable is
-// safe for concurrent use.
+// Executable is a computation that GoMLX has built. If GoMLX did not distribute the computation, it
+// runs on all devices, as a program over global tensors. It is compiled at its first execution,
+// when the donated arguments are known. A computation that GoMLX distributes runs on the devices
+// that GoMLX selects. An Executable is safe for concurrent use.
 type Executable struct {
 	backend *Backend
 	state   *executableState
@@ -80,7 +80,7 @@ func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
 // placeParameters returns the placements of the parameters of a program. For a distributed program
 // it ignores errors of the rules, because GoMLX's own distribution does not use the rules.
 func (b *Backend) placeParameters(p *lowering.Program, distributed bool) (placements []logical.Placement, err error) {
-	isTable := isGatherTable(p)
+	isTable := findGatherTables(p)
 	for i, name := range p.ParameterNames {
 		dims := p.Parameters[i].Dimensions
 		if i >= numInputs(p) {
@@ -109,7 +109,6 @@ func (c *executableState) isDistributed() bool {
 	return c.program.Replicas*c.program.Partitions > 1 || c.program.Devices != nil
 }
 
-// Close frees all variants and constants.
 func (c *executableState) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,8 +215,8 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 	if err := e.claim(inputs, donate); err != nil {
 		return nil, err
 	}
-	defer release(inputs, donate, true)
-	defer release(inputs, donate, false)
+	defer releaseInputs(inputs, donate, true)
+	defer releaseInputs(inputs, donate, false)
 	if err := e.compareVariables(inputs); err != nil {
 		return nil, err
 	}

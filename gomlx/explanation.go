@@ -42,7 +42,7 @@ type TensorInfo struct {
 	// Variable is true for a variable, and false for data.
 	Variable bool
 	DType    string
-	// Shape is the global shape, and Shard the shape of the part on one device.
+	// Shape is the global shape, and Shard the shape of the shard on one device.
 	Shape, Shard []int
 	// Spec is the sharding of the tensor over the mesh, such as replica,-; see package sharding.
 	Spec string
@@ -143,7 +143,6 @@ func (e *Explanation) writeParameters(b *strings.Builder) {
 	_ = t.Flush() // a strings.Builder takes everything
 }
 
-// shardingText returns the sharding of a tensor, or "whole".
 func (p TensorInfo) shardingText() string {
 	if slices.Equal(p.Shape, p.Shard) {
 		return "whole"
@@ -176,7 +175,6 @@ func (e *Explanation) writeResults(b *strings.Builder) {
 	b.WriteString("\n")
 }
 
-// writeUnsharded lists the parameters that are not sharded as requested.
 func (e *Explanation) writeUnsharded(b *strings.Builder) {
 	var lines []string
 	for _, p := range e.Parameters {
@@ -209,7 +207,6 @@ func (e *Explanation) writeIdleAxes(b *strings.Builder) {
 	}
 }
 
-// writeReport writes the memory and the collectives of the compiled program.
 func (e *Explanation) writeReport(b *strings.Builder) {
 	m := e.Report.Memory
 	fmt.Fprintf(b, "  memory of one device: arguments %s, results %s (of which %s in the place of arguments), temporaries %s, code %s; %s in all\n",
@@ -227,7 +224,6 @@ func (e *Explanation) writeReport(b *strings.Builder) {
 	_ = t.Flush()
 }
 
-// newReport returns the report of a compiled program.
 func newReport(name string, m *spmd.Module, in report.Input) (*report.Report, error) {
 	in.Step, in.Global = name, true
 	replicas, _ := m.Mesh.AxisSize(logical.ReplicaAxis)

@@ -15,9 +15,9 @@ import (
 )
 
 // With several processes, each process runs the same GoMLX program and passes complete tensors, of
-// which it transfers the parts of its own devices. Results are replicated, so that each process can
+// which it transfers the shards of its own devices. Results are replicated, so that each process can
 // read them, except the next values of variables, which keep their sharding. To read a tensor with
-// parts on other processes, all processes launch a program that gathers it. The text of a program
+// shards on other processes, all processes launch a program that gathers it. The text of a program
 // and the first value of a variable must be the same on all processes, so they are compared at
 // their first use.
 
@@ -81,8 +81,8 @@ func (b *Backend) compileGather(shape shapes.Shape, spec sharding.Spec) (*varian
 	return v, v.setLayouts(b, spmd.GlobalSignature{Results: make([]spmd.TensorPlacement, 1)})
 }
 
-// checkSame returns an error if data differs between processes. what names the data in the error.
-func (b *Backend) checkSame(what, hint string, data []byte) error {
+// checkAgreement returns an error if data differs between processes. what names the data in the error.
+func (b *Backend) checkAgreement(what, hint string, data []byte) error {
 	err := b.runtime.CheckAgreement(b.runtime.Context, what, "", data)
 	if mismatch := (*MismatchError)(nil); errors.As(err, &mismatch) {
 		mismatch.Hint = hint
@@ -117,12 +117,12 @@ func (e *Executable) compareVariables(inputs []compute.Buffer) error {
 		return nil
 	}
 	const hint = "give each process the same seed (model.ParamInitialSeed), checkpoint and data"
-	err := b.checkSame("variables", hint, sum)
+	err := b.checkAgreement("variables", hint, sum)
 	if mismatch := (*MismatchError)(nil); !errors.As(err, &mismatch) {
 		return err
 	}
 	for _, i := range fromHost {
-		if err := b.checkSame(fmt.Sprintf("variable %q", p.ParameterNames[i]), hint, value(i)); err != nil {
+		if err := b.checkAgreement(fmt.Sprintf("variable %q", p.ParameterNames[i]), hint, value(i)); err != nil {
 			return err
 		}
 	}

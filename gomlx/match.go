@@ -8,11 +8,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// maxVisited is the maximum number of values that the search for one result visits.
 const maxVisited = 4096
 
-// matchCandidate is a result and a parameter that the result may update. steps is the number of
-// statements between them.
+// matchCandidate contains the indices of a result and of a donated parameter that the result may
+// update. steps is the number of statements between them.
 type matchCandidate struct{ steps, result, parameter int }
 
 // matchDonated returns for each result the index of the donated parameter that the result updates,
@@ -59,9 +58,9 @@ func matchDonated(p *lowering.Program, donated []bool) []int {
 	return donors
 }
 
-// nearestParameters returns the candidates for a result whose value is start, nearest first. It
-// searches the direct and indirect operands of start. parameterOf returns the parameter index of a
-// candidate, or false for other values.
+// nearestParameters searches backward from start, the value of a result, for parameters that the
+// result may update, nearest first. parameterOf returns false for a value that is no such
+// parameter.
 func nearestParameters(result int, start *ir.Value, producers map[*ir.Value]*ir.Statement,
 	parameterOf func(*ir.Value) (int, bool)) (found []matchCandidate) {
 	seen := map[*ir.Value]bool{start: true}

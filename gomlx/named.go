@@ -60,7 +60,6 @@ func (c *executableState) namedVariant(defaultDevice compute.DeviceNum) (*varian
 	})
 }
 
-// executeNamed runs the program on devices that GoMLX selects by number.
 func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool,
 	defaultDevice compute.DeviceNum) ([]compute.Buffer, error) {
 	b, p := e.backend, e.state.program
@@ -71,8 +70,8 @@ func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool,
 	if err := e.claim(inputs, donate); err != nil {
 		return nil, err
 	}
-	defer release(inputs, donate, true)
-	defer release(inputs, donate, false)
+	defer releaseInputs(inputs, donate, true)
+	defer releaseInputs(inputs, donate, false)
 	args, results := engine.NewBufferTable(len(v.partitions), len(p.Parameters)), engine.NewBufferTable(len(v.partitions), len(p.Outputs))
 	devices := e.state.namedPartitions(defaultDevice)
 	for i, input := range inputs {
@@ -94,7 +93,7 @@ func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool,
 		for r, shape := range p.Outputs {
 			result := results[slices.Index(v.partitions, num)][r]
 			resultShape := shape.Clone()
-			resultShape.Dimensions = slices.Clone(result.Dims()) // one device's part of a sharded result
+			resultShape.Dimensions = slices.Clone(result.Dims()) // one device's shard of a sharded result
 			replicated, err := b.replicatedLayout(resultShape)
 			if err != nil {
 				return nil, err

@@ -20,8 +20,8 @@ func (b *Backend) warn(text string) {
 	}
 }
 
-// prefixWriter adds a prefix to lines. It writes the lines of one Write in one Write, so that lines
-// of several goroutines do not mix. It is safe for concurrent use.
+// prefixWriter adds a prefix to lines. Each call of Write results in one call of the underlying
+// Write, so that lines of several goroutines do not mix. It is safe for concurrent use.
 type prefixWriter struct {
 	prefix string
 	mu     sync.Mutex
@@ -58,7 +58,6 @@ func (l *prefixWriter) Write(text []byte) (int, error) {
 	return len(text), err
 }
 
-// writeJSON writes a value as JSON.
 func writeJSON(w io.Writer, v any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")

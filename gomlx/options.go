@@ -56,7 +56,6 @@ type Options struct {
 	OnCompiled func(*CompiledProgram)
 }
 
-// backendName returns the backend's short name.
 func (o Options) backendName() string {
 	if o.Name == "" {
 		return BackendName

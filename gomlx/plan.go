@@ -16,8 +16,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// planSearch is the state of a backend that searches for the best sharding of its first training
-// step.
 type planSearch struct {
 	slice    *system.Slice
 	planFile string       // file for the best plan
@@ -44,7 +42,6 @@ func (o Options) planSpace() (s plan.Space, err error) {
 	return s, err
 }
 
-// searchPlan searches for the best plan of a program and writes it to a file.
 func (c *executableState) searchPlan(donated []bool) (*plan.Result, error) {
 	p, b := c.backend.ahead.planSearch, c.backend
 	compiler, err := worker.New(worker.Options{Command: p.worker})
@@ -70,7 +67,6 @@ func (c *executableState) searchPlan(donated []bool) (*plan.Result, error) {
 	return result, files.Replace(p.planFile, best.Plan.Write)
 }
 
-// lowerPlan returns the program sharded by a plan.
 func (c *executableState) lowerPlan(p plan.Plan, donated []bool) (lowered probe.BuiltStep, err error) {
 	opts := c.backend.opts
 	opts.LogicalDevices, opts.Axes, opts.Rules, opts.RulesName, opts.Log = 0, p.Axes, p.Rules, p.RulesName, nil

@@ -49,31 +49,31 @@ func Register(name string, opts Options) {
 	})
 }
 
-// NewFromConfig opens devices and returns a backend over them, which closes the devices when it is
-// closed. Canceling ctx stops the opening. Plugins are found like by the commands: by environment
-// variables and in the installer's directory. Errors match [ErrConfig] and wrap their cause, such
-// as a [*logical.RuleError], a *pjrt.FindError or a *system.StartError.
+// NewFromConfig opens devices and returns a backend over them. Closing the backend closes the
+// devices. Canceling ctx cancels the opening. Plugins are searched for in environment variables and
+// in the installer's directory. Errors match [ErrConfig] and wrap their cause, such as a
+// [*logical.RuleError], a *pjrt.FindError or a *system.StartError.
 //
-// The config is a comma-separated list of options, which override those of opts:
+// The config is a comma-separated list of options, which override the options in opts:
 //
-//	plugin=KIND        cpu, tpu, cuda, or the absolute path of a plugin. Without it the TPU of this
-//	                   machine is taken if there is one, and the CPU otherwise
-//	devices=N          the number of CPU devices; as many as a replica has unless given. All devices
-//	                   of a TPU are used, and another number is an error
-//	logical=P          the devices of a replica, over which rules split variables; 1 unless given
-//	axes=A:N+B:M       names and sizes for the axes of a replica's devices, the slowest first
-//	rules=FILE.json    which variables are split along which dimension over which axis; see
-//	                   [logical.ParseRules]. Or built-in sets: megatron, fsdp, zero1, megatron+fsdp; see
-//	                   [logical.BuiltinRules]
-//	precision=P        of matrix products on a TPU: default, high or highest
+//	plugin=KIND        cpu, tpu, cuda, or the absolute path of a plugin; by default tpu if this
+//	                   machine has a TPU, and otherwise cpu
+//	devices=N          the number of CPU devices; by default the number of devices of a replica. All
+//	                   devices of a TPU are used, and another number is an error
+//	logical=P          the number of devices of a replica, over which rules split variables; 1 by default
+//	axes=A:N+B:M       names and sizes of the axes of a replica's devices, slowest first
+//	rules=FILE.json    a file with rules for the placement of variables (see [logical.ParseRules]), or
+//	                   built-in sets such as megatron, fsdp, zero1 or megatron+fsdp (see
+//	                   [logical.BuiltinRules])
+//	precision=P        the precision of matrix products on a TPU: default, high or highest
 //	cache=DIR          stores compiled programs in a directory; see package pjrt/cache
 //	explain=1          writes an explanation of each program to standard error
-//	topology=SLICE     compiles for a slice that is not here, such as v5e-16, v5e:4x4 or 2x v5e-256,
-//	                   or cpu:8, instead of running; see [NewAheadOfTime]
+//	topology=SLICE     compiles for another slice, such as v5e-16, v5e:4x4, 2x v5e-256 or cpu:8, and
+//	                   does not run the program (see [NewAheadOfTime])
 //	report=FILE        with topology: writes the report to a file, as a page if its name ends in
 //	                   .html, and as JSON otherwise
-//	plan=FILE          with topology: searches how the first training step is best split, and writes
-//	                   the plan to a file; without it, follows the plan in the file; see package plan
+//	plan=FILE          with topology: searches for the best sharding of the first training step and
+//	                   writes the plan to a file; otherwise uses the plan in the file (see package plan)
 //
 // An example is "devices=8,logical=2,rules=megatron". A value that contains a comma must be in
 // double quotes, within which \" is a quote and \\ a backslash: cache="/a,b". Colons need no
@@ -90,7 +90,6 @@ func NewFromConfig(ctx context.Context, config string, opts Options) (*Backend, 
 	return b, err
 }
 
-// applyTo returns opts with the options of the configuration string.
 func (c *config) applyTo(opts Options) Options {
 	if c.logical > 0 {
 		opts.LogicalDevices = c.logical
@@ -120,7 +119,6 @@ func (c *config) applyTo(opts Options) Options {
 	return opts
 }
 
-// open opens the backend of a configuration string.
 func (c *config) open(ctx context.Context, opts Options) (*Backend, error) {
 	opts = c.applyTo(opts)
 	fail := func(option string, err error, hint string) error {
@@ -191,7 +189,6 @@ func (c *config) openOn(devices int, opts Options, open func(Options) (*Backend,
 	return b, nil
 }
 
-// withRules returns opts with the placement rules that the configuration string specifies.
 func (c *config) withRules(mesh sharding.Mesh, opts Options) (Options, error) {
 	if c.rules == "" {
 		return opts, nil
@@ -212,7 +209,6 @@ func (c *config) withRules(mesh sharding.Mesh, opts Options) (Options, error) {
 	return opts, nil
 }
 
-// systemOptions returns the options for the devices to open.
 func (c *config) systemOptions(opts Options) (system.Options, error) {
 	o, kind := system.Options{CPUDevices: c.devices}, c.plugin
 	switch {

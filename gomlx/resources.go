@@ -12,9 +12,9 @@ import (
 // garbage collector may free them earlier; each is closed once. Elements must be comparable. After
 // Close, Track and Check return [ErrFinalized]. It is safe for concurrent use.
 type resources struct {
-	mu     sync.Mutex
-	live   map[io.Closer]struct{} // nil once closed
-	closed error
+	mu       sync.Mutex
+	live     map[io.Closer]struct{} // nil once closed
+	closeErr error
 }
 
 func newResources() *resources { return &resources{live: map[io.Closer]struct{}{}} }
@@ -42,7 +42,6 @@ func (s *resources) Free(r io.Closer) error {
 	return r.Close()
 }
 
-// Check returns ErrFinalized if the set is closed.
 func (s *resources) Check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +51,6 @@ func (s *resources) Check() error {
 	return nil
 }
 
-// Len returns the number of resources that are not freed.
 func (s *resources) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,10 +63,10 @@ func (s *resources) Close(finish func(errs []error) error) error {
 	s.mu.Lock()
 	live := s.live
 	s.live = nil
-	closed := s.closed
+	closeErr := s.closeErr
 	s.mu.Unlock()
 	if live == nil {
-		return closed
+		return closeErr
 	}
 	var errs []error
 	for r := range live {
@@ -80,6 +78,6 @@ func (s *resources) Close(finish func(errs []error) error) error {
 	err := finish(errs)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed = err
+	s.closeErr = err
 	return err
 }

@@ -120,9 +120,11 @@ func (b *Backend) checkRules(p *lowering.Program) error {
 	return nil
 }
 
-// warnUnsharded writes each of three warnings at most once. In a program with variables, no data is
-// sharded over the replicas, which therefore do the same work. A variable is not sharded as the
-// rules specify. A matrix is replicated, because no rule of a built-in set matches its name.
+// warnUnsharded writes each of these warnings at most once:
+//
+//   - In a program with variables, no data is sharded over the replicas, so they do the same work.
+//   - A variable is not sharded as the rules specify.
+//   - A matrix is replicated because no rule of a built-in set matches its name.
 func (b *Backend) warnUnsharded(p *lowering.Program, places []logical.Placement) {
 	usage := &b.ruleUsage
 	usage.mu.Lock()
@@ -160,7 +162,6 @@ func (b *Backend) warnUnsharded(p *lowering.Program, places []logical.Placement)
 	}
 }
 
-// warnOnce writes a warning about a program, unless it was written before.
 func (b *Backend) warnOnce(warned *bool, p *lowering.Program, format string, args ...any) {
 	if !*warned {
 		*warned = true
@@ -169,7 +170,6 @@ func (b *Backend) warnOnce(warned *bool, p *lowering.Program, format string, arg
 	}
 }
 
-// isUsedByRules reports whether rules shard over a logical axis.
 func (b *Backend) isUsedByRules(axis sharding.Axis) bool {
 	return axis.Name != logical.ReplicaAxis && axis.Size > 1 && b.opts.Rules.UsesAxis(axis.Name)
 }

@@ -17,11 +17,12 @@ import (
 // program.
 type resultShardings struct {
 	executable *pjrt.LoadedExecutable
-	results    int
+	numResults int
 	ops        []sharding.OpSharding
 }
 
-// layout returns the layout of a result, and sets Spec and ShardDims of x to this layout.
+// layout returns the layout of the result with the given index. It sets Spec and ShardDims of x to
+// this layout.
 func (c *resultShardings) layout(over sharding.Mesh, x *spmd.ShardedTensor, result int) (*engine.Layout, error) {
 	if c.executable == nil {
 		return nil, layoutError("the runtime gives no compiled program", nil)
@@ -34,7 +35,7 @@ func (c *resultShardings) layout(over sharding.Mesh, x *spmd.ShardedTensor, resu
 		return engine.NewLayout(t, x.GlobalDims, over, x.Spec) // replicated
 	}
 	if c.ops == nil {
-		if c.ops, err = outputShardings(c.executable.Executable(), c.results); err != nil {
+		if c.ops, err = outputShardings(c.executable.Executable(), c.numResults); err != nil {
 			return nil, err
 		}
 	}
@@ -64,7 +65,6 @@ func layoutError(reason string, cause error) error {
 		Class: errkind.KindOr(cause, errkind.NotImplementedError)}
 }
 
-// outputShardings reads the shardings of the results from a compiled program.
 func outputShardings(x *pjrt.Executable, results int) ([]sharding.OpSharding, error) {
 	p, err := x.OptimizedProgram()
 	if err != nil {

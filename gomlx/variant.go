@@ -26,8 +26,8 @@ type variant struct {
 	donors     []int // index of the parameter whose memory each result reuses, or -1
 }
 
-// reusableDonations returns which donated parameters have the type of a result. Only the memory of
-// these parameters can be reused. key identifies the set.
+// reusableDonations returns a mask of the donated parameters that have the type of a result, so
+// that the result can reuse their memory. key is the mask as text.
 func (c *executableState) reusableDonations(donated []bool) (mask []bool, key string) {
 	main := c.program.Main()
 	mask, text := make([]bool, len(main.Parameters)), make([]byte, len(main.Parameters))
@@ -52,7 +52,7 @@ func (c *executableState) variantFor(donated []bool) (*variant, error) {
 	}
 	mask, key := c.reusableDonations(donated)
 	v, err := c.cachedVariant(key, func() (*variant, error) {
-		v, err := c.build(mask)
+		v, err := c.buildVariant(mask)
 		if err != nil {
 			return nil, wrapError("compile", fmt.Sprintf("program %q", c.program.Name), err)
 		}
@@ -105,9 +105,9 @@ func (c *executableState) signature(donated []bool) (spmd.GlobalSignature, []int
 	return f, donors
 }
 
-// build compiles the program. If the layout that the partitioner chose for a result is unknown or
-// unsupported, build compiles the program again with replicated results.
-func (c *executableState) build(donated []bool) (*variant, error) {
+// buildVariant compiles the program. If the layout that the partitioner chose for a result is
+// unknown or unsupported, it compiles the program again with replicated results.
+func (c *executableState) buildVariant(donated []bool) (*variant, error) {
 	sig, donors := c.signature(donated)
 	v, err := c.buildForSignature(sig, donors)
 	if !errors.Is(err, errLayout) {
@@ -124,7 +124,7 @@ func (c *executableState) buildForSignature(sig spmd.GlobalSignature, donors []i
 	if err != nil {
 		return nil, err
 	}
-	if err := c.backend.checkSame(fmt.Sprintf("program %q", c.program.Name),
+	if err := c.backend.checkAgreement(fmt.Sprintf("program %q", c.program.Name),
 		"run the same program with the same seed (model.ParamInitialSeed) and options on each host",
 		fmt.Append(slices.Clip(m.Text), constantNames(c.program))); err != nil {
 		return nil, err
@@ -194,7 +194,7 @@ func (v *variant) setLayouts(b *Backend, sig spmd.GlobalSignature) error {
 		}
 		v.args = append(v.args, layout)
 	}
-	shardings := resultShardings{executable: system.UnwrapExecutable(v.exe), results: len(v.module.Results)}
+	shardings := resultShardings{executable: system.UnwrapExecutable(v.exe), numResults: len(v.module.Results)}
 	for i := range v.module.Results {
 		x := &v.module.Results[i]
 		var layout *engine.Layout
@@ -212,7 +212,6 @@ func (v *variant) setLayouts(b *Backend, sig spmd.GlobalSignature) error {
 	return nil
 }
 
-// layout returns the layout of an argument or result of a module.
 func (b *Backend) layout(x spmd.ShardedTensor) (*engine.Layout, error) {
 	t, err := hostdata.PJRTType(x.DType)
 	if err != nil {

@@ -70,7 +70,6 @@ func ParseAnnotation(text string) (Annotation, error) {
 	return a, nil
 }
 
-// parseInts parses integers that are separated by commas.
 func parseInts(text string) (all []int, ok bool) {
 	for part := range strings.SplitSeq(text, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(part))

@@ -110,8 +110,8 @@ func traceNested(target region.Target, device int, inputs []*graph.Node,
 	})
 }
 
-// deviceRegion is the state of one OnDevice call. It records the inputs of the region, where the
-// gradient of the region is separated from the gradient of the step.
+// deviceRegion is the state of one OnDevice call. The gradient of the region is computed separately
+// from the gradient of the step, so the region records which nodes need gradients.
 type deviceRegion struct {
 	target Target
 	device int
@@ -132,8 +132,9 @@ func (r *deviceRegion) trace(body func() []*graph.Node) []*graph.Node {
 	return body()
 }
 
-// enterNode returns a node inside the region with the value of x, which is outside. exportResult
-// computes the gradient of the region separately, so no other gradient may reach this node.
+// enterNode returns a node inside the region with the value of x, a node outside. exportResult
+// computes the gradient of the region separately, so any other gradient that reaches this node is
+// an error.
 func (r *deviceRegion) enterNode(x *graph.Node) *graph.Node {
 	return graph.IdentityWithCustomGradient(x, func(_, _ *graph.Node) *graph.Node {
 		if !r.backward {

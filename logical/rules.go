@@ -49,7 +49,6 @@ type Rule struct {
 // variable without a matching rule is replicated on every device.
 type Rules []Rule
 
-// defaultMinElements is used if Rule.MinElements is 0.
 const defaultMinElements = 1024
 
 // Match returns a rule that annotates the variables whose path matches the regular expression
@@ -115,8 +114,8 @@ func (rules Rules) StateFor(path string, dims []int) (StateSharding, int) {
 	return ShardNothing, -1
 }
 
-// matchVariable returns the index of the rule whose Annotation applies to the variable, or -1, and
-// the indices of the rules with Largest.
+// matchVariable returns the index of the rule whose Annotation applies to the variable, or -1. more
+// contains the indices of the rules whose Largest axes apply.
 func (rules Rules) matchVariable(path string, dims []int) (first int, more []int) {
 	first = -1
 	for i, r := range rules {

@@ -11,7 +11,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/strictjson"
 )
 
-// rulesFile is the JSON form of Rules.
 type rulesFile struct {
 	Rules []ruleEntry `json:"rules"`
 }
@@ -165,7 +164,6 @@ func parseSplit(value any) (Annotation, error) {
 	return Annotation{}, fmt.Errorf("expected axis names, not %v", value)
 }
 
-// parseAxes parses axis names joined by "+".
 func parseAxes(text string) []string {
 	axes := SplitOverAxes(text).Axes()
 	if len(axes) == 0 {

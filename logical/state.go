@@ -76,8 +76,8 @@ const gradientScope = "acc_grads"
 // OwnerOfState returns the path of the variable whose training state is stored at path, or "".
 // Optimizers store the state of a variable below a path that contains the path of the variable,
 // such as "/AdamOptimizer/hidden/weights_1st_moment". The function variable reports whether a path
-// is a variable; OwnerOfState returns the longest variable path that starts at a slash of path
-// after the first.
+// is a variable. OwnerOfState returns the longest part of path that is a variable, starts at a
+// slash, and is not at the beginning of path.
 //
 // If variable is nil, OwnerOfState recognizes names that GoMLX uses: the moments of optimizers, in
 // any scope, and accumulated gradients such as "/acc_grads/hidden/weights".

@@ -9,12 +9,12 @@
 // Each package provides a hook for fit.Run. Packages prom and otel also provide a function for
 // strategy.Options.Phases, which observes compilations:
 //
-//	observer := otel.New(otel.Options{})
+//	observer, err := otel.New(otel.Options{})
 //	strat, err := strategy.New(sys, strategy.Options{Replicas: 8, Phases: observer.Phase})
 //	...
 //	result, err := fit.Run(ctx, step, data, opts, observer.Hook(), labels.Hook("run", "today"))
 //
 // Every process of a job is observed, with its process number. Packages prom and otel also measure
-// the activities of the training loop. That takes two time measurements per step, which cost well
-// under a microsecond.
+// the activities of the training loop, with two time measurements per step that cost well under a
+// microsecond.
 package observe

@@ -139,10 +139,9 @@ func (s OpSharding) tileCoordinates(count int) [][]int {
 	return coordinates
 }
 
-// inferSpec infers which mesh axes split each tensor dimension, from the tile coordinates of the
-// devices. An axis splits the dimension in which the tiles of the first two devices on the axis
-// differ. The axis with the largest difference is the major axis. It returns false if no spec has
-// these tiles.
+// inferSpec infers which mesh axes split each tensor dimension. An axis splits a dimension if the
+// first step along the axis changes the tile index of the dimension. The axis with the largest
+// change is the major axis. It returns false if no spec produces these tiles.
 func inferSpec(mesh Mesh, tile []int, coordinates [][]int) (Spec, bool) {
 	type step struct {
 		axis string

@@ -60,7 +60,7 @@ func isBareName(name string) bool {
 // ParseSpec parses the notation of [Spec.String]. It ignores spaces between entries and names. The
 // error for malformed text matches [ErrSyntax].
 func ParseSpec(text string) (Spec, error) {
-	s := &scanner{format: "split " + strconv.Quote(text), text: text,
+	s := &scanner{subject: "split " + strconv.Quote(text), text: text,
 		hint: "write the axes of each dimension, as in replica,-,a+b"}
 	var spec Spec
 	if !s.consume("()") {
@@ -82,7 +82,6 @@ func ParseSpec(text string) (Spec, error) {
 	return spec, nil
 }
 
-// scanDim reads the entry of one dimension.
 func (s *scanner) scanDim() Dim {
 	if s.consume("?") {
 		return Dim{Open: true}
@@ -146,7 +145,7 @@ func (m Mesh) String() string {
 // ParseMesh parses the notation of [Mesh.String]. It ignores spaces around names and sizes. The
 // error for malformed text matches [ErrSyntax]. ParseMesh also returns the errors of [NewMesh].
 func ParseMesh(text string) (Mesh, error) {
-	s := &scanner{format: "mesh " + strconv.Quote(text), text: text,
+	s := &scanner{subject: "mesh " + strconv.Quote(text), text: text,
 		hint: "write axes with their sizes, as in replica=2,logical=4"}
 	var axes []Axis
 	if !s.consume("()") {

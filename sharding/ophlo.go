@@ -58,7 +58,7 @@ func joinText[T any](separator string, values []T) string {
 // text matches [ErrSyntax]. The error for metadata and shard groups, which are not supported, also
 // matches [errors.ErrUnsupported].
 func ParseOpSharding(text string) (OpSharding, error) {
-	s := &scanner{format: "HLO sharding", text: text}
+	s := &scanner{subject: "HLO sharding", text: text}
 	op := s.scanOpSharding(true)
 	s.expectEnd()
 	if s.err != nil {
@@ -105,7 +105,6 @@ func (s *scanner) scanOpSharding(tupleAllowed bool) OpSharding {
 	return op
 }
 
-// scanTuple reads the elements and the closing brace of a tuple.
 func (s *scanner) scanTuple() OpSharding {
 	op := OpSharding{kind: KindTuple}
 	if s.consume("}") {

@@ -64,7 +64,6 @@ func (s OpSharding) WithDeviceList() OpSharding {
 	return s
 }
 
-// protoError returns an error for bytes that are not a valid xla.OpSharding.
 func protoError(where string, err error) error {
 	return &errkind.Fault{Op: "sharding: proto", Subject: where, Err: err,
 		Hint: "pass the bytes of a serialized xla.OpSharding", Class: errkind.ValueError}

@@ -31,7 +31,7 @@ func ShardShape(mesh Mesh, spec Spec, shape []int) ([]int, error) {
 	return local, nil
 }
 
-// numShards returns the number of shards of a valid dimension.
+// numShards returns the number of shards of a tensor dimension. The axes of dim must exist in mesh.
 func numShards(mesh Mesh, dim Dim) int {
 	n := 1
 	for _, name := range dim.Axes {

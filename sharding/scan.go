@@ -17,11 +17,11 @@ var ErrSyntax = errkind.New(errkind.ValueError, "sharding: syntax")
 // scanner reads the text formats of this package. After the first error, all read methods fail and
 // err stays unchanged.
 type scanner struct {
-	format string
-	hint   string // correction for error messages
-	text   string
-	pos    int
-	err    error
+	subject string // for error messages
+	hint    string // correction for error messages
+	text    string
+	pos     int
+	err     error
 }
 
 func (s *scanner) setError(format string, args ...any) {
@@ -29,7 +29,7 @@ func (s *scanner) setError(format string, args ...any) {
 		const span = 24
 		at := min(max(s.pos, 0), len(s.text))
 		context := s.text[at:min(at+span, len(s.text))]
-		s.err = &errkind.Fault{Op: "sharding: " + s.format, Match: ErrSyntax, Class: errkind.ValueError, Hint: s.hint,
+		s.err = &errkind.Fault{Op: "sharding: " + s.subject, Match: ErrSyntax, Class: errkind.ValueError, Hint: s.hint,
 			Reason: fmt.Sprintf("%s at offset %d, near %q", fmt.Sprintf(format, args...), s.pos, context)}
 	}
 }

@@ -5,7 +5,7 @@ package sharding
 // A [Spec] cannot represent sub-axes, priorities, unreduced axes and inline meshes; their errors
 // also match [errors.ErrUnsupported].
 func ParseShardy(text string) (meshName string, spec Spec, err error) {
-	s := &scanner{format: "Shardy sharding", text: text}
+	s := &scanner{subject: "Shardy sharding", text: text}
 	s.consume("#sdy.sharding")
 	s.expect("<")
 	if s.consume("mesh") {

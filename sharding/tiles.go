@@ -9,15 +9,15 @@ import (
 // a short text or message can allocate.
 const maxTiles = 1 << 20
 
-// deviceTiles is an array of devices with dimensions dims. The devices are either listed or in the
-// iota form: the numbers 0, 1, 2 and so on, reshaped to reshape and transposed by perm.
+// deviceTiles is an array of devices with dimensions dims. The devices are either listed, or
+// computed in iota form: the numbers 0, 1, 2 and so on as an array of dimensions reshape,
+// transposed by perm.
 type deviceTiles struct {
 	dims          []int
 	devices       []int
 	reshape, perm []int
 }
 
-// tileCount returns the product of dims.
 func tileCount(name string, dims []int) (int, error) {
 	size := 1
 	for _, n := range dims {

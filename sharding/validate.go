@@ -29,7 +29,7 @@ const (
 	InvalidEntry
 )
 
-// String returns the problem in words, such as "unknown axis".
+// String returns the name of the problem, such as "unknown axis".
 func (p Problem) String() string {
 	return enum.Name(p, "", "unknown axis", "repeated axis", "rank mismatch", "indivisible", "negative size",
 		"invalid entry")

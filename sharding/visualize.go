@@ -58,7 +58,6 @@ func VisualizeOp(w io.Writer, op OpSharding, shape []int, devices int, options V
 	return drawTable(w, fmt.Sprintf("%v of %v on %d devices", op, shape, devices), shape, shards, options)
 }
 
-// maxDevices is the maximum number of devices that can be drawn.
 const maxDevices = 1 << 16
 
 func checkDeviceCount(devices int) error {
@@ -79,7 +78,7 @@ func drawTable(w io.Writer, title string, shape []int, shards []deviceShard, opt
 	if err != nil {
 		return err
 	}
-	indices, err := options.indices(shape, down, across)
+	indices, err := options.resolveIndices(shape, down, across)
 	if err != nil {
 		return err
 	}
@@ -130,7 +129,7 @@ func (o VisualizeOptions) dimsToDraw(rank int) (down, across int, err error) {
 	return o.Dims[0], o.Dims[1], nil
 }
 
-func (o VisualizeOptions) indices(shape []int, down, across int) ([]int, error) {
+func (o VisualizeOptions) resolveIndices(shape []int, down, across int) ([]int, error) {
 	if o.Indices == nil {
 		return make([]int, len(shape)), nil
 	}
@@ -209,7 +208,7 @@ func writeGrid(b *strings.Builder, rows, columns tableAxis, limit int, cell func
 	if limit == 0 {
 		limit = 16
 	}
-	shownRows, shownColumns := elide(len(rows.tiles), limit), elide(len(columns.tiles), limit)
+	shownRows, shownColumns := visibleIndices(len(rows.tiles), limit), visibleIndices(len(columns.tiles), limit)
 	grid := [][]string{{""}}
 	for _, c := range shownColumns {
 		grid[0] = append(grid[0], columns.label(c))
@@ -251,9 +250,9 @@ func writeGrid(b *strings.Builder, rows, columns tableAxis, limit int, cell func
 	}
 }
 
-// elide returns the indices below count. If count is greater than limit, it returns only the first
-// and the last indices, with -1 between them.
-func elide(count, limit int) []int {
+// visibleIndices returns the indices below count. If count is greater than limit, it returns only
+// the first and the last indices, with -1 between them.
+func visibleIndices(count, limit int) []int {
 	var shown []int
 	for i := range count {
 		switch {

@@ -22,7 +22,8 @@ type Loop struct {
 // keeps.
 type Block struct{ Policy RematPolicy }
 
-// Manual is a region that each device computes on its shards, with explicit collectives over Axes.
+// Manual is a region in which each device computes on its own shards and communicates by explicit
+// collectives over Axes.
 type Manual struct{ Axes []string }
 
 // On is a region that only one logical device runs. Its results are sent to the other devices.
@@ -74,9 +75,9 @@ type Carry struct{ Identity }
 // returns slice i.
 type Slice struct{ N int }
 
-// Shard is the mapping of a tensor that is sharded inside the region. Dimension i is split over
-// Axes[i], slowest axis first, and must be divisible by the product of their sizes. Devices that
-// differ only in other axes have equal shards.
+// Shard is the mapping of a sharded tensor: inside the region, each device has only its shard.
+// Dimension i is split over Axes[i], slowest axis first, and must be divisible by the product of
+// their sizes. Devices that differ only in other axes have equal shards.
 type Shard struct{ Axes [][]sharding.Axis }
 
 // InnerShape implements [Mapping].
@@ -108,8 +109,8 @@ func (c Shard) OuterShape(s shapes.Shape) shapes.Shape {
 	return c.mapDims(s, func(dim, parts int) int { return dim * parts })
 }
 
-// mapDims replaces each dimension of s by size(dim, parts), where parts is the number of its
-// shards.
+// mapDims returns s with each dimension replaced by size(dim, parts). parts is the number of shards
+// of the dimension.
 func (c Shard) mapDims(s shapes.Shape, size func(dim, parts int) int) shapes.Shape {
 	dims := slices.Clone(s.Dimensions)
 	for i, axes := range c.Axes {

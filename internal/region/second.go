@@ -53,7 +53,8 @@ func (r *tracer) makeDifferentiable(all, adjoints []*graph.Node) []*graph.Node {
 	return out
 }
 
-// differentiate returns the gradients of the inputs for the cotangents, and clears the cotangents.
+// differentiate computes the gradients of the inputs of the backward pass from the adjoints of its
+// results, which are stored in cotangents, and clears cotangents.
 func (b *backwardPass) differentiate() []*graph.Node {
 	if len(b.target.OpenPasses()) > 0 {
 		b.fail("", nil, "a gradient of its gradient is requested inside another region", secondDerivativeHint)
@@ -98,8 +99,9 @@ func (b *backwardPass) differentiate() []*graph.Node {
 
 const secondDerivativeHint = "use remat.Block and loop.Layers for it without a region within another, or stop the gradient (graph.StopGradient)"
 
-// rebuild traces the forward and the backward pass again, with other nodes for the sources (the
-// differentiated inputs) and the adjoints. It returns the gradients of the sources.
+// rebuild traces copies of the forward and the backward pass that GoMLX can differentiate. The
+// copies read the given nodes instead of the sources (the inputs that have gradients) and the
+// adjoints. It returns the gradients of the sources.
 func (b *backwardPass) rebuild(sources, adjoints []*graph.Node) []*graph.Node {
 	loop, isLoop := b.pass.Kind.(Loop)
 	n := 1
@@ -119,7 +121,7 @@ func (b *backwardPass) rebuild(sources, adjoints []*graph.Node) []*graph.Node {
 		arguments[argumentOf[i]].Node = sources[i]
 	}
 	if isLoop {
-		starts := b.carriedStarts(arguments, leaves)
+		starts := b.stackCarriedStarts(arguments, leaves)
 		for i, a := range arguments {
 			switch a.Mapping.(type) {
 			case Carry:
@@ -182,9 +184,9 @@ func (b *backwardPass) rebuild(sources, adjoints []*graph.Node) []*graph.Node {
 	return gradients
 }
 
-// sourceOrder returns the indices of the sources (the differentiated inputs) in the order in which
-// the backward pass returns their gradients. The sources that a loop carries are first, in the
-// order of their adjoints.
+// sourceOrder returns the indices of the sources (the inputs that have gradients) in the order in
+// which the backward pass returns their gradients: first the state of a loop, in the order of its
+// adjoints, then the other sources.
 func (b *backwardPass) sourceOrder(argumentOf []int) (sources []int) {
 	for i, y := range b.results {
 		if _, carried := y.Mapping.(Carry); carried && y.Node.DType().IsFloat() {
@@ -199,9 +201,9 @@ func (b *backwardPass) sourceOrder(argumentOf []int) (sources []int) {
 	return sources
 }
 
-// carriedStarts runs the loop again. For each carried argument, it returns the stack of the values
-// at the start of each iteration.
-func (b *backwardPass) carriedStarts(arguments []Argument, leaves []*graph.Node) []*graph.Node {
+// stackCarriedStarts runs the loop again. For each carried argument, it returns the stack of the
+// values at the start of each iteration.
+func (b *backwardPass) stackCarriedStarts(arguments []Argument, leaves []*graph.Node) []*graph.Node {
 	carried := 0
 	all := Trace(b.target, b.pass.Kind, arguments, func(in []*graph.Node) (list []Result) {
 		outputs := b.cloneResults(leaves, in)
@@ -221,8 +223,8 @@ func (b *backwardPass) carriedStarts(arguments []Argument, leaves []*graph.Node)
 	return all[carried:]
 }
 
-// cloneResults copies the region's ops with each node in leaves replaced by the corresponding node
-// in replacements, and returns the copies of the results.
+// cloneResults copies the ops of the region, and replaces each node in leaves by the node with the
+// same index in replacements. It returns the copies of the results.
 func (b *backwardPass) cloneResults(leaves, replacements []*graph.Node) []*graph.Node {
 	copies := map[*graph.Node]*graph.Node{}
 	for i, leaf := range leaves {

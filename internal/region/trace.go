@@ -12,7 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/rematerialization"
 )
 
-// Argument is an argument of a region: a node outside the region, and its mapping.
+// Argument is a node outside a region that is passed to the region. Mapping describes the
+// corresponding value inside.
 type Argument struct {
 	Node    *graph.Node
 	Mapping Mapping
@@ -20,7 +21,8 @@ type Argument struct {
 	Name string
 }
 
-// Result is a result of a region: a node inside the region, and its mapping.
+// Result is a node inside a region that the region returns. Mapping describes the corresponding
+// value outside.
 type Result struct {
 	Node    *graph.Node
 	Mapping Mapping
@@ -65,7 +67,7 @@ func TryTrace(target Target, kind Kind, arguments []Argument,
 	r.innerArguments = enters
 	r.tracePass(r.pass, func() {
 		for i, a := range r.arguments {
-			enters[i] = r.enter(r.pass, i, a.Node, a.Mapping, r.argumentName(i))
+			enters[i] = r.enterNode(r.pass, i, a.Node, a.Mapping, r.argumentName(i))
 		}
 		r.results, ok = body(slices.Clone(enters))
 	})
@@ -90,7 +92,6 @@ func TryTrace(target Target, kind Kind, arguments []Argument,
 	return all, true
 }
 
-// tracer is the state of one call of Trace.
 type tracer struct {
 	target         Target
 	pass           *Pass
@@ -140,18 +141,18 @@ func (r *tracer) tracePass(p *Pass, build func()) {
 	build()
 }
 
-// enter adds argument i to a pass and returns its node inside the region. Only the region's own
-// backward pass may compute a gradient of this node; any other gradient would be lost and is an
-// error.
-func (r *tracer) enter(p *Pass, i int, x *graph.Node, c Mapping, what string) *graph.Node {
-	shape, err := c.InnerShape(x.Shape())
+// enterNode passes x, argument number index of a pass, into the region, and returns the node
+// inside. Only the region's own backward pass computes a gradient of this node. Any other gradient
+// that reaches the node would be lost and causes a panic.
+func (r *tracer) enterNode(p *Pass, index int, x *graph.Node, mapping Mapping, name string) *graph.Node {
+	shape, err := mapping.InnerShape(x.Shape())
 	if err != nil {
-		r.fail(what, err, "", "use a shape that the mapping can slice")
+		r.fail(name, err, "", "use a shape that the mapping can slice")
 	}
-	p.In = append(p.In, c)
-	node := r.target.EmitOp(x, Enter{Pass: p, Index: i, Shape: shape}, func(*graph.Node) *graph.Node {
+	p.In = append(p.In, mapping)
+	node := r.target.EmitOp(x, Enter{Pass: p, Index: index, Shape: shape}, func(*graph.Node) *graph.Node {
 		if !r.inBackward {
-			r.fail(what, nil, "a gradient flows into the region, but not through its results: a second derivative, or a node of the region that is used outside",
+			r.fail(name, nil, "a gradient flows into the region, but not through its results: a second derivative, or a node of the region that is used outside",
 				"take second derivatives of ops outside of regions, and return the nodes that are used outside")
 		}
 		return nil
@@ -204,9 +205,8 @@ func (r *tracer) collectSources(nodes, enters []*graph.Node) {
 	}
 }
 
-// IsVariable reports whether a node is a parameter of the graph, or the conversion of a parameter
-// to another dtype before the node first. Package precision passes variables to layers as such
-// conversions.
+// IsVariable reports whether a node is a parameter of the graph, or converts a parameter to another
+// dtype before the node with the ID first. Package precision passes converted variables to layers.
 func IsVariable(node *graph.Node, first graph.NodeId) bool {
 	if node.Type() == graph.NodeTypeConvertDType && node.Id() < first {
 		node = node.Inputs()[0]
@@ -231,11 +231,11 @@ func (r *tracer) carriesGradient(node *graph.Node) bool {
 	return known
 }
 
-// emitResults returns the region's results as nodes outside the region. An op of the target passes
-// a gradient to only one input, but a region has several differentiated inputs and several results.
-// Therefore, all results depend on the same zero, a sum with one term for each of these inputs. The
-// adjoints of the results are stored until the gradient of the sum is requested. One backward pass
-// then computes the gradients of all terms.
+// emitResults returns the region's results as nodes outside the region. In GoMLX, an op with a
+// custom gradient has one input, but a region has several inputs and several results. Therefore all
+// results depend on one scalar zero, to which each input contributes a zero. When GoMLX requests
+// the gradient of this scalar, the adjoints of all results are known, and one backward pass
+// computes the gradients of all inputs.
 func (r *tracer) emitResults() []*graph.Node {
 	r.checkCarries()
 	slots := make([]*Slot, len(r.results))
@@ -302,8 +302,8 @@ func (r *tracer) rootNode() *graph.Node {
 	})
 }
 
-// zeroFrom returns a float32 zero that depends on all inputs. gradient returns the gradient of input
-// i.
+// zeroFrom returns a float32 zero that depends on all inputs. gradient returns the gradient of
+// inputs[i].
 func (r *tracer) zeroFrom(inputs []*graph.Node, gradient func(i int) *graph.Node) (sum *graph.Node) {
 	for i, x := range inputs {
 		term := r.target.EmitOp(x, ScalarZero{}, func(*graph.Node) *graph.Node { return gradient(i) })
@@ -316,8 +316,8 @@ func (r *tracer) zeroFrom(inputs []*graph.Node, gradient func(i int) *graph.Node
 	return sum
 }
 
-// traceBackward traces a backward pass for the current adjoints, and returns the gradients of the
-// sources.
+// traceBackward traces a backward pass for the current adjoints of the results. It returns the
+// gradients of the region's sources, the inputs that have gradients.
 func (r *tracer) traceBackward() []*graph.Node {
 	p := &Pass{Kind: r.pass.Kind, Forward: r.pass}
 	inside := make([]*graph.Node, 0, len(r.innerSources))
@@ -347,7 +347,7 @@ func (r *tracer) traceBackward() []*graph.Node {
 				continue
 			}
 			r.adjoints[i] = nil
-			a := r.enter(p, next, v, y.Mapping, "adjoint of "+r.resultName(i))
+			a := r.enterNode(p, next, v, y.Mapping, "adjoint of "+r.resultName(i))
 			next++
 			// The sum only defines the adjoint of each result for the gradient.
 			total = graph.Add(total, graph.ConvertDType(graph.ReduceAllSum(graph.Mul(y.Node, a)), dtypes.Float32))

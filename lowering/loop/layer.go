@@ -11,7 +11,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/region"
 )
 
-// layer is one trace of the block.
 type layer struct {
 	*layerLoop
 	writes  *region.WriteRecorder
@@ -24,7 +23,7 @@ type layer struct {
 	state      *graph.Node // random state outside of the loop, nil if unused
 
 	results  Results
-	cleanups []func() // called by restore
+	cleanups []func() // called by restoreGraph
 	// rewindScopes marks the scopes that the trace has used as unused.
 	rewindScopes  func()
 	changed       []*stack   // stacks that the layer updates
@@ -59,8 +58,7 @@ func (l *layer) checkParameter(name string) error {
 		Hint: "let the error pass: the loop traces the block again", Class: errkind.InternalError}
 }
 
-// build traces the block inside the region.
-func (l *layer) build(in []*graph.Node) (results []region.Result) {
+func (l *layer) traceBlock(in []*graph.Node) (results []region.Result) {
 	take := func(n int) (list []*graph.Node) {
 		list, in = in[:n:n], in[n:]
 		return list
@@ -88,7 +86,7 @@ func (l *layer) build(in []*graph.Node) (results []region.Result) {
 	if l.abandoned || l.needsRetrace() || l.recordWrites() {
 		panic("loop: the block is traced again") // see trace
 	}
-	l.check()
+	l.checkResults()
 	add := func(role string, crossing region.Mapping, list ...*graph.Node) {
 		for i, y := range list {
 			results = append(results, region.Result{Node: y, Mapping: crossing, Name: fmt.Sprintf("%s %d", role, i)})
@@ -162,8 +160,8 @@ func (l *layer) setGraphState() {
 	}
 }
 
-// restore undoes setGraphState and resets all variables to their nodes before the loop.
-func (l *layer) restore() {
+// restoreGraph undoes setGraphState and resets all variables to their nodes before the loop.
+func (l *layer) restoreGraph() {
 	for _, end := range l.cleanups {
 		end()
 	}
@@ -184,9 +182,9 @@ func (l *layer) restore() {
 	l.writes.Restore()
 }
 
-// check panics if the results of the block are invalid, or if the block set a parameter of the
-// graph that cannot be used after the loop.
-func (l *layer) check() {
+// checkResults panics if the results of the block are invalid, or if the block set a parameter of
+// the graph that cannot be used after the loop.
+func (l *layer) checkResults() {
 	for _, list := range []struct {
 		role  string
 		nodes []*graph.Node

@@ -16,7 +16,7 @@ type lossSum struct {
 	zero  *graph.Node // initial sum inside a layer
 }
 
-func newLosses(g *graph.Graph) []*lossSum {
+func newLossSums(g *graph.Graph) []*lossSum {
 	all := []*lossSum{{name: "regularization loss", path: train.TrainerRegularizationLossGraphParamKey},
 		{name: "main loss", path: train.TrainerMainLossGraphParamKey}}
 	for _, l := range all {

@@ -16,10 +16,10 @@ import (
 
 // layerLoop is the state of one call of Run. The model's store has one stacked variable for each
 // variable of a layer. The block is traced with another store, whose variables have the same paths
-// but the shapes of one layer. Their graph nodes are slices of the stacked variables. The variables
-// of a layer are only known after the block has run. Therefore, a trace that requests a variable
-// without a stacked variable is abandoned, the stacked variable is created, and the block is traced
-// again.
+// but the shapes of one layer, and whose graph nodes are slices of the stacked variables. The
+// variables of a layer are only known after the block has run. Therefore, if a trace requests a
+// variable without a stacked variable, the loop abandons the trace, creates the stacked variable,
+// and traces the block again.
 type layerLoop struct {
 	scope     *model.Scope
 	n         int
@@ -85,7 +85,7 @@ func newLayerLoop(scope *model.Scope, n int, arguments Arguments, block func(lay
 	}
 	r.state = rngVariable(model.NewStore())
 	r.params = graphParams(r.scope.Store(), r.graph)
-	r.losses = newLosses(r.graph)
+	r.losses = newLossSums(r.graph)
 	r.index = graph.Iota(r.graph, shapes.Make(dtypes.Int32, n), 0)
 	return r
 }
@@ -162,7 +162,7 @@ func (r *layerLoop) trace(l *layer) (all []*graph.Node) {
 	done := r.target.InterceptParameters(l.checkParameter)
 	defer func() {
 		done()
-		l.restore()
+		l.restoreGraph()
 		if r.abandoned || l.needsRetrace() {
 			r.abandoned = true
 			_ = recover() // ignore errors that follow from the missing variable
@@ -189,7 +189,7 @@ func (r *layerLoop) trace(l *layer) (all []*graph.Node) {
 		in = append(in, region.Argument{Node: l.writes.ValueBefore(h), Mapping: region.Carry{},
 			Name: "variable " + h.Name()})
 	}
-	return region.Trace(r.target, region.Loop{N: r.n, Policy: r.opts.Keep.RegionPolicy()}, in, l.build)
+	return region.Trace(r.target, region.Loop{N: r.n, Policy: r.opts.Keep.RegionPolicy()}, in, l.traceBlock)
 }
 
 func graphParams(store *model.Store, g *graph.Graph) map[string]any {

@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/region"
 )
 
-// stack is a stacked variable: a variable of the store that contains the values of all layers along
-// dimension 0.
+// stack is a variable in the model's store that contains the values of one variable for all layers,
+// along dimension 0.
 type stack struct {
 	path     string
 	shape    shapes.Shape    // shape in a layer
@@ -73,7 +73,7 @@ func (l *layer) checkVariables() {
 }
 
 // createUnreadVariables creates stacked variables for the variables that the block created without
-// reading them. It also copies the parameters that the block set to the model's store.
+// reading them. It also copies the parameters that the block set into the model's store.
 func (l *layer) createUnreadVariables() {
 	store := l.scope.Store()
 	for v := range l.store.IterVariables() {
@@ -184,8 +184,8 @@ func stackInitialValues(g *graph.Graph, n int, layerShape shapes.Shape, initiali
 	return out[1]
 }
 
-// rngState returns the variable with the random state of the graph's store, and its node. Each of
-// them is nil if it does not exist.
+// rngState returns the variable with the random state of the graph's store, and the node of this
+// variable in the graph. A result is nil if it does not exist.
 func rngState(g *graph.Graph) (v *model.Variable, state *graph.Node) {
 	store := model.GetStore(g)
 	if store == nil {

@@ -139,8 +139,8 @@ func Permute(x *graph.Node, pairs [][2]int, axes ...string) *graph.Node {
 	})
 }
 
-// Shift is a [Permute] along the ring of devices: device i sends to device i+offset, modulo the number
-// of devices. offset can be negative.
+// Shift is a [Permute] along the ring of devices: device i sends to device i+offset, modulo the
+// number of devices. offset can be negative.
 func Shift(x *graph.Node, offset int, axes ...string) *graph.Node {
 	c := newCollective("manual: shift", x, axes)
 	pairs := make([][2]int, c.devices)

@@ -94,8 +94,9 @@ func Region(axes []string, in []Arg, out []sharding.Spec, f func(in []*graph.Nod
 		})
 }
 
-// newShard validates the spec of an argument or result x of a region over axes, and returns its
-// sharding. unsharded is true for arguments, whose shape is the shape of the unsharded tensor.
+// newShard validates the spec of an argument or result x of a region over axes, and returns the
+// corresponding region.Shard. unsharded is true for arguments, whose shape is the shape of the
+// unsharded tensor.
 func newShard(mesh sharding.Mesh, axes []string, subject string, x *graph.Node, spec sharding.Spec,
 	unsharded bool) region.Shard {
 	const op = "manual:"
@@ -162,7 +163,6 @@ func requireGraphTarget(op string, g *graph.Graph) region.Target {
 	return t
 }
 
-// checkAxes panics if an axis is unknown or repeated.
 func checkAxes(op string, mesh sharding.Mesh, axes []string) {
 	if len(axes) == 0 {
 		fail(op, "", "the list of axes is empty", "use axes of "+mesh.String()+", or pass nil for all of them")

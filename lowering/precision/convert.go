@@ -26,7 +26,7 @@ func convertTensor(t *tensors.Tensor, dtype dtypes.DType) (*tensors.Tensor, erro
 		case []float16.Float16:
 			numbers = toFloat64s(flat, func(x float16.Float16) float64 { return float64(x.Float32()) })
 		default:
-			failed = invalid("", "use a float dtype", "its value is %s", t.Shape())
+			failed = invalidError("", "use a float dtype", "its value is %s", t.Shape())
 		}
 	})
 	if err != nil || failed != nil {

@@ -49,13 +49,13 @@ func (p Policy) Forward(g *graph.Graph, in []*graph.Node, f func(in []*graph.Nod
 	t := graphStateOf(g)
 	switch {
 	case t == nil:
-		panic(invalid("Forward", "call it in a step of package strategy, or attach a precision.TraceState to the graph",
+		panic(invalidError("Forward", "call it in a step of package strategy, or attach a precision.TraceState to the graph",
 			"the graph does not belong to a step"))
 	case t.inForward:
-		panic(invalid("Forward", "use one policy for the complete forward part",
+		panic(invalidError("Forward", "use one policy for the complete forward part",
 			"called in the forward part of another policy"))
 	case !g.IsMainFunc():
-		panic(invalid("Forward", "call it around the loop or branch",
+		panic(invalidError("Forward", "call it around the loop or branch",
 			"called inside a closure (a loop body or a branch)"))
 	}
 	t.policy, t.inForward = p, true
@@ -66,7 +66,7 @@ func (p Policy) Forward(g *graph.Graph, in []*graph.Node, f func(in []*graph.Nod
 		inside[i] = x
 		if x != nil && isModelFloat(x.DType()) && x.DType() != p.Compute {
 			inside[i] = graph.ConvertDType(x, p.Compute)
-			t.uncast[inside[i]] = x
+			t.originals[inside[i]] = x
 		}
 	}
 	call := t.nextCall()
@@ -89,7 +89,7 @@ func (p Policy) Forward(g *graph.Graph, in []*graph.Node, f func(in []*graph.Nod
 	}
 	results := make([]*graph.Node, len(out))
 	for i, y := range out {
-		results[i] = p.output(t, y)
+		results[i] = p.castOutput(t, y)
 	}
 	return results
 }
@@ -97,7 +97,7 @@ func (p Policy) Forward(g *graph.Graph, in []*graph.Node, f func(in []*graph.Nod
 // unusedComputeError returns the error for a model without an operation in the Compute dtype. other
 // describes the first operation in another dtype.
 func (p Policy) unusedComputeError(other string) error {
-	return invalid("policy with Compute "+p.Compute.String(),
+	return invalidError("policy with Compute "+p.Compute.String(),
 		"a layer computes in the dtype of its input: convert the input of that layer with precision.Compute, as in x = precision.Compute(x)",
 		"no operation of the model computes in %s; the first one in another dtype is the %s", p.Compute, other)
 }
@@ -112,11 +112,11 @@ func (p Policy) setSumDTypes(g *graph.Graph) Target {
 		Hint:   "trace the step with package strategy", Class: errkind.NotImplementedError})
 }
 
-func (p Policy) output(t *graphState, y *graph.Node) *graph.Node {
+func (p Policy) castOutput(t *graphState, y *graph.Node) *graph.Node {
 	if y == nil {
 		return nil
 	}
-	if x := t.uncast[y]; x != nil {
+	if x := t.originals[y]; x != nil {
 		y = x
 	}
 	if isModelFloat(y.DType()) && y.DType() != p.Output {
@@ -148,7 +148,7 @@ func Applied(g *graph.Graph) Policy {
 // [Policy.Forward] has cast, Output returns the original argument. Without a policy it returns x.
 func Output(x *graph.Node) *graph.Node {
 	if t := graphStateOf(x.Graph()); t != nil && t.policy != (Policy{}) {
-		return t.policy.output(t, x)
+		return t.policy.castOutput(t, x)
 	}
 	return x
 }

@@ -48,12 +48,12 @@ func (s LossScale) Validate() error {
 	case f == (LossScale{}):
 		return nil
 	case !(f.Initial >= 1) || f.Initial > math.MaxFloat32:
-		return invalid("LossScale.Initial", "use a finite number from 1, such as 32768", "the scale is %v", s.Initial)
+		return invalidError("LossScale.Initial", "use a finite number from 1, such as 32768", "the scale is %v", s.Initial)
 	case f.Interval < 0:
-		return invalid("LossScale.Interval", "use 2000, or 0 for a scale that never changes",
+		return invalidError("LossScale.Interval", "use 2000, or 0 for a scale that never changes",
 			"the scale grows after %d steps", s.Interval)
 	case !(f.Factor > 1) || f.Factor > math.MaxFloat32:
-		return invalid("LossScale.Factor", "use a finite number above 1, such as 2", "the scale is multiplied by %v",
+		return invalidError("LossScale.Factor", "use a finite number above 1, such as 2", "the scale is multiplied by %v",
 			s.Factor)
 	}
 	return nil

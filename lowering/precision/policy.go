@@ -81,7 +81,7 @@ func (p Policy) Validate() error {
 		{"Accumulate", f.Accumulate}, {"Partial", f.Partial}, {"Reduce", f.Reduce},
 	} {
 		if field.dtype != dtypes.InvalidDType && !isModelFloat(field.dtype) {
-			return invalid("Policy."+field.name, "use Float32, BFloat16, Float16 or Float64",
+			return invalidError("Policy."+field.name, "use Float32, BFloat16, Float16 or Float64",
 				"%s is not a dtype that a model can be computed in", field.dtype)
 		}
 	}
@@ -90,7 +90,7 @@ func (p Policy) Validate() error {
 		dtype dtypes.DType
 	}{{"Accumulate", f.Accumulate}, {"Partial", f.Partial}} {
 		if field.dtype != f.Compute && !(field.dtype.Bits() > f.Compute.Bits()) {
-			return invalid("Policy."+field.name, fmt.Sprintf("use %s or a wider dtype", f.Compute),
+			return invalidError("Policy."+field.name, fmt.Sprintf("use %s or a wider dtype", f.Compute),
 				"sums in %s do not hold the terms, which are %s", field.dtype, f.Compute)
 		}
 	}
@@ -120,7 +120,7 @@ func isModelFloat(d dtypes.DType) bool {
 	return d == dtypes.Float64 || d == dtypes.Float32 || d == dtypes.BFloat16 || d == dtypes.Float16
 }
 
-func invalid(subject, hint, reason string, args ...any) *errkind.Fault {
+func invalidError(subject, hint, reason string, args ...any) *errkind.Fault {
 	return &errkind.Fault{Op: "precision:", Subject: subject, Reason: fmt.Sprintf(reason, args...), Hint: hint,
 		Class: errkind.ValueError}
 }

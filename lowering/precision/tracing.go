@@ -20,7 +20,6 @@ type TraceState struct {
 	retrace      bool
 }
 
-// forwardCall is the information about one call of Forward.
 type forwardCall struct {
 	// dtypes are the dtypes in which the call reads the variables, by path. They are set once known
 	// is true.
@@ -34,17 +33,17 @@ type graphState struct {
 	tracing *TraceState
 	calls   int // number of calls of Forward
 	// policy is the policy of the last call of Forward, and inForward is true during the call.
-	// uncast maps cast arguments to the original arguments.
+	// originals maps cast arguments to the original arguments.
 	policy    Policy
 	inForward bool
-	uncast    map[*graph.Node]*graph.Node
+	originals map[*graph.Node]*graph.Node
 }
 
 type graphStateKey struct{}
 
 // Attach adds the state to a new graph of the step.
 func (t *TraceState) Attach(g *graph.Graph) {
-	g.AttachState(graphStateKey{}, &graphState{tracing: t, uncast: map[*graph.Node]*graph.Node{}})
+	g.AttachState(graphStateKey{}, &graphState{tracing: t, originals: map[*graph.Node]*graph.Node{}})
 }
 
 func graphStateOf(g *graph.Graph) *graphState {
@@ -74,7 +73,7 @@ func (t *TraceState) NeedsRetrace() bool {
 }
 
 // SaveCallCount saves the number of calls of [Policy.Forward] in the graph. rewind resets the count
-// to this number. Code that abandons part of a trace and traces it again uses it.
+// to this number, before code that abandoned part of a trace traces this part again.
 func SaveCallCount(g *graph.Graph) (rewind func()) {
 	t := graphStateOf(g)
 	if t == nil {

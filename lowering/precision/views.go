@@ -12,14 +12,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// castVariable is a variable that is cast to Compute during a forward part. GoMLX finds the node of
-// a variable by its path, so all layers that request the variable receive the cast.
+// castVariable is a variable that is cast to Compute during a call of [Policy.Forward]. GoMLX finds
+// the node of a variable by its path, so all layers that request the variable receive the cast.
 type castVariable struct {
 	variable       *model.Variable
 	original, cast *graph.Node
 }
 
-// traceWithCasts runs f with variables cast to Compute if c.dtypes contains this dtype for them.
+// traceWithCasts traces f with casts of the variables that f reads in the Compute dtype, as
+// recorded in c.dtypes.
 func (c *forwardCall) traceWithCasts(p Policy, g *graph.Graph, store *model.Store, f func()) {
 	var views []*castVariable
 	before := map[*model.Variable]bool{}
@@ -43,7 +44,7 @@ func (c *forwardCall) traceWithCasts(p Policy, g *graph.Graph, store *model.Stor
 	f()
 	for v := range store.IterVariables() {
 		if !before[v] && v.DType() == p.Compute {
-			panic(invalid(fmt.Sprintf("variable %q", v.Path()), "request the same variables in every trace of the step",
+			panic(invalidError(fmt.Sprintf("variable %q", v.Path()), "request the same variables in every trace of the step",
 				"it was not requested in the first trace of the step"))
 		}
 	}
@@ -67,7 +68,7 @@ func (p Policy) checkStored(g *graph.Graph, store *model.Store, views []*castVar
 	}
 	for v := range store.IterVariables() {
 		if !viewed[v] && v.DType() == p.Compute && v.Trainable && v.InUseByGraph(g) {
-			panic(invalid(fmt.Sprintf("variable %q", v.Path()),
+			panic(invalidError(fmt.Sprintf("variable %q", v.Path()),
 				fmt.Sprintf("give the store its value in %s, or set Policy.Parameters to %s", p.Parameters, p.Compute),
 				"the store has it in %s, and the policy keeps parameters in %s", p.Compute, p.Parameters))
 		}

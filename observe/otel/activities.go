@@ -11,7 +11,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/fit/watchdog"
 )
 
-// numActivities is the number of kinds of activities.
 const numActivities = int(watchdog.Setup) + 1
 
 // activityLog contains the current activity of a run, and the time of each activity since the last
@@ -24,14 +23,12 @@ type activityLog struct {
 	beforeRun []activityPeriod
 }
 
-// activityPeriod is a period of one activity.
 type activityPeriod struct {
 	activity   watchdog.Activity
 	name       string
 	begin, end time.Time
 }
 
-// firstStart returns the start time of the first activity.
 func (s *activityLog) firstStart() time.Time {
 	switch {
 	case len(s.beforeRun) > 0:
@@ -42,7 +39,6 @@ func (s *activityLog) firstStart() time.Time {
 	return time.Now()
 }
 
-// startActivity ends the current activity and starts the next.
 func (o *Observer) startActivity(activity watchdog.Activity, name string) {
 	now, previous := time.Now(), o.activities.current
 	o.activities.current = activityPeriod{activity: activity, name: name, begin: now}
@@ -78,7 +74,6 @@ func (o *Observer) emitSpans(periods ...activityPeriod) {
 	}
 }
 
-// runOutcome returns the outcome of a run: done, interrupted, stuck or failed.
 func runOutcome(err error) string {
 	var interrupted *interrupt.Error
 	var stuck *watchdog.StuckError

@@ -55,7 +55,6 @@ type Observer struct {
 	activities activityLog
 }
 
-// runState is the state of the current run.
 type runState struct {
 	ctx   context.Context // of the run's span
 	span  trace.Span
@@ -105,7 +104,6 @@ func New(opts Options) (*Observer, error) {
 	return o, nil
 }
 
-// attributes returns the attributes of all spans and metrics of a process.
 func (o *Observer) attributes(process int) []attribute.KeyValue {
 	return append([]attribute.KeyValue{attribute.Int("tpustrategy.process", process)}, o.opts.Attributes...)
 }
@@ -166,7 +164,7 @@ func (o *Observer) Hook() fit.Hook {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			if o.run != nil {
-				o.record(s)
+				o.recordSteps(s)
 			}
 			return nil
 		},
@@ -187,8 +185,8 @@ func (o *Observer) Hook() fit.Hook {
 	}
 }
 
-// record ends the span of the steps since the last record, and starts the next span.
-func (o *Observer) record(s *fit.State) {
+// recordSteps ends the span of the steps since the last record, and starts the next span.
+func (o *Observer) recordSteps(s *fit.State) {
 	r, now := o.run, time.Now()
 	taken := s.Step() - r.step
 	r.steps.SetAttributes(attribute.Int64("tpustrategy.first_step", r.step+1),

@@ -46,23 +46,22 @@ type Metrics struct {
 }
 
 type currentActivity struct {
-	what watchdog.Activity
-	at   time.Time
+	activity watchdog.Activity
+	start    time.Time
 }
 
-// startActivity ends the current activity and starts the next.
 func (m *Metrics) startActivity(activity watchdog.Activity, process string) {
 	now := m.opts.Now()
-	if previous := m.current; !previous.at.IsZero() && previous.what != watchdog.Other {
-		m.activitySeconds.WithLabelValues(previous.what.String(), process).Add(max(0, now.Sub(previous.at).Seconds()))
-		m.activityCount.WithLabelValues(previous.what.String(), process).Inc()
+	if previous := m.current; !previous.start.IsZero() && previous.activity != watchdog.Other {
+		m.activitySeconds.WithLabelValues(previous.activity.String(), process).Add(max(0, now.Sub(previous.start).Seconds()))
+		m.activityCount.WithLabelValues(previous.activity.String(), process).Inc()
 	}
 	m.current = currentActivity{activity, now}
 }
 
 type currentStage struct {
-	name string
-	at   time.Time
+	name  string
+	start time.Time
 }
 
 // progress is the position of a run at its last record.
@@ -124,7 +123,7 @@ func (m *Metrics) Phase(p phase.Phase) {
 	defer m.mu.Unlock()
 	process, now := strconv.Itoa(m.opts.Process), m.opts.Now()
 	if previous, ok := m.stages[p.Name]; ok {
-		m.stageSeconds.WithLabelValues(previous.name, process).Observe(now.Sub(previous.at).Seconds())
+		m.stageSeconds.WithLabelValues(previous.name, process).Observe(now.Sub(previous.start).Seconds())
 	}
 	if p.Stage != phase.Done {
 		m.stages[p.Name] = currentStage{p.Stage.String(), now}

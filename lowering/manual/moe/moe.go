@@ -48,9 +48,9 @@ type Result struct {
 type Expert func(x *graph.Node, weights []*graph.Node) *graph.Node
 
 // Layer computes a mixture-of-experts layer. x contains the tokens of the replica, [tokens, width],
-// and gate the weights of the router, [width, experts]. Dimension 0 of each of weights is the
-// expert. The size of the axis must divide the numbers of experts and groups, and the number of
-// groups must divide the number of tokens. The router computes in float32.
+// and gate the weights of the router, [width, experts]. Each tensor in weights has the shape
+// [experts, ...]. The size of the axis must divide the numbers of experts and groups, and the
+// number of groups must divide the number of tokens. The router computes in float32.
 //
 // Layer panics with an [*errkind.Fault].
 func Layer(x, gate *graph.Node, weights []*graph.Node, expert Expert, opts Options) Result {
@@ -66,7 +66,6 @@ func Layer(x, gate *graph.Node, weights []*graph.Node, expert Expert, opts Optio
 	return Result{Output: out[0], BalanceLoss: out[1], Dropped: out[2]}
 }
 
-// computeShard computes the layer on one device.
 func computeShard(x, gate *graph.Node, weights []*graph.Node, expert Expert, experts, groups int,
 	opts Options) []*graph.Node {
 	tokens, width := x.Shape().Dimensions[0]/groups, x.Shape().Dimensions[1]

@@ -29,10 +29,10 @@ type Options struct {
 type Stage func(x *graph.Node, weights []*graph.Node) *graph.Node
 
 // Run runs the stages of a model on the devices of a logical axis, one stage per device. x is the
-// batch of the replica, with the examples along dimension 0. Dimension 0 of each of weights is
-// divided among the stages in order, so the size of the axis must divide it. The result is the
-// result of the last stage for the complete batch, on all devices. On an axis of size 1, the stage
-// processes one microbatch after another.
+// batch of the replica, with the examples along dimension 0. Each tensor in weights is divided
+// among the stages along dimension 0, which must be divisible by the size of the axis. The result
+// is the result of the last stage for the complete batch, on all devices. On an axis of size 1, the
+// stage processes one microbatch after another.
 //
 // Run panics with an [*errkind.Fault].
 func Run(axis string, x *graph.Node, weights []*graph.Node, stage Stage, opts Options) *graph.Node {
@@ -62,28 +62,28 @@ func Run(axis string, x *graph.Node, weights []*graph.Node, stage Stage, opts Op
 }
 
 // runRounds computes all rounds of one device.
-func runRounds(axis string, n, m int, x *graph.Node, weights []*graph.Node, stage Stage,
+func runRounds(axis string, stages, microbatches int, x *graph.Node, weights []*graph.Node, stage Stage,
 	keep remat.Policy) *graph.Node {
 	dims := x.Shape().Dimensions
-	parts := graph.Reshape(x, slices.Concat([]int{m, dims[0] / m}, dims[1:])...)
+	parts := graph.Reshape(x, slices.Concat([]int{microbatches, dims[0] / microbatches}, dims[1:])...)
 	first := graph.Squeeze(graph.SliceAxis(parts, 0, graph.AxisElem(0)), 0)
-	last := graph.SliceAxis(parts, 0, graph.AxisRange(m-1, m))
+	last := graph.SliceAxis(parts, 0, graph.AxisRange(microbatches-1, microbatches))
 	fed := []*graph.Node{parts}
-	for range n - 1 { // the first stage repeats the last microbatch until the other stages have finished
+	for range stages - 1 { // the first stage repeats the last microbatch until the other stages have finished
 		fed = append(fed, graph.StopGradient(last))
 	}
 	var next [][2]int
-	for i := range n - 1 {
+	for i := range stages - 1 {
 		next = append(next, [2]int{i, i + 1})
 	}
 	begins := graph.Equal(manual.Index(x.Graph(), axis), graph.Const(x.Graph(), int32(0)))
-	made := loop.Run(nil, m+n-1, loop.Arguments{
+	made := loop.Run(nil, microbatches+stages-1, loop.Arguments{
 		Carried: []*graph.Node{graph.StopGradient(first)},
 		Sliced:  []*graph.Node{graph.Concatenate(fed, 0)},
 		Shared:  slices.Concat([]*graph.Node{begins}, weights),
 	}, func(l *loop.Layer) loop.Results {
 		came := l.Sliced[0]
-		if n > 1 {
+		if stages > 1 {
 			came = graph.Where(l.Shared[0], came, l.Carried[0])
 		}
 		y := stage(came, slices.Clone(l.Shared[1:]))
@@ -92,16 +92,16 @@ func runRounds(axis string, n, m int, x *graph.Node, weights []*graph.Node, stag
 				"return the shape and the dtype of the argument")
 		}
 		sent := y
-		if n > 1 {
+		if stages > 1 {
 			sent = manual.Permute(y, next, axis)
 		}
 		return loop.Results{Carried: []*graph.Node{sent}, Stacked: []*graph.Node{y}}
 	}, loop.Options{Keep: keep}).Stacked[0]
-	y := graph.Reshape(graph.SliceAxis(made, 0, graph.AxisRange(n-1, n-1+m)), dims...)
-	if n == 1 {
+	y := graph.Reshape(graph.SliceAxis(made, 0, graph.AxisRange(stages-1, stages-1+microbatches)), dims...)
+	if stages == 1 {
 		return y
 	}
-	return manual.Broadcast(y, n-1, axis)
+	return manual.Broadcast(y, stages-1, axis)
 }
 
 func fail(reason, hint string) {
