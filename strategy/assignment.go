@@ -11,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// newAssignment builds an assignment with the given numbers of replicas and logical devices. It
-// places replicas by slice if bySlice is set, or if TensorFlow's order would mix the slices.
+// newAssignment builds a device assignment. It places complete replicas on each slice if bySlice is
+// set, or if TensorFlow's order would mix the slices.
 func newAssignment(topology tpu.Topology, replicas, logicalDevices int, bySlice bool) (tpu.DeviceAssignment, error) {
 	assignment, err := assignBlocks(topology, replicas, logicalDevices, bySlice)
 	if err == nil && assignment.HasMixedSliceOrder() {
@@ -23,8 +23,9 @@ func newAssignment(topology tpu.Topology, replicas, logicalDevices int, bySlice 
 	return assignment, err
 }
 
-// assignBlocks builds an assignment in which the logical devices of a replica form a block: first the
-// cores of a chip, then neighboring chips. With bySlice a block is within one slice.
+// assignBlocks builds a device assignment in which the logical devices of a replica form a block:
+// first the cores of a chip, then neighboring chips. If bySlice is set, a block is within one
+// slice.
 func assignBlocks(topology tpu.Topology, replicas, logicalDevices int, bySlice bool) (tpu.DeviceAssignment, error) {
 	if replicas < 0 || logicalDevices < 0 {
 		return tpu.DeviceAssignment{}, &OptionError{Option: "Replicas", Reason: fmt.Sprintf(
@@ -59,7 +60,6 @@ func assignBlocks(topology tpu.Topology, replicas, logicalDevices int, bySlice b
 	return assignment, nil
 }
 
-// formatBlockSizes lists the sizes of the blocks that divide a mesh evenly.
 func formatBlockSizes(mesh [4]int) string {
 	sizes := []int{1}
 	for _, length := range mesh {
@@ -82,8 +82,8 @@ func gcd(a, b int) int {
 	return a
 }
 
-// checkSlices returns an error if the assignment does not match the slice options. It logs a
-// warning if the logical devices of a replica are on several slices.
+// checkSlices returns an error if the assignment violates [Options].BySlice or would crash the TPU
+// compiler. It logs a warning if the logical devices of a replica are on several slices.
 func checkSlices(topology tpu.Topology, assignment tpu.DeviceAssignment, opts Options) error {
 	if opts.BySlice && !assignment.IsBySlice() {
 		return &OptionError{Option: "BySlice", Reason: "the Assignment does not give each slice whole replicas, slice by slice; build it with tpu.AssignmentOptions.BySlice"}
@@ -103,7 +103,8 @@ func checkSlices(topology tpu.Topology, assignment tpu.DeviceAssignment, opts Op
 	return nil
 }
 
-// deviceNames returns TensorFlow's names of the logical devices of a replica, and of its host.
+// deviceNames returns TensorFlow's names of a replica's logical devices, and of the CPU of its
+// host.
 func (s *TPUStrategy) deviceNames(replica int) (devices []string, host string) {
 	job, platform := "worker", strings.ToUpper(s.runtime.Platform())
 	if platform == "CPU" {
@@ -121,10 +122,8 @@ func (s *TPUStrategy) deviceNames(replica int) (devices []string, host string) {
 	return devices, name(task, "CPU", 0)
 }
 
-// Devices returns the names of the devices of the variable's components, in replica order. A
-// component has the name of one logical device of its replica, as in TensorFlow. The other logical
-// devices of the replica have a shard or a copy of the variable, too: [Variable.Shards] lists all
-// of them.
+// Devices returns TensorFlow's device name of each component, in replica order. It names one
+// logical device of the replica; [Variable.Shards] lists all of them.
 func (v *Variable) Devices() []string {
 	names := make([]string, v.strategy.replicas)
 	for r := range names {
@@ -135,7 +134,7 @@ func (v *Variable) Devices() []string {
 }
 
 // mapPartitions returns, for each partition of m, the partition of other on the same device. It
-// returns false if other does not have one of the devices.
+// returns false if other lacks one of the devices.
 func mapPartitions(m, other *engine.Runtime) ([]int, bool) {
 	on := make(map[*pjrt.Device]int, len(other.All))
 	for e, device := range other.All {

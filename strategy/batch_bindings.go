@@ -15,35 +15,34 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// batchBindings has the state of a function that runs repeatedly on batches, such as a training
-// step. Its launches are bound to buffers, and each run copies its batch to these buffers. From the
-// second batch on there are no lookups by name and no allocations.
+// batchBindings runs a function repeatedly on batches, such as a training step. Each run copies its
+// batch to buffers that are bound to the program. From the second batch on, a run needs no lookups
+// by name and no allocations.
 type batchBindings struct {
 	mu sync.Mutex
-	// bindings are the bindings, one for each signature of a batch, the most recent first.
+	// bindings has one binding for each signature of a batch, the most recently used first.
 	bindings []*batchBinding
-	// hosts are the tensors of the current batch, nil for values on the devices.
+	// hosts are the host tensors of the current batch; nil for a value on the devices.
 	hosts []*tensors.Tensor
 }
 
-// batchBinding is a function that is bound to buffers for a batch.
 type batchBinding struct {
 	bound *Binding
 	slots []argumentSlot
 }
 
-// argumentSlot is the destination of one argument of the batch.
+// argumentSlot is the destination of one argument of a batch.
 type argumentSlot struct {
-	// value is the value that host tensors are copied to, and host is their shape. feed is nil if
-	// the caller passes values.
+	// value is the destination of host tensors, and host is their shape. value is nil if the caller
+	// passes values on the devices.
 	value  *deviceValue
 	layout *engine.Layout
 	host   shapes.Shape
-	// signature has the signature of the caller's values, without buffers.
+	// signature is such a value without buffers, for comparisons.
 	signature *deviceValue
 }
 
-// RunResident runs the function on a batch and returns its results, which the next run overwrites.
+// RunResident runs the function on a batch and returns its results. The next run overwrites them.
 func (m internalFunction) RunResident(ctx context.Context, batch []any) ([]Value, error) {
 	f := m.Function
 	if err := RefuseTracing(ctx, f.opts.Name, fault.InsteadOfRunning); err != nil {
@@ -86,7 +85,6 @@ func (m internalFunction) RunResident(ctx context.Context, batch []any) ([]Value
 	return b.bound.Results(), nil
 }
 
-// close releases the batches and the results.
 func (r *batchBindings) close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +96,8 @@ func (r *batchBindings) close() error {
 	return errors.Join(errs...)
 }
 
-// bindingFor returns the binding for the signature of the batch. readHostTensors was called before.
+// bindingFor returns the binding for the signature of the batch. The caller has called
+// readHostTensors.
 func (f *Function) bindingFor(ctx context.Context, batch []any) (*batchBinding, error) {
 	r := &f.batches
 	for i, b := range r.bindings {
@@ -127,7 +126,6 @@ func (f *Function) bindingFor(ctx context.Context, batch []any) (*batchBinding, 
 	return b, nil
 }
 
-// newBatchBinding binds the function to the values of a batch.
 func (f *Function) newBatchBinding(ctx context.Context, values []Value) (b *batchBinding, err error) {
 	b = &batchBinding{slots: make([]argumentSlot, len(f.batches.hosts))}
 	for i, host := range f.batches.hosts {
@@ -145,7 +143,7 @@ func (f *Function) newBatchBinding(ctx context.Context, values []Value) (b *batc
 	return b, err
 }
 
-// readHostTensors converts the batch's host values to tensors, in f.resident.hosts.
+// readHostTensors converts the host values of a batch to tensors, in f.batches.hosts.
 func (f *Function) readHostTensors(batch []any) error {
 	f.batches.hosts = slices.Grow(f.batches.hosts[:0], len(batch))[:len(batch)]
 	for i, arg := range batch {
@@ -163,7 +161,7 @@ func (f *Function) readHostTensors(batch []any) error {
 	return nil
 }
 
-// accepts reports whether the batch has the signature of the binding.
+// accepts reports whether a batch has the signature of the binding.
 func (b *batchBinding) accepts(batch []any, hosts []*tensors.Tensor) bool {
 	if len(b.slots) != len(batch) {
 		return false
@@ -183,7 +181,8 @@ func (b *batchBinding) accepts(batch []any, hosts []*tensors.Tensor) bool {
 	return true
 }
 
-// uploadBatch copies the batch to the buffers that the bound step reads.
+// uploadBatch copies the host tensors of a batch to the buffers of the binding, and sets the
+// buffers of the other arguments.
 func (b *batchBinding) uploadBatch(ctx context.Context, batch []any, hosts []*tensors.Tensor) error {
 	f := b.bound.program.function
 	for i, host := range hosts {
@@ -214,8 +213,8 @@ func (slot *argumentSlot) upload(ctx context.Context, host *tensors.Tensor, b ba
 	})
 }
 
-// isUnevenBatch reports whether the replicas receive different numbers of rows of the batch.
-// readHostTensors was called before.
+// isUnevenBatch reports whether the replicas receive different numbers of rows. The caller has
+// called readHostTensors.
 func (f *Function) isUnevenBatch(batch []any) bool {
 	for i, host := range f.batches.hosts {
 		if host != nil && f.isUneven(host.Shape()) {

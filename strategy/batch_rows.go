@@ -10,16 +10,16 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 )
 
-// batchRows are the rows of an argument that is split over replicas.
+// batchRows counts the rows of an argument that is split over the replicas.
 type batchRows struct {
 	total    int
 	replicas []int // by replica; nil if the replicas do not divide the rows
 }
 
-// checkRows returns an error if arguments that are split over replicas have different numbers of
-// rows. Replicas may broadcast the rows of such arguments, so a trace does not detect the mistake
-// for every number of replicas. The error names the argument whose rows do not divide evenly over
-// the replicas, otherwise the later argument.
+// checkRows returns an error if arguments that are split over the replicas have different numbers
+// of rows. A trace does not detect this for every number of replicas, because a replica may
+// broadcast its rows. The error names the argument whose rows do not divide evenly over the
+// replicas, or the later argument.
 func (f *Function) checkRows(args []any) error {
 	if f.opts.UnequalRows || f.opts.own || f.loaded != nil {
 		return nil
@@ -42,7 +42,7 @@ func (f *Function) checkRows(args []any) error {
 	return nil
 }
 
-// argumentRows returns the rows of argument i. It reports false for an argument that is not a batch.
+// argumentRows counts the rows of argument i. It returns false if the argument is not a batch.
 func (f *Function) argumentRows(i int, arg any) (rows batchRows, ok bool) {
 	split := f.opts.SplitBatch || f.opts.LocalBatch
 	share := batchSplitter{f.strategy, f.opts.LocalBatch, f.argumentAnnotation(i)}
@@ -81,8 +81,8 @@ func (f *Function) argumentRows(i int, arg any) (rows batchRows, ok bool) {
 	return rows, true
 }
 
-// leadingDim returns the first dimension of a host value or of a shape, without converting the
-// value to a tensor. It returns false for a scalar and for any other value.
+// leadingDim returns the first dimension of a tensor, a slice or a shape, without converting x to a
+// tensor. It returns false for other values and for scalars.
 func leadingDim(x any) (int, bool) {
 	shape, ok := x.(shapes.Shape)
 	if !ok {
@@ -105,7 +105,7 @@ func leadingDim(x any) (int, bool) {
 	return shape.Dimensions[0], true
 }
 
-// newRowsError returns an error for argument i, whose rows differ from the rows of argument j.
+// newRowsError returns the error for argument i, which has rows where argument j has want.
 func (f *Function) newRowsError(i, j int, unit string, rows, want any) error {
 	other := fmt.Sprintf("argument %d", j)
 	if j < len(f.paths) {

@@ -11,9 +11,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Binding is a function with fixed arguments, for a loop that launches one program repeatedly. A
-// launch performs no lookups and no allocations, and overwrites the results of the previous launch.
-// A Binding is safe for concurrent use; launches are serialized.
+// Binding is a function with fixed arguments, for loops that launch one program repeatedly. A
+// launch needs no lookups and no allocations, and overwrites the results of the previous launch. A
+// Binding is safe for concurrent use.
 type Binding struct {
 	program *program
 
@@ -28,9 +28,9 @@ type Binding struct {
 	closed       bool
 }
 
-// Bind compiles the function for these arguments and returns a Binding. Bind copies host arguments,
-// and values with another layout than the function's; Close releases these copies. The caller keeps
-// ownership of other values and must keep them open while the Binding is in use.
+// Bind compiles the function for these arguments. Bind copies host values, and values with another
+// layout than the function's; [Binding.Close] releases the copies. The caller owns all other
+// values, and must keep them open while the Binding is in use.
 func (f *Function) Bind(ctx context.Context, args ...any) (*Binding, error) {
 	if err := RefuseTracing(ctx, "binding "+f.opts.Name, fault.InsteadOfRunning); err != nil {
 		return nil, err
@@ -48,7 +48,6 @@ func (f *Function) Bind(ctx context.Context, args ...any) (*Binding, error) {
 	return b, nil
 }
 
-// bind prepares the launches of the values' program.
 func (f *Function) bind(ctx context.Context, values []Value) (*Binding, error) {
 	p, err := f.program(ctx, values, purposeRun)
 	if err != nil {
@@ -74,14 +73,13 @@ func (f *Function) bind(ctx context.Context, values []Value) (*Binding, error) {
 	return b, nil
 }
 
-// updateTables updates the argument and result matrices, and keeps the results.
+// updateTables fills the tables of arguments and results. results are the buffers to reuse, or nil.
 func (b *Binding) updateTables(results [][]*pjrt.Buffer) {
 	b.args, b.outs = b.program.bufferTables(b.program.variables, b.columns, results)
 	b.generation = b.program.function.strategy.generation
 }
 
-// Launch runs the function once and returns when the work is enqueued. It overwrites the results of
-// the previous launch. If a guard of a training step returns an error, Launch returns it.
+// Launch enqueues one run and returns. It also returns the error of a training step's guard.
 func (b *Binding) Launch(ctx context.Context) error {
 	if Tracing(ctx) {
 		return RefuseTracing(ctx, "launching "+b.program.function.opts.Name, fault.InsteadOfRunning)
@@ -101,7 +99,7 @@ func (b *Binding) Launch(ctx context.Context) error {
 	return err
 }
 
-// updateBorrowed copies the current values of other strategies' variables.
+// updateBorrowed copies the current values of the variables of other strategies.
 func (b *Binding) updateBorrowed(ctx context.Context) error {
 	fresh, err := b.program.copyBorrowed(ctx)
 	if err != nil {
@@ -159,9 +157,9 @@ func (b *Binding) launchLocked(ctx context.Context) error {
 	return nil
 }
 
-// dropBusyResults checks whether a launch failed because a reader uses a result of the previous
-// launch. If so, it transfers the results to the reader, so that the next launch creates new
-// results, and returns true.
+// dropBusyResults handles a launch that failed because a reader still uses a result of the previous
+// launch. It leaves the results to the reader and returns true; the next launch creates new
+// results. For another error it returns false.
 func (b *Binding) dropBusyResults(err error) bool {
 	var wrong *pjrt.ArgumentError
 	if b.results == nil || !errors.Is(err, pjrt.ErrBusy) || !errors.As(err, &wrong) || !wrong.IsResult ||
@@ -178,7 +176,8 @@ func (b *Binding) dropBusyResults(err error) bool {
 	return true
 }
 
-// createResults creates values for the results of the first launch. Later launches reuse the buffers.
+// createResults creates the values of the results after the first launch. Later launches reuse
+// their buffers.
 func (b *Binding) createResults() error {
 	for j, column := range b.resultColumns() {
 		v, err := b.program.result(j, column, b.arguments)
@@ -198,7 +197,6 @@ func (b *Binding) resultColumns() [][]*pjrt.Buffer {
 	return columns
 }
 
-// setColumn replaces the buffers of an argument of the function.
 func (b *Binding) setColumn(argument int, buffers engine.Buffers) {
 	b.launchLock().Lock()
 	defer b.launchLock().Unlock()
@@ -218,11 +216,11 @@ func (b *Binding) setColumn(argument int, buffers engine.Buffers) {
 	}
 }
 
-// launchLock returns the lock that guards a Binding.
+// launchLock returns the strategy's launch lock, which guards a Binding.
 func (b *Binding) launchLock() *sync.Mutex { return &b.program.function.strategy.runtime.Launch }
 
-// Results returns the results of the latest launch, or nil before the first launch. The Binding
-// owns them: the next launch overwrites them, and Close closes them.
+// Results returns the results of the latest launch, or nil before the first launch. The next launch
+// overwrites them, and Close closes them.
 func (b *Binding) Results() []Value {
 	b.launchLock().Lock()
 	defer b.launchLock().Unlock()
@@ -232,7 +230,7 @@ func (b *Binding) Results() []Value {
 	return b.results
 }
 
-// Close releases the results and the copies of the arguments.
+// Close releases the results and the copies of arguments.
 func (b *Binding) Close() error {
 	if b == nil || b.program == nil {
 		return nil

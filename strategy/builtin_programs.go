@@ -10,16 +10,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// builtinCall is one run of a small internal program.
+// builtinCall is one run of an internal program, such as a copy or a reduction.
 type builtinCall struct {
-	// name is the cache key of the program, together with the signatures of the variables and
-	// values.
+	// name identifies the program, together with the signatures of the variables and values.
 	name      string
 	values    []Value
 	variables []*Variable
-	// mirrored results are equal on all replicas.
-	mirrored bool
-	results  []logical.Annotation
+	mirrored  bool
+	results   []logical.Annotation
 	// step builds the program. Its first variables must be the variables of the call.
 	step StepFunc
 }
@@ -73,7 +71,6 @@ func (c builtinCall) run(ctx context.Context, s *TPUStrategy) ([]Value, error) {
 	return p.run(ctx, values, c.variables...)
 }
 
-// runMirrored runs a program with one mirrored result.
 func (c builtinCall) runMirrored(ctx context.Context, s *TPUStrategy) (*Mirrored, error) {
 	results, err := c.run(ctx, s)
 	if err != nil {
@@ -82,8 +79,7 @@ func (c builtinCall) runMirrored(ctx context.Context, s *TPUStrategy) (*Mirrored
 	return results[0].(*Mirrored), nil
 }
 
-// copyMirrored copies a value that is equal on all replicas, with the given split over the logical
-// devices.
+// copyMirrored copies a value that is equal on all replicas, on the devices, with the split a.
 func copyMirrored(ctx context.Context, value Value, a logical.Annotation) (*Mirrored, error) {
 	v, err := copyValue(ctx, value, true, a)
 	if err != nil {
@@ -92,7 +88,7 @@ func copyMirrored(ctx context.Context, value Value, a logical.Annotation) (*Mirr
 	return v.(*Mirrored), nil
 }
 
-// copyValue copies a value to another layout, on the devices.
+// copyValue copies a value on the devices, with the split a.
 func copyValue(ctx context.Context, value Value, mirrored bool, a logical.Annotation) (Value, error) {
 	results, err := builtinCall{
 		name: "copy", values: []Value{value}, mirrored: mirrored, results: single(a),

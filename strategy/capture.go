@@ -13,22 +13,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// capture is a variable that a step uses: an argument of its program, and also a result if the step
-// writes it.
+// capture is a variable that a step uses. It is an argument of the step's program, and also a
+// result if the step writes it.
 type capture struct {
 	variable *Variable
 	name     string
 	value    *graph.Node // the variable's value at this point of the trace
 	changed  bool
-	// initial is the value at the start of the step.
-	initial *graph.Node
-	// wrote, if not nil, is called with each written value.
+	initial  *graph.Node
+	// onWrite, if not nil, is called with each written value.
 	onWrite func(x *graph.Node)
-	// borrowed is set for a variable of another strategy, whose value is copied for each run.
+	// borrowed is set for a variable of another strategy. Each run copies its value.
 	borrowed bool
 }
 
-// capture returns the step's capture of a variable, and creates it at the first use.
+// capture returns the step's capture of a variable, and creates it at the first use. op names the
+// call in errors.
 func (rc *ReplicaContext) capture(op string, v *Variable) *capture {
 	rc.requireTracing(op)
 	if v == nil {
@@ -79,23 +79,21 @@ func (rc *ReplicaContext) findCaptureByName(name string) *capture {
 	return nil
 }
 
-// Read returns the variable in the replica: the replica's own component of an [OnRead] variable,
-// without communication, or the common value of an [OnWrite] variable. Read returns the value of
-// the last write before it in the step. The variable becomes an argument of the step; a step that
-// writes the variable reuses its memory for the new value.
+// Read returns the variable in the replica: the replica's component of an [OnRead] variable,
+// without communication, or the common value of an [OnWrite] variable. It returns the value of the
+// last write before it in the step.
 //
-// A closure of the step, the body of [graph.While] or a branch of [graph.If], may use a variable
-// that the step read before. Otherwise Read panics with [ErrContext]. A closure cannot write
-// variables: return the value, and write it after the loop or the branch. Layers of loop.Layers and
-// blocks of remat.Block read and write variables like the step.
+// A loop body ([graph.While]) or a branch ([graph.If]) can read a variable that the step has read
+// before, otherwise Read panics with [ErrContext]. It cannot write variables: return the value, and
+// write it afterwards. Layers of loop.Layers and blocks of remat.Block have no such limits.
 //
-// A variable of another strategy can be read, but not written, if the other strategy has all
-// devices of this one: each run copies its cross-replica value on the devices. Otherwise Read
-// panics with [ErrOtherStrategy].
+// A variable of another strategy can be read, but not written. Each run copies its cross-replica
+// value on the devices. Read panics with [ErrOtherStrategy] if the other strategy does not have all
+// devices of this one.
 func (rc *ReplicaContext) Read(v *Variable) *graph.Node { return rc.capture("Read", v).value }
 
-// ReadReduced returns the variable's cross-replica value: the components of an [OnRead] variable
-// combined by its aggregation, with one all-reduce, or the value of an [OnWrite] variable.
+// ReadReduced returns the variable's cross-replica value: the value of an [OnWrite] variable, or
+// the components of an [OnRead] variable, combined by its aggregation with one all-reduce.
 func (rc *ReplicaContext) ReadReduced(v *Variable) *graph.Node {
 	c := rc.capture("ReadAcross", v)
 	rc.requireReplicaCode("ReadAcross")
@@ -105,28 +103,27 @@ func (rc *ReplicaContext) ReadReduced(v *Variable) *graph.Node {
 	return rc.combine(v.aggregation, c.value)
 }
 
-// Assign sets the variable to a new value and returns that value: TensorFlow's assign in a replica.
-// x is a node or a host value with the variable's shape.
+// Assign sets the variable to x and returns the new value: TensorFlow's assign in a replica. x is a
+// node or a host value with the variable's shape. A Go number is converted to the dtype of a scalar
+// variable; it is an [*Error] if the dtype cannot represent it, as for 2.5 and Int32.
 //
 // A write to an [OnRead] variable changes the replica's own component. A write to an [OnWrite]
-// variable is aggregated over the replicas by the variable's aggregation, with one all-reduce in
-// the step; without an aggregation Assign panics with an [*Error] of kind ValueError, unless
-// [VariableOptions.LocalWrites] allows the write. A host value is one value for all replicas: its
-// SUM is an error, its MEAN is the value. A Go number is converted to the dtype of a scalar
-// variable; a number that the dtype cannot represent, such as 2.5 or 1e10 for an Int32, is an
-// [*Error].
+// variable is combined over the replicas by its aggregation, with one all-reduce. A host value
+// counts as one value for all replicas: its MEAN is the value, and its SUM is an error. Without an
+// aggregation Assign panics with an [*Error] of kind ValueError, unless
+// [VariableOptions].LocalWrites is set.
 func (rc *ReplicaContext) Assign(v *Variable, x any) *graph.Node {
 	return rc.write("Assign", v, x, func(_, x *graph.Node) *graph.Node { return x })
 }
 
-// AssignAdd adds x to the variable, like [ReplicaContext.Assign]: x is aggregated, then added. It
-// is TensorFlow's assign_add in a replica.
+// AssignAdd combines x like [ReplicaContext.Assign] and adds it to the variable: TensorFlow's
+// assign_add.
 func (rc *ReplicaContext) AssignAdd(v *Variable, x any) *graph.Node {
 	return rc.write("AssignAdd", v, x, graph.Add)
 }
 
-// AssignSub subtracts x from the variable, like [ReplicaContext.AssignAdd]: TensorFlow's
-// assign_sub.
+// AssignSub combines x like [ReplicaContext.Assign] and subtracts it from the variable:
+// TensorFlow's assign_sub.
 func (rc *ReplicaContext) AssignSub(v *Variable, x any) *graph.Node {
 	return rc.write("AssignSub", v, x, graph.Sub)
 }
@@ -139,14 +136,15 @@ func (rc *ReplicaContext) write(op string, v *Variable, x any, apply func(old, x
 	return rc.setVariable(op, c, rc.aggregate(op, v, x), apply)
 }
 
-// requireOwn panics if the variable belongs to another strategy, for writes.
+// requireOwn panics if the variable belongs to another strategy.
 func (c *capture) requireOwn(op string) {
 	if c.borrowed {
 		panic(fault.OtherStrategy(op, fmt.Sprintf("variable %q", c.variable.path)))
 	}
 }
 
-// setVariable writes x, which is already aggregated.
+// setVariable writes a value that is already combined over the replicas. apply computes the new
+// value of the variable.
 func (rc *ReplicaContext) setVariable(op string, c *capture, x *graph.Node,
 	apply func(old, x *graph.Node) *graph.Node) *graph.Node {
 	c.requireOwn(op)
@@ -158,7 +156,6 @@ func (rc *ReplicaContext) setVariable(op string, c *capture, x *graph.Node,
 	return c.write(apply(c.value, x))
 }
 
-// write sets the variable's value at this point of the trace.
 func (c *capture) write(x *graph.Node) *graph.Node {
 	c.value, c.changed = x, true
 	if c.onWrite != nil {
@@ -167,16 +164,17 @@ func (c *capture) write(x *graph.Node) *graph.Node {
 	return x
 }
 
-// requireMain panics in a loop body or a branch, whose writes the rest of the step could not read.
+// requireMain panics in a loop body or a branch. The rest of the step could not read a value
+// written there.
 func (rc *ReplicaContext) requireMain(op string) {
 	if !rc.inMain() {
 		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: "called inside a loop body or a branch of the step", Hint: "return the value from there and write it after"})
 	}
 }
 
-// toNode returns a node for an operand: the value of a variable in the replica, the component of a
-// variable, or a constant for a host value. A number is converted to the dtype of v. host reports
-// that the value is one for all replicas.
+// toNode returns a node for an operand, which may be a node, a variable, a component of a variable
+// or a host value. A Go number is converted to the dtype of v. host reports that the operand is a
+// host value, which is the same on all replicas.
 func (rc *ReplicaContext) toNode(op string, v *Variable, o operand) (node *graph.Node, host bool) {
 	switch {
 	case o.node != nil:
@@ -206,7 +204,7 @@ func (rc *ReplicaContext) toNode(op string, v *Variable, o operand) (node *graph
 	return graph.ConstTensor(rc.graph, t), true
 }
 
-// aggregate combines the replicas' values of a write by the variable's aggregation.
+// aggregate combines the replicas' values of a write to v, by the variable's aggregation.
 func (rc *ReplicaContext) aggregate(op string, v *Variable, x any) *graph.Node {
 	node, host := rc.toNode(op, v, operandOf(x))
 	if v.synchronization == OnRead {
@@ -230,10 +228,10 @@ func (rc *ReplicaContext) aggregate(op string, v *Variable, x any) *graph.Node {
 	return rc.combine(v.aggregation, node)
 }
 
-// combine aggregates replica-varying x.
+// combine reduces x, which may differ between replicas, over the replicas.
 func (rc *ReplicaContext) combine(a VariableAggregation, x *graph.Node) *graph.Node {
 	if a == AggregateFirst {
-		return rc.firstReplica(x) // any dtype is possible, because x is not summed
+		return rc.firstReplica(x) // x may have any dtype, because it is not summed
 	}
 	if err := checkReducible(rc.strategy, x.DType()); err != nil {
 		panic(err)
@@ -245,7 +243,7 @@ func (rc *ReplicaContext) combine(a VariableAggregation, x *graph.Node) *graph.N
 	return allReduce(reduction, x, rc.strategy.replicas)
 }
 
-// firstReplica returns x of replica 0.
+// firstReplica returns replica 0's x on every replica.
 func (rc *ReplicaContext) firstReplica(x *graph.Node) *graph.Node {
 	if rc.strategy.replicas == 1 {
 		return x
@@ -253,7 +251,7 @@ func (rc *ReplicaContext) firstReplica(x *graph.Node) *graph.Node {
 	return rc.selectReplica(constant(rc.graph, dtypes.Int32, 0), x)
 }
 
-// selectReplica returns x of a replica, bit for bit.
+// selectReplica returns x of the given replica on every replica, bit for bit.
 func (rc *ReplicaContext) selectReplica(replica, x *graph.Node) *graph.Node {
 	here := graph.Equal(rc.ReplicaIDInSyncGroup(), replica)
 	if x.DType() == dtypes.Bool {
@@ -263,8 +261,8 @@ func (rc *ReplicaContext) selectReplica(replica, x *graph.Node) *graph.Node {
 	return spmd.AllReduce(graph.Where(here, x, zeros), spmd.Broadcast)
 }
 
-// requireReplicaCode panics with [ErrContext] after the trace, inside a merge call and for nodes of
-// another graph.
+// requireReplicaCode panics with [ErrContext] after the trace, inside a merge call, and for nodes
+// of another graph.
 func (rc *ReplicaContext) requireReplicaCode(op string, nodes ...*graph.Node) {
 	rc.requireTracing(op, nodes...)
 	if rc.state.Merging {
@@ -272,29 +270,23 @@ func (rc *ReplicaContext) requireReplicaCode(op string, nodes ...*graph.Node) {
 	}
 }
 
-// A region, which is a layer or a block, returns the values that it writes to captured variables as
-// results.
+// The layers of loop.Layers and the blocks of remat.Block read and write captured variables through
+// this interface.
 var _ region.StepVariable = (*capture)(nil)
 
-// Name implements region.StepVariable.
 func (c *capture) Name() string { return c.variable.path }
 
-// InitialValue implements region.StepVariable.
 func (c *capture) InitialValue() *graph.Node { return c.initial }
 
-// Value implements region.StepVariable.
 func (c *capture) Value() *graph.Node { return c.value }
 
-// SetValue implements region.StepVariable.
 func (c *capture) SetValue(x *graph.Node) {
 	c.write(x)
 	c.changed = x != c.initial
 }
 
-// PerReplica reports whether the components of the variable may differ.
 func (c *capture) PerReplica() bool { return c.variable.perReplica() }
 
-// capturedVariables lists the variables that the step uses.
 func (rc *ReplicaContext) capturedVariables() []region.StepVariable {
 	all := make([]region.StepVariable, len(rc.captured))
 	for i, c := range rc.captured {

@@ -13,9 +13,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Compilation describes a compilation in progress, for [Options.Compiling].
+// Compilation describes a compilation in progress of the step function Name, for
+// [Options].Compiling.
 type Compilation struct {
-	// Name is the name of the step function.
 	Name string
 	// TextBytes is the size of the step's StableHLO text.
 	TextBytes int
@@ -25,7 +25,6 @@ type Compilation struct {
 	Passed time.Duration
 }
 
-// String describes the compilation in one line.
 func (c Compilation) String() string {
 	size := fmt.Sprintf("%.1f kB", float64(c.TextBytes)/1e3)
 	if c.TextBytes >= 1e6 {
@@ -35,7 +34,7 @@ func (c Compilation) String() string {
 		c.Name, c.Replicas, c.LogicalDevices, c.Passed.Round(time.Second), size)
 }
 
-// progressCallback returns the callback for long compilations, or nil.
+// progressCallback returns the callback of the options for long compilations, or nil.
 func (o *Options) progressCallback() func(engine.Compilation) {
 	switch {
 	case o.Compiling != nil:
@@ -49,14 +48,13 @@ func (o *Options) progressCallback() func(engine.Compilation) {
 	return nil
 }
 
-// phaseReporter reports the phases of building one step's program.
+// phaseReporter reports the phases of building one program to [Options].Phases.
 type phaseReporter struct {
 	report  func(phase.Phase)
 	current phase.Phase
 }
 
-// newPhaseReporter returns the reporter for one program. It may be nil; its methods accept a nil
-// receiver.
+// newPhaseReporter returns nil if no phases are reported. The methods accept a nil reporter.
 func (f *Function) newPhaseReporter() *phaseReporter {
 	s := f.strategy
 	if s.opts.Phases == nil || f.opts.own {
@@ -88,14 +86,12 @@ func (p *phaseReporter) reportDone(err error) {
 }
 
 // NewAheadOfTime returns a strategy for a described slice, whose devices need not be available.
-// Steps are traced, lowered and compiled as on a live system, for the slice's real coordinates. A
-// call that needs the devices, such as [Function.Run], returns [ErrAheadOfTime]. Variables have no
-// initial values and arguments no contents, so a model may be larger than the memory of this host.
-// A [shapes.Shape] of the complete batch may replace a host tensor.
+// Steps are traced, lowered and compiled as on a live system. A call that needs the devices, such
+// as [Function.Run], returns [ErrAheadOfTime]. Variables and arguments have no contents, so a model
+// may be larger than the memory of this host. [Function.Compiled] and train.Step.Compiled return
+// compiled steps, or a [*MemoryError] for a step that does not fit into the memory of a device.
 //
-// [Function.Compiled] returns the compiled step, and train.Step.Compiled a compiled training step.
-// If the program does not fit into the memory of a device, they return a [*MemoryError]. The caller
-// keeps ownership of the slice: close the strategy before the slice. NewAheadOfTime returns the
+// The caller keeps ownership of the slice: close the strategy first. NewAheadOfTime returns the
 // same errors as [New].
 func NewAheadOfTime(slice *system.Slice, opts Options) (*TPUStrategy, error) {
 	if slice == nil {
@@ -114,11 +110,11 @@ func NewAheadOfTime(slice *system.Slice, opts Options) (*TPUStrategy, error) {
 	return s, nil
 }
 
-// Slice returns the described slice that the strategy compiles for, or nil if the strategy runs on
-// a system.
+// Slice returns the slice of [NewAheadOfTime], or nil if the strategy runs on a system.
 func (s *TPUStrategy) Slice() *system.Slice { return s.slice }
 
-// newAbstractValue returns a value without contents, for a batch or for a value that is not split.
+// newAbstractValue returns a value without contents. If split is true, shape is the shape of a
+// batch that the replicas share.
 func (b batchSplitter) newAbstractValue(shape shapes.Shape, split bool) (Value, error) {
 	dims, _, err := b.replicaLayout(shape, split)
 	if err != nil {
@@ -127,8 +123,8 @@ func (b batchSplitter) newAbstractValue(shape shapes.Shape, split bool) (Value, 
 	return b.newValue(split, shape.DType, dims, b.annotation, nil)
 }
 
-// replicaLayout returns the dimensions of a replica's share of a batch, or of a value that is not
-// split, and its layout.
+// replicaLayout returns the dimensions and the layout of one replica's tensor. If split is true,
+// shape is the shape of a batch that the replicas share.
 func (b batchSplitter) replicaLayout(shape shapes.Shape, split bool) (dims []int, l *engine.Layout, err error) {
 	if !shape.Ok() {
 		return nil, nil, fault.New(errkind.ValueError, "shape of an argument",

@@ -19,24 +19,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// CompiledStep describes a compiled step; pass it to report.Of for a report. The strategy owns
+// CompiledStep describes a compiled step; report.Of creates a report of it. The strategy owns
 // Program and Executable: do not close them.
 type CompiledStep struct {
 	stepAccess
 	memory.CompiledStep
-	// Executable is the program on the devices. It is nil ahead of time.
+	// Executable is the program on the devices, or nil ahead of time.
 	Executable *pjrt.LoadedExecutable
-	// Assignment is the device assignment that the program was compiled for.
 	Assignment tpu.DeviceAssignment
-	// Arriving is the time for copying the variables' values to the devices, including the
-	// computation of initial values (see [Variables.FirstValues]). It is 0 if the step was compiled
-	// without running.
+	// Arriving is the time for copying the variables to the devices, including the computation of
+	// initial values (see [Variables.FirstValues]). It is 0 if the step was compiled without
+	// running.
 	Arriving time.Duration
 
 	program *program
 }
 
-// compiled describes the program.
 func (p *program) compiled() *CompiledStep {
 	s := p.function.strategy
 	c := &CompiledStep{Executable: system.UnwrapExecutable(p.executable), Assignment: s.assignment, Arriving: p.initializing, program: p}
@@ -67,16 +65,15 @@ func (p *program) settings() memory.Settings {
 }
 
 // prober is a [pjrt.Compiler] that can stop a compilation at an earlier stage, which is much
-// faster. Package pjrt/worker has one.
+// faster. Package pjrt/worker has an implementation.
 type prober interface {
 	Probe(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions,
 		stage pjrt.Stage) ([]byte, error)
 }
 
-// CompileVariant compiles m, a variant of the step, only as far as its collectives require, and
-// returns the partitioned or the optimized program. It does not change the step. It uses the
-// compiler of the strategy. A Compiler of package pjrt/worker stops after the scheduler, which
-// takes seconds.
+// CompileVariant compiles a variant of the step with the strategy's compiler, and returns the
+// partitioned or the optimized program. A Compiler of package pjrt/worker stops after the
+// scheduler, which takes seconds. The step itself does not change.
 func (c *CompiledStep) CompileVariant(ctx context.Context, m *spmd.Module) (pjrt.Program, error) {
 	s := c.program.function.strategy
 	if err := s.requireEager(ctx, c.Name, fault.InsteadOfRunning); err != nil {
@@ -109,7 +106,8 @@ func (c *CompiledStep) CompileVariant(ctx context.Context, m *spmd.Module) (pjrt
 	return made.OptimizedProgram()
 }
 
-// pjrtExecutable returns the statistics of a compiled program, or nil if the runtime has none.
+// pjrtExecutable returns the executable that has the program's statistics, or nil if the runtime
+// has none.
 func pjrtExecutable(x system.Executable) *pjrt.Executable {
 	if offline, ok := x.(engine.OfflineProgram); ok {
 		return offline.Executable
@@ -120,7 +118,7 @@ func pjrtExecutable(x system.Executable) *pjrt.Executable {
 	return nil
 }
 
-// refused returns a [*MemoryError] if the program does not fit into memory, otherwise err.
+// refused converts err to a [*MemoryError] if the program does not fit into memory.
 func (p *program) refused(err error) error {
 	refusal := memory.RefusalOf(err)
 	if refusal == nil {
@@ -131,7 +129,7 @@ func (p *program) refused(err error) error {
 	return newMemoryError(c, err)
 }
 
-// parameters counts the elements of the trainable variables of the step.
+// parameters counts the elements of the step's trainable variables.
 func (p *program) parameters() (n int64) {
 	for _, v := range p.variables {
 		if v != nil && v.trainable {

@@ -18,11 +18,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
-// A large constant in a program makes the program's text as large as the tensor, and XLA evaluates
-// the operations on it while it compiles. A tensor of lowering.LargeConstant bytes or more that a
-// step closes over is therefore an argument of the step's program. It is stored in an internal
-// variable that all programs of the strategy with an equal constant share. It is copied to the
-// devices once, before the first run, and freed when the last of these programs is closed.
+// A large constant makes a program's text as large as the tensor, and XLA evaluates operations on it
+// at compile time. A tensor of lowering.LargeConstant bytes or more that a step closes over is
+// therefore an argument of the step's program. All programs with an equal constant share one
+// internal variable. It is copied to the devices before the first run and freed with the last of
+// these programs.
 
 // sharedConstants has the large constants of a strategy's traces and programs.
 type sharedConstants struct {
@@ -33,21 +33,21 @@ type sharedConstants struct {
 // constantKey is a hash of a constant's dtype, dimensions and elements.
 type constantKey [sha256.Size]byte
 
-// sharedConstant is a large constant, which is replicated on all devices.
+// sharedConstant is a large constant that is replicated on all devices.
 type sharedConstant struct {
 	*Variable
 	key   constantKey
 	users int // traces and programs; guarded by sharedConstants.mu
 }
 
-// hostConstant is the value of a constant that is not on the devices yet.
+// hostConstant is a constant that is not on the devices yet.
 type hostConstant struct {
 	tensor *tensors.Tensor
 	upload *semaphore.Weighted // one goroutine copies it
 }
 
-// acquire returns the constant of a shape with these elements, which it copies. The caller releases
-// it.
+// acquire returns the shared constant with these elements, which it copies if no trace or program
+// uses such a constant. The caller must release it.
 func (all *sharedConstants) acquire(s *TPUStrategy, shape shapes.Shape, elements []byte) (*sharedConstant, error) {
 	key := constantKey(lowering.HashConstant(shape, elements))
 	all.mu.Lock()
@@ -71,8 +71,8 @@ func (all *sharedConstants) acquire(s *TPUStrategy, shape shapes.Shape, elements
 	return c, nil
 }
 
-// release ends the use of constants by a trace or a program. It frees the constants that have no other
-// user. The caller holds engine.Runtime.Launch.
+// release ends a use of each of the constants, and frees constants without other uses. The caller
+// holds engine.Runtime.Launch.
 func (all *sharedConstants) release(constants []*sharedConstant) error {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -96,7 +96,7 @@ func (all *sharedConstants) close() (errs []error) {
 	return errs
 }
 
-// releaseConstants ends the use of constants by a trace that has no program.
+// releaseConstants releases the constants of a trace that has no program.
 func releaseConstants(s *TPUStrategy, constants []*sharedConstant) {
 	if len(constants) == 0 {
 		return
@@ -106,7 +106,7 @@ func releaseConstants(s *TPUStrategy, constants []*sharedConstant) {
 	_ = s.constants.release(constants)
 }
 
-// uploadConstant copies a constant to the devices, if no other goroutine has done so.
+// uploadConstant copies a constant to the devices unless another goroutine has copied it.
 func (v *Variable) uploadConstant(ctx context.Context, value *hostConstant) error {
 	if err := value.upload.Acquire(ctx, 1); err != nil {
 		return fault.Wrap("waiting for the copy of a "+v.Shape().String()+" constant to the devices",
@@ -127,7 +127,6 @@ func (v *Variable) uploadConstant(ctx context.Context, value *hostConstant) erro
 	return nil
 }
 
-// constantBytes returns a copy of the elements of a constant.
 func (v *Variable) constantBytes(ctx context.Context) (data []byte, err error) {
 	var tensor *tensors.Tensor
 	if value := v.constant.Load(); value != nil {
@@ -158,8 +157,8 @@ func (t *trace) constant(shape shapes.Shape, elements []byte) (name string, err 
 	return constantName(i), nil
 }
 
-// writeConstants writes the hashes of the constants. Processes compare them in addition to the
-// program's text, which does not depend on the elements of the constants.
+// writeConstants writes the hashes of the constants to w. Processes compare the hashes because the
+// program's text does not contain the elements.
 func (t *trace) writeConstants(w io.Writer) {
 	for _, c := range t.constants {
 		fmt.Fprintf(w, "%x\n", c.key)

@@ -16,23 +16,39 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// ErrClosed reports the use of a closed strategy, function, value or variable. Errors match it with
-// errors.Is, like the other Err variables of this package.
-var ErrClosed = errkind.New(errkind.RuntimeError, "strategy: the object is closed")
+// Errors match these variables with errors.Is.
+var (
+	// ErrClosed reports the use of a closed strategy, function, value or variable.
+	ErrClosed = errkind.New(errkind.RuntimeError, "strategy: the object is closed")
+	// ErrContext reports a call in the wrong context: a cross-replica call in replica code, a
+	// replica call outside it, or an eager call while a step is traced. The error is an *[Error]
+	// whose Hint names the right place for the call.
+	ErrContext = errkind.New(errkind.RuntimeError, "strategy: the wrong context")
+	// ErrOtherStrategy reports that a value, variable, function or scope belongs to another
+	// strategy.
+	ErrOtherStrategy = fault.ErrOtherStrategy
+	// ErrRemote reports a read of a tensor or a shard that only another process has.
+	ErrRemote = errkind.New(errkind.ValueError, "strategy: another process holds it")
+	// ErrOutOfStep reports that the processes of a job wait for each other in different calls. The
+	// error names the call of each process, and all processes receive it.
+	ErrOutOfStep = errkind.New(errkind.RuntimeError, "strategy: the processes are out of step")
+	// ErrAheadOfTime reports a call that needs devices, such as a run, on an ahead-of-time
+	// strategy. It also matches errors.ErrUnsupported.
+	ErrAheadOfTime error = &Error{Op: "strategy: the slice is not here", Match: errors.ErrUnsupported}
+)
 
 var (
 	errStrategyClosed = newClosedError("create a new one with New, or close it after its last call", "the strategy")
 	errZeroStrategy   = &Error{Op: "strategy", Reason: "the strategy is a zero value", Match: ErrClosed, Hint: "create it with New"}
 )
 
-// newClosedError returns an error that matches [ErrClosed]. object and args name the closed object, and hint
-// is the correction.
+// newClosedError returns an error that matches [ErrClosed]. object and args format the name of the
+// closed object.
 func newClosedError(hint, object string, args ...any) error {
 	return &Error{Op: "strategy", Reason: fmt.Sprintf(object, args...) + " is closed", Match: ErrClosed, Hint: hint}
 }
 
-// asClosedError makes an error match [ErrClosed] if the buffers of a call were closed during the
-// call.
+// asClosedError makes err match [ErrClosed] if a buffer was closed during the call.
 func asClosedError(err error) error {
 	if errors.Is(err, pjrt.ErrClosed) && !errors.Is(err, ErrClosed) {
 		return &Error{Op: "strategy", Reason: "an argument was closed during the call", Match: ErrClosed, Err: err}
@@ -42,23 +58,21 @@ func asClosedError(err error) error {
 
 // ArgumentError reports that a step function does not accept an argument.
 type ArgumentError struct {
-	// Function is the name of the step function. Argument is the position of the argument, from 0.
+	// Function is the name of the step function, and Argument the argument's position, from 0. Path
+	// is the position in the nests of a [nest.Function], such as args[0].Images; it is empty for
+	// other functions.
 	Function string
 	Argument int
-	// Path is the position in the nests of a [nest.Function], such as args[0].Images. It is empty
-	// for other functions.
-	Path string
-	// Reason describes the problem, and Hint the correction.
+	Path     string
+	// Reason describes the problem, and Hint the correction. Err is the cause, or nil.
 	Reason, Hint string
-	// Err is the cause, or nil.
-	Err error
+	Err          error
 
-	// rows is set if another argument has a different number of rows. Reason then continues a
-	// sentence whose subject is the argument.
+	// rows is set if the numbers of rows differ between arguments. Reason is then a predicate, such
+	// as "has 8 rows".
 	rows bool
 }
 
-// Error names the function, the argument and the problem.
 func (e *ArgumentError) Error() string {
 	where := e.Path
 	if where == "" {
@@ -70,26 +84,22 @@ func (e *ArgumentError) Error() string {
 	return errkind.Format("strategy: "+e.Function+": "+where, e.Reason, e.Err, e.Hint)
 }
 
-// Unwrap returns the cause, or nil.
 func (e *ArgumentError) Unwrap() error { return e.Err }
 
-// Kind returns the kind of the cause, or ValueError without one.
+// Kind returns the kind of the cause, or ValueError without a cause.
 func (e *ArgumentError) Kind() errkind.Kind { return errkind.KindOr(e.Err, errkind.ValueError) }
 
 // TraceError reports that a step function panicked while it was traced. GoMLX's graph functions and
 // the functions of this module report errors in a step by a panic. The strategy and the function
-// stay usable.
+// remain usable.
 type TraceError struct {
-	// Function is the name of the step function.
+	// Function is the name of the step function. Where is the line of the step's code, such as
+	// "model.go:12", or "" if it is not known. Err is the value of the panic.
 	Function string
-	// Where is the line of the step's code that panicked or called the function that panicked, such
-	// as "model.go:12". It is empty if the line is not known.
-	Where string
-	// Err is the value of the panic, as an error.
-	Err error
+	Where    string
+	Err      error
 }
 
-// Error names the function, the line and the cause.
 func (e *TraceError) Error() string {
 	where := e.Where
 	if where != "" {
@@ -98,42 +108,37 @@ func (e *TraceError) Error() string {
 	return errkind.Format("strategy: tracing "+e.Function, where, e.Err, "")
 }
 
-// Unwrap returns the cause.
 func (e *TraceError) Unwrap() error { return e.Err }
 
 // Kind returns the kind of the cause.
 func (e *TraceError) Kind() errkind.Kind { return errkind.KindOf(e.Err) }
 
-// OptionError reports an option of [New] that is wrong, and the reason.
+// OptionError reports an invalid option of [New].
 type OptionError struct {
 	Option, Reason string
 	Err            error
 }
 
-// Error names the option and the problem.
 func (e *OptionError) Error() string {
 	return errkind.Format("strategy: option "+e.Option, e.Reason, e.Err, "")
 }
 
-// Unwrap returns the cause, or nil.
 func (e *OptionError) Unwrap() error { return e.Err }
 
-// Kind returns ValueError.
 func (e *OptionError) Kind() errkind.Kind { return errkind.ValueError }
 
 // MismatchError reports that the processes of a job differ in data that must be the same on all of
 // them, such as the program of a step.
 type MismatchError struct {
-	// What names the compared data, such as `program "train_step"`.
-	What string
-	// Texts are the compared texts, by process.
+	// What names the data, such as `program "train_step"`. Texts are the data's descriptions, by
+	// process.
+	What  string
 	Texts []string
-	// Differing lists the processes whose text differs from the most frequent text, ascending. If
-	// several texts are equally frequent, the text of process 0 is the reference.
+	// Differing lists the processes whose text differs from the most frequent text, or from the
+	// text of process 0 if several texts are equally frequent.
 	Differing []int
 }
 
-// Error names the processes that differ, and the text of each.
 func (e *MismatchError) Error() string {
 	var same []int
 	for i := range e.Texts {
@@ -150,7 +155,6 @@ func (e *MismatchError) Error() string {
 		"start the same program with the same options and data sizes on each")
 }
 
-// Kind returns ValueError.
 func (e *MismatchError) Kind() errkind.Kind { return errkind.ValueError }
 
 func formatList(noun string, list []int) string {
@@ -161,20 +165,8 @@ func formatList(noun string, list []int) string {
 		"[]"))
 }
 
-var (
-	// ErrRemote reports a read of a tensor or a shard that only another process has.
-	ErrRemote = errkind.New(errkind.ValueError, "strategy: another process holds it")
-	// ErrOutOfStep reports that the processes of a job called the strategy in different orders, so
-	// that they waited for each other in different calls. All processes receive an error that
-	// matches it, whose text names the call of each process.
-	ErrOutOfStep = errkind.New(errkind.RuntimeError, "strategy: the processes are out of step")
-	// ErrAheadOfTime reports a call that needs devices on an ahead-of-time strategy: a call that
-	// runs a step or reads a value. It also matches errors.ErrUnsupported.
-	ErrAheadOfTime error = &Error{Op: "strategy: the slice is not here", Match: errors.ErrUnsupported}
-)
-
-// newOutOfStepError returns the error of processes that wait in different calls. The calls are by
-// process.
+// newOutOfStepError returns the error of processes that wait in different calls, which are listed
+// by process.
 func newOutOfStepError(calls []string) error {
 	where := make([]string, len(calls))
 	for i, call := range calls {
@@ -184,23 +176,13 @@ func newOutOfStepError(calls []string) error {
 		Hint: "make the same calls in the same order on each"}
 }
 
-// Error reports a value, a variable or a nest that is not valid. It has the operation, the problem,
-// a correction, the kind and the cause.
+// Error is the error of most calls: it has the operation, the problem, a correction, the kind and
+// the cause.
 type Error = errkind.Fault
 
-var (
-	// ErrContext reports a call in the wrong context: a cross-replica call in replica code, a
-	// replica call outside it, or an eager call in a step that is being traced. The error is an
-	// *[Error] whose Hint names the right place for the call.
-	ErrContext = errkind.New(errkind.RuntimeError, "strategy: the wrong context")
-	// ErrOtherStrategy reports that a value, a variable, a function or a scope of one strategy was
-	// passed to another strategy.
-	ErrOtherStrategy = fault.ErrOtherStrategy
-)
-
-// panicLocation returns the line of the step's code that panicked: the innermost stack frame outside
-// the libraries. It must be called directly by the function that recovers. It returns "" if the
-// step's code is not on the stack.
+// panicLocation returns the line of the step's code that panicked, such as "model.go:12": the
+// innermost stack frame outside the libraries. It returns "" if the step's code is not on the
+// stack. The function that recovers must call it directly.
 func panicLocation() string {
 	pcs := make([]uintptr, 256)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
@@ -215,18 +197,16 @@ func panicLocation() string {
 	}
 }
 
-// A step's code runs once for each signature, while it is traced. An eager call there would execute
-// once and not in each run. The contexts of a trace therefore carry the trace, and every call with
-// a context either builds graph nodes or returns an error.
+// A step function runs only while it is traced, so an eager call in it would not be part of each run.
+// The context of a trace therefore identifies the trace, and eager calls return an error for it.
 
-// Tracing reports whether ctx belongs to a compiled step that is being traced. Such a context is
-// that of [ReplicaContext.Context] or [eager.MergeContext.Context], or is derived from it. Eager
-// calls return [ErrContext] for such a context.
+// Tracing reports whether ctx belongs to a compiled step that is being traced: it is the context of
+// [ReplicaContext.Context] or [eager.MergeContext.Context], or is derived from it. Eager calls
+// return [ErrContext] for such a context.
 func Tracing(ctx context.Context) bool { return mode.Trace(ctx) != nil }
 
-// RefuseTracing returns an error that matches [ErrContext] if ctx belongs to a compiled step that
-// is being traced. Eager calls start with it. The argument instead is the hint of the error: the
-// code to write in a step.
+// RefuseTracing returns an error that matches [ErrContext] if [Tracing] is true for ctx. The
+// argument instead is the error's hint: the code to write in a step.
 func RefuseTracing(ctx context.Context, op, instead string) error {
 	if !Tracing(ctx) {
 		return nil
@@ -237,8 +217,7 @@ func RefuseTracing(ctx context.Context, op, instead string) error {
 	return &Error{Match: ErrContext, Op: "strategy: " + op, Reason: "called in a compiled step, whose code runs once, while it is traced, and not in each run", Hint: instead}
 }
 
-// refuseStale returns an error that matches [ErrContext] if ctx belongs to a step whose trace has
-// ended.
+// refuseStale returns an error that matches [ErrContext] if ctx belongs to a trace that has ended.
 func refuseStale(ctx context.Context, op string) error {
 	if rc, _ := mode.Trace(ctx).(*ReplicaContext); rc == nil || !rc.ended {
 		return nil

@@ -20,15 +20,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// StepFunc builds the graph of a step for one replica and returns the step's results, which may be
-// none. The strategy calls it once for each signature, not once for each run. It must not run its
-// own function, nor another function with the same store: such a call blocks until its context is
-// canceled, because the store is in use.
+// StepFunc builds the graph of a step for one replica and returns the step's results, if any. The
+// strategy calls it once for each signature, not for each run. It must not run its own function,
+// nor another function with the same store: such a call blocks until its context is canceled.
 //
-// A tensor that the step closes over is a constant of its program. A constant of 1 MiB or more
-// becomes an argument of the program: the strategy copies it to each device once, shares the copy
-// between its functions, and frees it with the last function that uses it. docs/limits.md lists the
-// constants that remain in the program's text.
+// A tensor that the step closes over is a constant of its program. A constant of 1 MiB or more is
+// copied to each device once, shared by the strategy's functions, and freed with the last function
+// that uses it; docs/limits.md lists the exceptions.
 type StepFunc func(rc *ReplicaContext, in []*graph.Node) []*graph.Node
 
 // FunctionOptions configure a step function. They replace TensorFlow's tf.distribute.RunOptions.
@@ -36,56 +34,47 @@ type StepFunc func(rc *ReplicaContext, in []*graph.Node) []*graph.Node
 type FunctionOptions struct {
 	// Name is the function's name in errors and profiles. The default is "step".
 	Name string
-	// Store holds the variables that the function uses. A variable that the function changes keeps
-	// its new value on the devices. All replicas share a store's variables: all replicas must write
-	// the same value to a variable that is trainable or does not have a float dtype, or the write
-	// is an [*Error] of kind ValueError. Replica-varying values of other float variables, such as
-	// the running averages of batch normalization, are averaged over the replicas. The state of the
-	// random number generator is also a variable of the store, and is the same on all replicas; see
-	// MirroredRandomNumbers.
+	// Store has the variables that the function uses, including the state of the random number
+	// generator. They are the same on all replicas: a replica-varying write is an [*Error] of kind
+	// ValueError. Only a variable that is not trainable and has a float dtype, such as a running
+	// average of batch normalization, is averaged over the replicas instead.
 	Store *model.Store
 	// MirroredRandomNumbers makes all replicas draw the same random numbers from the store's
-	// generator. Without it each replica draws its own numbers, whether Training is set or not; the
-	// package comment describes how.
+	// generator. Without it each replica draws its own numbers, also if Training is false.
 	MirroredRandomNumbers bool
-	// Training is the result of Scope.IsTraining. If it is true, dropout and batch normalization
-	// behave as in training.
+	// Training is the result of Scope.IsTraining, which dropout and batch normalization use.
 	Training bool
-	// Arguments specify how the arguments are split over the logical devices, by position. Without
-	// an annotation a host argument is replicated, and a value on the devices keeps its layout. A
-	// value with another layout is copied to the specified layout before each run. To avoid this
-	// copy, let the input split the value (feed.DistributeOptions.Arguments, which fit.Dataset
-	// sets). An annotation that does not fit is an [*ArgumentError] that wraps a [*logical.Error].
-	Arguments []logical.Annotation
-	// Results specify how the results are split over the logical devices, by position.
-	Results []logical.Annotation
-	// SplitBatch splits host arguments over the replicas, along dimension 0. Without it each
-	// replica receives the complete argument. With SplitBatch, host arguments and per-replica
-	// values must have the same number of rows, because a replica would otherwise broadcast one of
-	// its rows, or combine rows of different examples. Scalars and mirrored values are not batches.
+	// Arguments and Results are annotations by position: the splits of arguments and results over
+	// the logical devices. Without an annotation, a host argument is replicated, and a value on the
+	// devices keeps its layout. A value with another layout is copied before each run, unless the
+	// input splits it (feed.DistributeOptions.Arguments, which fit.Dataset sets). An annotation
+	// that does not fit is an [*ArgumentError] that wraps a [*logical.Error].
+	Arguments, Results []logical.Annotation
+	// SplitBatch splits host arguments over the replicas along dimension 0; otherwise each replica
+	// receives the complete argument. With SplitBatch, host arguments and per-replica values must
+	// have the same number of rows. Scalars and mirrored values are not batches.
 	SplitBatch bool
-	// UnequalRows allows arguments that are split over replicas to have different numbers of rows,
-	// such as the nodes and the edges of a graph. Without it such arguments are an
-	// [*ArgumentError]. Values of package feed with different numbers of rows are an
-	// [*ArgumentError], too, with and without SplitBatch.
+	// UnequalRows accepts split arguments with different numbers of rows, such as the nodes and
+	// edges of a graph. Otherwise they are an [*ArgumentError], for values of package feed also
+	// without SplitBatch.
 	UnequalRows bool
-	// LocalBatch splits host arguments like SplitBatch, but each process passes only the rows of
-	// its own replicas instead of the global batch. With one process it has the effect of
-	// SplitBatch.
+	// LocalBatch is SplitBatch for the rows of this process's replicas: each process passes only
+	// these rows.
 	LocalBatch bool
 	// Padding selects how the function handles values whose replicas have different shapes, and
-	// with SplitBatch host batches that do not divide evenly over the replicas. The zero value
-	// rejects them.
+	// with SplitBatch host batches that do not divide evenly over the replicas. The default rejects
+	// them.
 	Padding Padding
 
+	// mirroredResults makes all results equal on all replicas, as the loss of a training step.
 	mirroredResults bool
-	// own marks a program of the strategy itself, which is not reported to the user.
+	// own is set for an internal program, which is not reported to the user.
 	own bool
 }
 
 // Function is a step function of a strategy: TensorFlow's tf.function under Strategy.run. It is
-// compiled once for each signature, which consists of the dtypes, shapes and layouts of its
-// arguments. It is safe for concurrent use.
+// compiled once for each signature: the dtypes, shapes and layouts of its arguments. It is safe for
+// concurrent use.
 type Function struct {
 	functionAccess
 	strategy *TPUStrategy
@@ -94,23 +83,23 @@ type Function struct {
 
 	// usesAllVariables is set for a training step, which uses all variables of its store.
 	usesAllVariables bool
-	// maxIterations is the maximum number of iterations in one launch; the step's first result decides
-	// whether another iteration follows. It is 0 for a function that runs the step once per launch.
+	// maxIterations is the maximum number of iterations of the step in one launch, which continues
+	// while the step's first result is true. It is 0 for a function that runs the step once per
+	// launch.
 	maxIterations int
 	// guard, if not nil, is called after each launch. It is set before the first launch.
 	guard guard
-	// metrics are the metrics that the function accumulates in metricState, if it has any.
-	// ownsState is set if Close closes metricState.
+	// metrics are accumulated in metricState, if there are any. Close closes metricState if
+	// ownsState is set.
 	metrics     savedstep.Metrics
 	metricState *Variable
 	ownsState   bool
 	// microbatches is the number of microbatches of a training step, or 0 for other functions.
 	microbatches int
-	// paddedMicrobatchRows returns the padded number of rows of each microbatch of the arguments,
-	// or 0 if no rows are padded. It is nil for a function without microbatches, and is set before
-	// the first run.
+	// paddedMicrobatchRows returns the padded number of rows of each microbatch, or 0 without
+	// padding. It is nil for a function without microbatches, and is set before the first run.
 	paddedMicrobatchRows func(arguments []Value) int
-	// loaded is the saved step of a loaded function, or nil for a traced function. refuse returns
+	// loaded is the saved step of a function from a step file, otherwise nil. mismatchError returns
 	// the error for arguments that the saved step was not compiled for.
 	loaded        *savedstep.Step
 	mismatchError func(values []Value) error
@@ -129,8 +118,8 @@ type Function struct {
 	programs map[string]*program // guarded by mu
 }
 
-// Function creates a function of the strategy: TensorFlow's tf.function. The step is first traced
-// when the function runs.
+// Function creates a function of the strategy: TensorFlow's tf.function. The step is traced when
+// the function first runs.
 func (s *TPUStrategy) Function(step StepFunc, opts FunctionOptions) *Function {
 	if opts.Name == "" {
 		opts.Name = "step"
@@ -142,10 +131,9 @@ func (s *TPUStrategy) Function(step StepFunc, opts FunctionOptions) *Function {
 	return f
 }
 
-// Close frees the device memory of the function: its compiled programs, and the batch and the
-// results that a training step keeps for its next run. Later calls return an error that matches
-// [ErrClosed]. Close waits for a run in progress; launched steps continue to their end. A second
-// Close does nothing. The strategy's Close also closes its functions.
+// Close frees the compiled programs, and the batch and the results that a training step keeps for
+// its next run. It waits for a run in progress; launched steps complete. Later calls return an
+// error that matches [ErrClosed]. The strategy's Close also closes its functions.
 func (f *Function) Close() error {
 	if f == nil || f.strategy == nil || f.strategy.runtime == nil {
 		return nil
@@ -180,7 +168,6 @@ func (f *Function) Close() error {
 	return errors.Join(errs...)
 }
 
-// checkOpen returns an error if the function or its strategy is closed.
 func (f *Function) checkOpen() error {
 	if err := f.strategy.checkOpen(); err != nil {
 		return err
@@ -191,23 +178,20 @@ func (f *Function) checkOpen() error {
 	return nil
 }
 
-// Name returns the function's name in errors and profiles.
 func (f *Function) Name() string { return f.opts.Name }
 
-// Strategy returns the strategy that runs the function.
 func (f *Function) Strategy() *TPUStrategy { return f.strategy }
 
-// Run runs the function on every replica and returns its results, one value for each result:
-// TensorFlow's Strategy.run. An argument is one tensor: a *[PerReplica] or *[Mirrored] of the
-// strategy, which the caller keeps, or a host value (see [TPUStrategy.Mirror]). Package
-// strategy/nest accepts nests of tensors. Variables are not passed as arguments; the step captures
-// them. The caller must close the results.
+// Run runs the function on every replica and returns one value for each result: TensorFlow's
+// Strategy.run. An argument is one tensor: a *[PerReplica] or *[Mirrored] of the strategy, which
+// the caller keeps, or a host value (see [TPUStrategy.Mirror]). Package strategy/nest accepts nests
+// of tensors. The step captures its variables; they are not arguments. The caller must close the
+// results.
 //
-// Run returns when the work is enqueued; Ready and Local of a result wait for it. Run blocks while
-// it traces and compiles a new signature, while it copies host arguments, and while other launches
-// precede it. The context bounds these waits; enqueued work cannot be stopped. If the context is
-// canceled during a compilation, the compilation continues, and a later run with the same signature
-// waits for it instead of starting another.
+// Run returns when the work is enqueued; Ready and Local of a result wait for it. Run waits for a
+// compilation of a new signature, for copies of host arguments, and for earlier launches. The
+// context bounds these waits; enqueued work cannot be stopped. A compilation continues after its
+// context is canceled, and a later run with the same signature uses it.
 //
 // Errors: [*ArgumentError], [*TraceError], [*pjrt.Error], [ErrClosed].
 func (f *Function) Run(ctx context.Context, args ...any) ([]*PerReplica, error) {
@@ -232,7 +216,7 @@ func (f *Function) run(ctx context.Context, args []any) (*program, []*PerReplica
 	return p, values, nil
 }
 
-// runOnce places the arguments and runs their program. It keeps nothing for a later run.
+// runOnce prepares the arguments, runs the program, and releases the copies of the arguments.
 func (f *Function) runOnce(ctx context.Context, args []any) (*program, []Value, error) {
 	values, made, err := f.prepareArguments(ctx, args, purposeRun)
 	if err != nil {
@@ -247,7 +231,7 @@ func (f *Function) runOnce(ctx context.Context, args []any) (*program, []Value, 
 	return p, results, err
 }
 
-// program returns the compiled step for the values' signature, and compiles it if it is new. One
+// program returns the program for the signature of the values, and compiles it if it is new. One
 // goroutine compiles at a time.
 func (f *Function) program(ctx context.Context, values []Value, goal purpose) (*program, error) {
 	key := signature(values)
@@ -274,15 +258,14 @@ func (f *Function) program(ctx context.Context, values []Value, goal purpose) (*
 	return p, nil
 }
 
-// findProgram returns the program of a signature, or nil.
 func (f *Function) findProgram(key string) *program {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.programs[key]
 }
 
-// Lowered traces and lowers the function for arguments like args, without compiling it. Arguments
-// and variables are as in [Function.Compiled]. Nothing is cached: each call traces the step again.
+// Lowered traces and lowers the function for arguments like those of [Function.Compiled], without
+// compiling it. Each call traces the step again.
 func (f *Function) Lowered(ctx context.Context, args ...any) (*spmd.Module, error) {
 	values, made, err := f.prepareArguments(ctx, args, purposeCompile)
 	if err != nil {
@@ -297,14 +280,10 @@ func (f *Function) Lowered(ctx context.Context, args ...any) (*spmd.Module, erro
 	return m, nil
 }
 
-// Compiled returns the compiled step for arguments like args, without running it. The result has
-// the module's text and layouts, and the executable's statistics. A later run with such arguments
-// uses the same program.
-//
-// A shapes.Shape may replace a host tensor. It is the shape of the complete batch, or with
-// [FunctionOptions.LocalBatch] of this process's rows. For a loop, [TPUStrategy.StackBatches]
-// stacks shapes. Compiled does not initialize variables and copies nothing; that happens when a
-// step runs or a variable is read.
+// Compiled returns the compiled step for arguments like args, without running it. A later run with
+// such arguments uses the same program. A shapes.Shape may replace a host tensor: the shape of the
+// complete batch, or of this process's rows with [FunctionOptions].LocalBatch. For a loop,
+// [TPUStrategy.StackBatches] stacks shapes. Compiled does not initialize variables.
 func (f *Function) Compiled(ctx context.Context, args ...any) (*CompiledStep, error) {
 	values, made, err := f.prepareArguments(ctx, args, purposeCompile)
 	if err != nil {
@@ -318,7 +297,7 @@ func (f *Function) Compiled(ctx context.Context, args ...any) (*CompiledStep, er
 	return p.compiled(), nil
 }
 
-// buffersOf returns the buffers of each value, indexed by value and device.
+// buffersOf returns the buffers of the values, by value, then by device.
 func buffersOf(values []Value) ([][]*pjrt.Buffer, error) {
 	all := make([][]*pjrt.Buffer, len(values))
 	for i, v := range values {

@@ -12,8 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 )
 
-// prepareArguments places the arguments on the devices, in the layouts that the step reads. The caller
-// closes temporary, the copies that it creates.
+// prepareArguments copies the arguments to the devices, in the layouts that the step reads. The
+// caller closes temporary, the copies that it creates.
 func (f *Function) prepareArguments(ctx context.Context, args []any, goal purpose) (values []Value,
 	temporary temporaryValues, err error) {
 	s := f.strategy
@@ -104,10 +104,10 @@ func (f *Function) hasArgumentLayout(i int, v Value) bool {
 	return base.strategy == f.strategy && base.only == nil && base.hasLayout(f.argumentAnnotation(i))
 }
 
-// placeArgument converts argument i to the form that the step reads. A value on the devices is
-// resolved, copied to all devices of the strategy, and resharded to the function's annotation. A
-// host value is returned unchanged. The caller closes temporary, the copies that placeArgument
-// creates.
+// placeArgument converts argument i to a value that the step can read. A variable or a component is
+// converted to a value, and a value is copied if it is not on all devices or has another layout
+// than the annotation of the argument. A host value is returned unchanged. The caller closes
+// temporary, the copies that placeArgument creates.
 func (f *Function) placeArgument(ctx context.Context, i int, arg any) (placed any, temporary temporaryValues,
 	err error) {
 	s := f.strategy
@@ -147,7 +147,8 @@ func (f *Function) placeArgument(ctx context.Context, i int, arg any) (placed an
 	return laid, temporary, nil
 }
 
-// placeArguments calls place for each argument. It allocates nothing if all are in place.
+// placeArguments calls placeArgument for each argument. It allocates nothing if the step can read
+// all arguments unchanged.
 func (f *Function) placeArguments(ctx context.Context, args []any) (placed []any, temporary temporaryValues,
 	err error) {
 	placed = args
@@ -171,7 +172,7 @@ func (f *Function) placeArguments(ctx context.Context, args []any) (placed []any
 	return placed, temporary, nil
 }
 
-// argumentHint returns the correction for an argument that is not a tensor.
+// argumentHint returns the correction for an argument that is not a tensor, for an error.
 func argumentHint(arg any) string {
 	switch operandOf(arg).kind {
 	case noOperand:
@@ -186,7 +187,7 @@ func argumentHint(arg any) string {
 	return ""
 }
 
-// signature returns the key of the program for these arguments.
+// signature returns a string that is equal for arguments that share a program.
 func signature(values []Value) string {
 	var b strings.Builder
 	padded := newPaddedDims(values, 0)

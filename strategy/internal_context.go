@@ -11,24 +11,24 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// contextAccess lets the other packages of this module call the methods of internalContext on a
-// replica context, with [engine.Internal].
+// contextAccess gives the other packages of this module access to internalContext, with
+// [engine.Internal].
 type contextAccess = engine.Access[internalContext]
 
-// internalContext is the internal API of a replica context.
+// internalContext has the methods of a replica context that only packages of this module call.
 type internalContext struct{ *ReplicaContext }
 
-// State returns the state of the trace.
 func (m internalContext) State() *stepstate.State { return m.state }
 
-// ArgumentValues returns the arguments for which the step is traced.
+// ArgumentValues returns the arguments that the step is traced for. They may have no contents.
 func (m internalContext) ArgumentValues() []Value { return m.values[:len(m.state.Arguments)] }
 
-// CheckReplicaCode panics while a merge function is traced.
+// CheckReplicaCode panics with [ErrContext] in a merge call.
 func (m internalContext) CheckReplicaCode(op string) { m.requireReplicaCode(op) }
 
-// ToNode converts an argument of a call to a node of the step. host reports that it is one value for
-// all replicas. A number is converted to the dtype of v if v is a scalar.
+// ToNode converts an argument of the call op to a node. A Go number is converted to the dtype of v
+// if v is a scalar. host reports that the argument is a host value, which is the same on all
+// replicas.
 func (m internalContext) ToNode(op string, v *Variable, x any) (node *graph.Node, host bool) {
 	return m.toNode(op, v, operandOf(x))
 }
@@ -42,8 +42,8 @@ func (m internalContext) IsVarying(nodes ...*graph.Node) []bool {
 	return varying
 }
 
-// BuildState returns the nodes that change when graph is built: the step's last node and the values of
-// its variables.
+// BuildState returns the last node of the graph and the current values of the variables. They
+// change if code adds nodes or writes a variable.
 func (m internalContext) BuildState() []*graph.Node {
 	state := []*graph.Node{m.graph.LastNode()}
 	for _, c := range m.captured {
@@ -52,37 +52,37 @@ func (m internalContext) BuildState() []*graph.Node {
 	return state
 }
 
-// AggregateWrite aggregates the replicas' values of a write by the variable's rule.
+// AggregateWrite combines the replicas' values of a write to v, by the variable's aggregation.
 func (m internalContext) AggregateWrite(op string, v *Variable, x *graph.Node) *graph.Node {
 	return m.aggregate(op, v, x)
 }
 
-// WriteVariable writes a value that is already aggregated.
+// WriteVariable writes a value that is already combined over the replicas. apply computes the new
+// value of v.
 func (m internalContext) WriteVariable(op string, v *Variable, x *graph.Node,
 	apply func(old, x *graph.Node) *graph.Node) *graph.Node {
 	return m.setVariable(op, m.capture(op, v), x, apply)
 }
 
-// ScatterRows combines rows of a variable that are already aggregated.
+// ScatterRows writes rows that are already combined over the replicas.
 func (m internalContext) ScatterRows(op ScatterOp, v *Variable, indices, updates *graph.Node) *graph.Node {
 	return m.scatterRows(op, m.capture(op.String(), v), indices, updates)
 }
 
-// Reduce reduces a value over the replicas as [internalStrategy.Reduction] returned.
+// Reduce reduces x over the replicas with a method that [internalStrategy.Reduction] returned.
 func (m internalContext) Reduce(op ReduceOp, how byte, x *graph.Node) *graph.Node {
 	return reduction(how).apply(m.ReplicaContext, op, x)
 }
 
-// FirstReplica returns replica 0's tensor on every replica.
 func (m internalContext) FirstReplica(x *graph.Node) *graph.Node { return m.firstReplica(x) }
 
-// MeanOfIntegers returns the mean of integers over the replicas and axes.
+// MeanOfIntegers returns the mean of integers over the replicas and over axes.
 func (m internalContext) MeanOfIntegers(x *graph.Node, axes ...int) *graph.Node {
 	return m.meanOfIntegers("reduce", x, axes...)
 }
 
-// DivideByReplicas returns x divided by the number of replicas. It panics if replicas cannot sum its
-// dtype.
+// DivideByReplicas divides x by the number of replicas. It panics for a dtype that replicas cannot
+// sum.
 func (m internalContext) DivideByReplicas(x *graph.Node) *graph.Node {
 	if err := checkReducible(m.strategy, x.DType()); err != nil {
 		panic(err)
@@ -90,59 +90,59 @@ func (m internalContext) DivideByReplicas(x *graph.Node) *graph.Node {
 	return divideByReplicas(x, m.strategy.replicas)
 }
 
-// SetVariableHook sets a callback for variables of the scope that the step uses for the first time. f
-// returns the variable's path in the store, its parameter, and a function that receives the values
-// written to the variable. Without a parameter the variable is handled by package strategy.
+// SetVariableHook sets a function that is called when the step first uses a variable of
+// NewVariable. f returns a path in the store, a parameter for the variable, and a function that
+// receives the written values. If f returns no parameter, package strategy creates it.
 func (m internalContext) SetVariableHook(f func(op string, v *Variable) (path string, first *graph.Node,
 	wrote func(x *graph.Node))) {
 	m.onFirstUse = f
 }
 
-// StepVariable returns the state of a scope's variable in the trace.
 func (m internalContext) StepVariable(v *Variable) region.StepVariable { return m.capture("Read", v) }
 
-// RowCounts returns the number of the replica's real rows as an int32 scalar, and that of all
-// replicas. Both are nil if no argument has padded rows.
+// RowCounts returns the number of rows without padding on this replica, an int32 scalar, and the
+// sum over all replicas. Both are nil if no argument has padded rows.
 func (m internalContext) RowCounts() (local, global *graph.Node) { return m.rowCounts() }
 
-// WeightByRows scales a replica's mean over its rows so that the mean over the replicas is the mean
-// over all rows.
+// WeightByRows scales a replica's mean over its rows. The mean of the results over the replicas is
+// the mean over all rows.
 func (m internalContext) WeightByRows(mean *graph.Node) *graph.Node { return m.weightByRows(mean) }
 
-// GradientSharding returns how the gradient and the optimizer's state of a trained variable are
-// sharded over the replicas, how they are sharded over the logical devices, and which state the
-// replicas shard.
+// GradientSharding returns the layout of the gradient and the optimizer state of a trained
+// variable: the dimension that is sharded over the replicas, the split over the logical devices,
+// and the sharding mode.
 func (m internalContext) GradientSharding(v *model.Variable) (over spmd.ReplicaShard, split logical.Annotation,
 	state logical.StateSharding) {
 	return m.variables().gradientSharding(v)
 }
 
-// StoredSharding returns how a variable of the store is sharded over the replicas.
+// StoredSharding returns the dimension over which a variable of the store is sharded over the
+// replicas.
 func (m internalContext) StoredSharding(v *model.Variable) spmd.ReplicaShard {
 	return m.variables().replicaShard(v)
 }
 
 func (m internalContext) variables() *Variables { return m.strategy.Variables(m.state.Scope.Store()) }
 
-// LayerSlices returns the slices of a stack for the layers of a loop; see [loop.Slicer]. shard is the
-// replica's shard, or nil for a replicated stack.
+// LayerSlices returns the slices of a stack of layers for a loop over the layers; see
+// [loop.Slicer]. shard is the replica's shard, or nil if the stack is not sharded.
 func (m internalContext) LayerSlices(v *model.Variable) (shard *graph.Node, stacks []*graph.Node,
 	layer func(slices []*graph.Node) *graph.Node) {
 	return m.layerSlices(v)
 }
 
-// UnwrittenParameter returns a variable's parameter, or nil once the variable was written.
+// UnwrittenParameter returns the parameter of a variable of the store, or nil if the step has
+// written the variable.
 func (m internalContext) UnwrittenParameter(v *model.Variable) *graph.Node {
 	return unwrittenParameter(v, m.graph)
 }
 
-// ReplicaShard returns the replica's shard of a variable's value.
 func (m internalContext) ReplicaShard(v *model.Variable, value *graph.Node, over spmd.ReplicaShard) *graph.Node {
 	return m.replicaShard(v, value, over)
 }
 
-// RestoreStatesWithoutRows restores the per-replica variables of replicas without rows. It must be
-// called after all writes.
+// RestoreStatesWithoutRows undoes the writes of replicas without rows to their own components. It
+// must be called after all writes.
 func (m internalContext) RestoreStatesWithoutRows() {
 	rows, _ := m.rowCounts()
 	for _, c := range m.captured {

@@ -22,16 +22,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// strategyAccess lets the other packages of this module call the methods of internalStrategy on a
-// strategy, with [engine.Internal].
+// strategyAccess gives the other packages of this module access to internalStrategy, with
+// [engine.Internal].
 type strategyAccess = engine.Access[internalStrategy]
 
-// internalStrategy is the internal API of a strategy. TPUStrategy is nil for a strategy that New did
-// not create.
+// internalStrategy has the methods of a strategy that only packages of this module call.
+// TPUStrategy is nil for a strategy that New did not create.
 type internalStrategy struct{ *TPUStrategy }
 
-// CheckUsable returns an error inside a traced step function, for a strategy without devices, and
-// for a closed strategy.
+// CheckUsable returns an error while a step is traced, for a closed strategy, and for a strategy
+// without devices.
 func (m internalStrategy) CheckUsable(ctx context.Context, op string) error {
 	if err := RefuseTracing(ctx, op, fault.InsteadOfMeeting); err != nil {
 		return err
@@ -42,18 +42,17 @@ func (m internalStrategy) CheckUsable(ctx context.Context, op string) error {
 	return m.checkOpen()
 }
 
-// CheckCrossReplica returns an error in replica code and in another strategy's scope.
+// CheckCrossReplica returns an error in replica code and in the scope of another strategy.
 func (m internalStrategy) CheckCrossReplica(ctx context.Context, op string) error {
 	return m.requireCross(ctx, op)
 }
 
-// CheckEager returns the errors of CheckCrossReplica, and an error inside a traced step. The argument
-// instead is the hint of that error.
+// CheckEager returns the errors of CheckCrossReplica, and an error with the hint instead while a
+// step is traced.
 func (m internalStrategy) CheckEager(ctx context.Context, op, instead string) error {
 	return m.requireEager(ctx, op, instead)
 }
 
-// CheckOpen returns [ErrClosed] if the strategy is closed.
 func (m internalStrategy) CheckOpen() error { return m.checkOpen() }
 
 // CheckVariable returns an error for a variable that is closed or belongs to another strategy.
@@ -66,7 +65,6 @@ func (m internalStrategy) CheckVariable(v *Variable) error {
 	return v.checkOpen()
 }
 
-// CheckScatter returns an error for a scatter that the variable does not support.
 func (m internalStrategy) CheckScatter(v *Variable, op ScatterOp, inStep bool) error {
 	return v.checkScatter(op, inStep)
 }
@@ -76,11 +74,12 @@ func (m internalStrategy) MergeCall(ctx context.Context, op string) (code any, e
 	return m.mergeCall(ctx, op)
 }
 
-// NextCallNumber numbers the calls in which all processes take part, from 1.
+// NextCallNumber returns the number of the next eager call in which all processes take part, from
+// 1.
 func (m internalStrategy) NextCallNumber() uint64 { return m.sequence.Add(1) }
 
-// DeviceNames returns TensorFlow's names of each replica's logical devices and of its host.
-// devicesPerHost is the number of devices of one host.
+// DeviceNames returns TensorFlow's names of each replica's logical devices and of its host, and the
+// number of devices of a host.
 func (m internalStrategy) DeviceNames() (devices [][]string, hosts []string, devicesPerHost int) {
 	for r := range m.replicas {
 		names, host := m.deviceNames(r)
@@ -89,15 +88,12 @@ func (m internalStrategy) DeviceNames() (devices [][]string, hosts []string, dev
 	return devices, hosts, m.runtime.Topology().NumTPUsPerTask()
 }
 
-// Logger returns the logger of the options, or nil.
 func (m internalStrategy) Logger() *slog.Logger { return m.opts.Logger }
 
-// Runtime returns the runtime of the strategy's devices.
 func (m internalStrategy) Runtime() *engine.Runtime { return m.runtime }
 
-// StartGather starts a [TPUStrategy.GatherBytes] without waiting for it: the exchange is a launch
-// among the steps, whose result is read some steps later. The name and the message together must not
-// exceed 497 bytes.
+// StartGather is [TPUStrategy.GatherBytes] without waiting for the result. The exchange is enqueued
+// among the steps. The name and the message together have at most 497 bytes.
 func (m internalStrategy) StartGather(ctx context.Context, name string, message []byte) (*engine.GatherFuture, error) {
 	if err := m.CheckUsable(ctx, "gather "+name); err != nil {
 		return nil, err
@@ -105,19 +101,19 @@ func (m internalStrategy) StartGather(ctx context.Context, name string, message 
 	return m.runtime.StartGather(ctx, "gather "+name, message)
 }
 
-// RunBuiltin runs a small program with values and variables. It is compiled once for each name and
-// signature. results are the annotations of the results; mirrored results are equal on every
-// replica. A cached program reads and writes the variables by position, so the name must identify
-// variables that are passed twice.
+// RunBuiltin runs an internal program with values and variables, and compiles it once for each name
+// and signature. results are the annotations of the results; mirrored results are equal on all
+// replicas. Cached programs access the variables by position, so the name must differ between calls
+// that pass a variable twice and calls that do not.
 func (m internalStrategy) RunBuiltin(ctx context.Context, name string, step StepFunc, values []Value,
 	variables []*Variable, mirrored bool, results ...logical.Annotation) ([]Value, error) {
 	return builtinCall{name: name, values: values, variables: variables, mirrored: mirrored, results: results,
 		step: step}.run(ctx, m.TPUStrategy)
 }
 
-// NewTrainingFunction returns a function that has all variables of its store and whose results are
-// equal on all replicas. microbatches is the number of microbatches for reports; 0 means 1. paddedRows
-// returns the padded number of rows of each microbatch of the arguments, or 0 if no rows are padded.
+// NewTrainingFunction creates a function that uses all variables of its store and whose results are
+// equal on all replicas. microbatches is the number of microbatches; 0 means 1. paddedRows returns
+// the padded number of rows of each microbatch, or 0 without padding.
 func (m internalStrategy) NewTrainingFunction(step StepFunc, opts FunctionOptions, microbatches int,
 	paddedRows func(arguments []Value) int) *Function {
 	opts.mirroredResults = true
@@ -126,21 +122,21 @@ func (m internalStrategy) NewTrainingFunction(step StepFunc, opts FunctionOption
 	return f
 }
 
-// SetTrainingCheck sets a check of the graph of each function that trains. It must be called before
-// the first trace.
+// SetTrainingCheck sets a check of the graph of each step that trains. It must be called before the
+// first trace.
 func (m internalStrategy) SetTrainingCheck(check func(g *graph.Graph) error) { m.checkTraining = check }
 
-// ShardsState reports whether any state is sharded over the replicas.
+// ShardsState reports whether a rule shards training state over the replicas.
 func (m internalStrategy) ShardsState() bool { return m.shardsState }
 
-// IsMirrored reports whether all replicas must have the same value of a variable.
+// IsMirrored reports whether all replicas have the same value of a variable.
 func (m internalStrategy) IsMirrored(v *Variable) bool {
 	return !v.perReplica() && !v.replicaShard.IsSharded()
 }
 
-// NewMetricState creates the variable in which a function accumulates n metrics. It has shape [n, 2]:
-// a sum and a weight for each metric, separately on each replica. The zeros are copied to the devices
-// before the first run, like the values of a store.
+// NewMetricState creates the variable in which a function accumulates n metrics. It has shape [n,
+// 2], a sum and a weight for each metric, and a component for each replica. The zeros are copied to
+// the devices before the first run.
 func (m internalStrategy) NewMetricState(name string, n int) (*Variable, error) {
 	s, store := m.TPUStrategy, model.NewStore()
 	v := &Variable{strategy: s, path: name, dtype: dtypes.Float64, shape: []int{n, 2}, annotation: logical.Replicated(),
@@ -152,10 +148,10 @@ func (m internalStrategy) NewMetricState(name string, n int) (*Variable, error) 
 	return v, s.registerVariables(v)
 }
 
-// NewZeroVariables creates variables with a separate tensor on each replica, initialized with zeros.
-// It uses the name, for errors and reports, and the annotation of the options. The zeros are computed
-// on the devices; ahead of time there are no buffers. The variables are not listed: checkpoints, rules
-// and optimizers ignore them. Close releases a variable.
+// NewZeroVariables creates variables that have a component of zeros for each replica. It uses the
+// name, for errors and reports, and the annotation of opts. The variables are not listed:
+// checkpoints, rules and optimizers ignore them. Close releases a variable. Ahead of time the
+// variables have no contents.
 func (m internalStrategy) NewZeroVariables(ctx context.Context, types []shapes.Shape,
 	opts []VariableOptions) ([]*Variable, error) {
 	s := m.TPUStrategy
@@ -194,8 +190,8 @@ func (m internalStrategy) NewZeroVariables(ctx context.Context, types []shapes.S
 	return variables, s.registerVariables(variables...)
 }
 
-// LockVariables locks the variables of a store, to load values into them. unlock ends it. Calls with
-// the returned context have the lock.
+// LockVariables locks the variables of a store, to load values. Calls with the context locked have
+// access until unlock is called.
 func (m internalStrategy) LockVariables(ctx context.Context, store *model.Store) (locked context.Context,
 	unlock func(), err error) {
 	if err := m.CheckUsable(ctx, "loading variables"); err != nil {
@@ -204,11 +200,11 @@ func (m internalStrategy) LockVariables(ctx context.Context, store *model.Store)
 	return m.Variables(store).lock(ctx, "")
 }
 
-// LoadVariables assigns values to all variables or to none. readers is the number of parts that are
-// read concurrently. Each process reads the parts of its devices while they keep the old values. Then
-// LoadVariables calls check, unless it is nil, and replaces the old values if check returns no error.
-// The host uses memory for a sixteenth of its devices' bytes, or for a single part that is larger;
-// staged is the maximum in bytes. No step may be launched meanwhile.
+// LoadVariables assigns values to all variables or to none. Each process reads the parts of src for
+// its devices, with the given number of concurrent readers, while the devices keep the old values.
+// Then it calls check, if it is not nil, and replaces the old values if check returns no error. No
+// step may be launched in the meantime. The host uses memory for one sixteenth of the bytes of its
+// devices, or for the largest part; staged is the maximum in bytes.
 func (m internalStrategy) LoadVariables(ctx context.Context, variables []*Variable, src []lazytensor.Reader, readers int,
 	check func(context.Context) error) (staged int, err error) {
 	if err := m.CheckUsable(ctx, "loading variables"); err != nil {
@@ -217,9 +213,9 @@ func (m internalStrategy) LoadVariables(ctx context.Context, variables []*Variab
 	return m.loadValues(ctx, variables, src, readers, check)
 }
 
-// HasMemoryFor reports whether the devices have free memory for a second set of values of the
-// variables. It returns true if the plugin does not report its free memory, because such a plugin uses
-// host memory.
+// HasMemoryFor reports whether the devices have free memory for a second copy of the variables. It
+// returns true if the plugin does not report its free memory, because such a plugin uses host
+// memory.
 func (m internalStrategy) HasMemoryFor(variables []*Variable) bool {
 	need := int64(0) // bytes per device
 	for _, v := range variables {
@@ -231,8 +227,8 @@ func (m internalStrategy) HasMemoryFor(variables []*Variable) bool {
 	return need == 0 || !known || free > need
 }
 
-// WithBuffers waits for running steps and calls f with a consistent set of the variables' layouts and
-// buffers. Buffers that f returns replace the old ones.
+// WithBuffers waits for running steps and calls f with the layouts and buffers of the variables,
+// which cannot change during the call. The buffers that f returns replace the old buffers.
 func (m internalStrategy) WithBuffers(ctx context.Context, op string, variables []*Variable,
 	f func(layouts []*engine.Layout, old []engine.Buffers) (fresh []engine.Buffers, err error)) error {
 	if err := m.CheckUsable(ctx, op); err != nil {

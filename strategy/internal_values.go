@@ -14,12 +14,13 @@ import (
 
 // The internal methods of a strategy for values and for the arguments of eager calls.
 
-// CheckOwned returns an error for a nil pointer and for a leaf of another strategy.
+// CheckOwned returns an error for a nil pointer and for an object of another strategy.
 func (m internalStrategy) CheckOwned(op string, x any) error {
 	return operandOf(x).checkOwnedBy(m.TPUStrategy, op)
 }
 
-// CheckLeaf returns a reason if a value, a variable or a component is invalid as a leaf of a nest.
+// CheckLeaf returns a reason, and perhaps an error, if a value, a variable or a component cannot be
+// a leaf of a nest.
 func (m internalStrategy) CheckLeaf(x any) (reason string, err error) {
 	switch x := x.(type) {
 	case Value:
@@ -44,19 +45,19 @@ func (m internalStrategy) CheckLeaf(x any) (reason string, err error) {
 	return "", nil
 }
 
-// NeedsResolve reports whether an argument must be resolved before use: it is a variable, a component
-// or another strategy's value.
+// NeedsResolve reports whether x is a variable, a component or another strategy's value. Resolve
+// converts these to values.
 func (m internalStrategy) NeedsResolve(x any) bool { return operandOf(x).needsResolve(m.TPUStrategy) }
 
-// Resolve converts an argument to a tensor of this process or a value on the devices. release closes
-// new values.
+// Resolve converts an argument of the call op to a host tensor or to a value on the devices.
+// release closes a new value.
 func (m internalStrategy) Resolve(ctx context.Context, op string, x any) (host *tensors.Tensor, value Value,
 	release func() error, err error) {
 	c, err := operandOf(x).resolve(ctx, m.TPUStrategy, op)
 	return c.host, c.value, c.release, err
 }
 
-// ResolveMirrored copies an argument that is one value for all replicas to the devices. release closes
+// ResolveMirrored converts an argument to a value that is the same on all replicas. release closes
 // a new value.
 func (m internalStrategy) ResolveMirrored(ctx context.Context, op string, x any) (v *Mirrored, release func() error,
 	err error) {
@@ -67,8 +68,8 @@ func (m internalStrategy) ResolveMirrored(ctx context.Context, op string, x any)
 	return c.value.(*Mirrored), c.release, nil
 }
 
-// NewBatch is like [TPUStrategy.PerReplica], and marks the value as a batch: a step accepts such
-// values only with the same number of rows.
+// NewBatch is like [TPUStrategy.PerReplica]. A step accepts the results of NewBatch only with equal
+// numbers of rows.
 func (m internalStrategy) NewBatch(ctx context.Context, values []any, a logical.Annotation) (*PerReplica, error) {
 	v, err := m.PerReplica(ctx, values, a)
 	if err == nil {
@@ -89,26 +90,25 @@ func (m internalStrategy) NewAbstractValue(shape shapes.Shape) (Value, error) {
 	return batchSplitter{TPUStrategy: m.TPUStrategy}.newAbstractValue(shape, false)
 }
 
-// NewObjects returns an Objects with values by replica, of which only those of this process's replicas
-// are set.
+// NewObjects returns an Objects that has only the values of this process's replicas.
 func (m internalStrategy) NewObjects(values []any) *Objects {
 	o := NewObjects(values...)
 	o.local = m.LocalReplicas()
 	return o
 }
 
-// ObjectAt returns the object of a replica of this process.
+// ObjectAt is like [Objects.At], but returns an error for a replica of another process.
 func (m internalStrategy) ObjectAt(o *Objects, replica int) (any, error) {
 	return o.localObject(replica)
 }
 
-// CopyToHost copies a value to the host.
+// CopyToHost copies a value to the host, even if its shards are in several processes.
 func (m internalStrategy) CopyToHost(ctx context.Context, v *Mirrored) (*tensors.Tensor, error) {
 	return v.copyToHost(ctx)
 }
 
-// Reduction returns how a value or a variable is reduced without axes, for [internalContext.Reduce]
-// and for the name of a program.
+// Reduction returns a code for the reduction of a value or variable without axes, for
+// [internalContext.Reduce] and for the name of a program.
 func (m internalStrategy) Reduction(op ReduceOp, x any) (how byte, err error) {
 	var base *deviceValue
 	if v, ok := x.(*Variable); !ok {
@@ -120,37 +120,38 @@ func (m internalStrategy) Reduction(op ReduceOp, x any) (how byte, err error) {
 	return byte(of), err
 }
 
-// valueAccess is embedded in all values. It lets the other packages of this module call the methods
-// of internalValue on any [Value] through [engine.Internal].
+// valueAccess gives the other packages of this module access to internalValue, with
+// [engine.Internal].
 type (
 	valueAccess     = engine.Access[internalValue]
 	valueAccessible = engine.Accessible[internalValue]
 )
 
-// internalValue is the internal API of a value.
+// internalValue has the methods of a value that only packages of this module call.
 type internalValue struct{ *deviceValue }
 
-// KeepOnDevices releases the value on all devices except those in only.
+// KeepOnDevices releases the value on the partitions for which only is false.
 func (m internalValue) KeepOnDevices(only []bool) error { return m.keepOnDevices(only) }
 
-// IsPerReplica reports whether each replica has its own tensor.
 func (m internalValue) IsPerReplica() bool { return m.perReplica }
 
 // ReplicaShapes returns the shapes of the replicas' tensors if they differ, otherwise nil.
 func (m internalValue) ReplicaShapes() [][]int { return m.replicaShapes }
 
-// ReplicaSizes returns the shapes of the replicas' tensors as a value for a program.
+// ReplicaSizes returns a value that contains the shape of each replica's tensor, as an argument of
+// a program.
 func (m internalValue) ReplicaSizes(ctx context.Context) (*PerReplica, error) {
 	return m.newSizesValue(ctx)
 }
 
-// SetReplicaShapes sets, for a new value, the replicas' shapes if they differ, and whether the
-// replicas' tensors are known to be equal.
+// SetReplicaShapes sets the replicas' shapes, or nil if they are equal, and whether the tensors are
+// known to be equal.
 func (m internalValue) SetReplicaShapes(shapes [][]int, equal bool) {
 	m.replicaShapes, m.equal = shapes, equal
 }
 
-// Origin identifies the eager call and the result that created the value, equally in all processes.
+// Origin returns a string that identifies the value in all processes: the eager call and the result
+// that created it.
 func (m internalValue) Origin() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -21,17 +21,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// stepLoader loads a saved step onto the devices.
+// stepLoader loads a step of a step file onto the devices.
 type stepLoader struct {
 	*savedstep.Step
 	f    *Function
 	fail savedstep.NewError
 }
 
-// LoadStep loads a saved step onto the devices. store has its variables, with values. distributed has
-// its variables of NewVariable by argument, nil for the other arguments. The caller has checked
-// that the step is consistent. The errors of fail report a step that does not match the strategy or
-// the program.
+// LoadStep loads a step of a step file, which the caller has checked for consistency. store has the
+// step's variables, with values. distributed has the variables of NewVariable by argument, nil for
+// other arguments. fail creates the error for a step that does not match the strategy or its
+// variables.
 func (m internalStrategy) LoadStep(ctx context.Context, store *model.Store, step *savedstep.Step,
 	distributed []*Variable, fail savedstep.NewError) (*Function, error) {
 	s := m.TPUStrategy
@@ -57,7 +57,7 @@ func (m internalStrategy) LoadStep(ctx context.Context, store *model.Store, step
 	return f, nil
 }
 
-// values returns outlines of the arguments that the step was compiled for.
+// values returns values without contents for the arguments that the step was compiled for.
 func (l *stepLoader) values() (values []Value) {
 	for i, a := range l.Module.Arguments {
 		argument := l.Arguments[i]
@@ -77,8 +77,7 @@ func (l *stepLoader) values() (values []Value) {
 	return values
 }
 
-// program finds the step's variables in the store and loads its program. distributed has its other
-// variables.
+// program finds the step's other variables in the store, and loads the program.
 func (l *stepLoader) program(ctx context.Context, distributed []*Variable) (_ *program, err error) {
 	s, f, m := l.f.strategy, l.f, l.Module
 	p := &program{function: f, module: m, updates: l.Updates, results: len(m.Results) - len(l.Updates), code: l.Code}
@@ -187,7 +186,8 @@ func (l *stepLoader) storedVariable(ctx context.Context, argument int) (*Variabl
 	return v, nil
 }
 
-// checkProgram returns an error if the arguments and results of the step do not match its program.
+// checkProgram returns an error if the program's arguments and results differ from those in the
+// step file.
 func checkProgram(x *pjrt.LoadedExecutable, m *spmd.Module) error {
 	compare := func(what string, placed []spmd.ShardedTensor, types []pjrt.TensorType) error {
 		if len(placed) != len(types) {
@@ -220,8 +220,8 @@ func checkProgram(x *pjrt.LoadedExecutable, m *spmd.Module) error {
 	return nil
 }
 
-// describeMismatch describes the difference between the arguments of a call and the arguments that
-// the step was compiled for.
+// describeMismatch describes the difference between the arguments got of a call and the arguments
+// want that the step was compiled for.
 func describeMismatch(want, got []Value) savedstep.Mismatch {
 	const loaded = "the step was loaded from a file: "
 	misfit := func(hint, format string, args ...any) savedstep.Mismatch {
@@ -259,8 +259,8 @@ func describeMismatch(want, got []Value) savedstep.Mismatch {
 	return misfit(compiledFor, "it holds the step for other arguments")
 }
 
-// unequalShapes returns sizes for an argument of a saved step that differ from the padded sizes, and
-// are equal for dimensions that share a size.
+// unequalShapes returns shapes of the replicas for a padded argument of a saved step. They differ
+// from the padded shape where sizes has an index, and are equal for dimensions with the same index.
 func unequalShapes(shape, sizes []int) [][]int {
 	real := slices.Clone(shape)
 	for d, size := range sizes {
@@ -271,7 +271,6 @@ func unequalShapes(shape, sizes []int) [][]int {
 	return [][]int{real}
 }
 
-// setPadding sets the padding of the program from the saved step.
 func (l *stepLoader) setPadding(p *program) {
 	argument := 0
 	for i, a := range l.Arguments {

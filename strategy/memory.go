@@ -15,25 +15,22 @@ import (
 // MemoryError reports that a compiled step does not fit into the memory of a device. It matches
 // [pjrt.ResourceExhausted].
 type MemoryError struct {
-	// Function is the name of the step function.
 	Function string
-	// Used, Limit and Excess are the compiler's numbers for one device, as text such as "31.26G".
-	// They are empty if the compiler did not report them.
+	// Used, Limit and Excess are the compiler's numbers for one device, such as "31.26G", or empty.
 	Used, Limit, Excess string
-	// Largest lists the largest arguments of the step, by bytes per device.
-	Largest []TensorBytes
-	// Temporaries are the largest temporary values of the step, the largest first.
+	// Largest lists the largest arguments of the step, and Temporaries its largest temporary
+	// values, the largest first.
+	Largest     []TensorBytes
 	Temporaries []memory.Temporary
 	// Suggestions are changes that reduce the memory of the step.
 	Suggestions []string
-	// Step is the step, without a program. Pass it to report.Of for a report.
+	// Step is the step without a program, for report.Of. Log is the message of the compiler.
 	Step *CompiledStep
-	// Log is the complete message of the compiler, which lists the largest allocations.
-	Log string
-	Err error
+	Log  string
+	Err  error
 }
 
-// TensorBytes is a tensor and its size in bytes on one device.
+// TensorBytes is a tensor and its size on one device.
 type TensorBytes struct {
 	Name           string `json:"name"`
 	Shape          string `json:"shape"`
@@ -41,7 +38,6 @@ type TensorBytes struct {
 	BytesPerDevice int64  `json:"bytes_per_device"`
 }
 
-// Error returns the compiler's numbers, the largest arguments and suggestions.
 func (e *MemoryError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "strategy: %s does not fit into the memory of a device", e.Function)
@@ -77,13 +73,11 @@ func (e *MemoryError) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the compiler's error.
 func (e *MemoryError) Unwrap() error { return e.Err }
 
-// Kind returns ResourceExhaustedError.
 func (*MemoryError) Kind() errkind.Kind { return errkind.ResourceExhaustedError }
 
-// largestTensors bounds MemoryError.Largest.
+// largestTensors is the maximum length of MemoryError.Largest.
 const largestTensors = 5
 
 // newMemoryError returns the error for a step that the compiler rejected with err.

@@ -14,13 +14,11 @@ func (s *TPUStrategy) NumProcesses() int { return s.runtime.Count }
 // Process returns the number of this process, from 0.
 func (s *TPUStrategy) Process() int { return s.runtime.Process }
 
-// LocalReplicas returns the replicas that this process feeds, ascending: the replicas with a
-// logical device in this process. With one process they are all replicas. A replica whose logical
-// devices belong to several processes is fed by each of these processes.
+// LocalReplicas returns the replicas with a logical device in this process, ascending. This process
+// feeds them; a replica may be fed by several processes.
 func (s *TPUStrategy) LocalReplicas() []int { return slices.Clone(s.runtime.Groups) }
 
-// ProcessReplicas returns the replicas of each process, as [TPUStrategy.LocalReplicas] does for
-// this process: TensorFlow's host to replica map.
+// ProcessReplicas returns the local replicas of each process: TensorFlow's host to replica map.
 func (s *TPUStrategy) ProcessReplicas() [][]int {
 	replicas := make([][]int, s.runtime.Count)
 	for d, process := range s.runtime.Of {
@@ -45,7 +43,7 @@ func (s *TPUStrategy) LocalDevices() []int {
 }
 
 // isReadableEverywhere reports whether every process can read a tensor with this layout from its
-// own devices. The result is the same on all processes.
+// own devices.
 func (s *TPUStrategy) isReadableEverywhere(perReplica bool, a logical.Annotation) bool {
 	if !s.runtime.IsMultiProcess() || !perReplica && !a.IsSharded(s.axes) {
 		return true

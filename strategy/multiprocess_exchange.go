@@ -11,15 +11,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// GatherBytes exchanges bytes between the processes. Every process passes its own bytes and
-// receives the bytes of all processes, by process. All processes must call it with the same name,
-// which identifies the exchange; if a process is in another call, all receive [ErrOutOfStep]. Each
-// process may pass any number of bytes, up to one megabyte including the name. The context bounds
-// the wait for the other processes. If a process does not call GatherBytes, the error is the error
-// of the system's runtime or of the context.
-//
-// An exchange costs one launch, and a copy of half a kilobyte per device to the host. It waits for
-// the steps that were launched before.
+// GatherBytes exchanges bytes between the processes and returns the message of each process. All
+// processes must call it with the same name; if a process is in another call, all receive
+// [ErrOutOfStep]. A message may have one megabyte including the name. The context bounds the wait
+// for the other processes. The exchange is one launch after the steps that are already launched,
+// and copies half a kilobyte per device to the host.
 func (s *TPUStrategy) GatherBytes(ctx context.Context, name string, message []byte) ([][]byte, error) {
 	return s.gatherBytes(ctx, "gather "+name, message)
 }
@@ -30,8 +26,8 @@ func (s *TPUStrategy) Barrier(ctx context.Context, name string) error {
 	return err
 }
 
-// BroadcastBytes returns the value that process 0 passes, on every process. The values of the other
-// processes are ignored. All processes must call it with the same name.
+// BroadcastBytes returns process 0's value on every process. All processes must call it with the
+// same name.
 func (s *TPUStrategy) BroadcastBytes(ctx context.Context, name string, value []byte) ([]byte, error) {
 	if s.runtime.Process != 0 {
 		value = nil
@@ -43,8 +39,8 @@ func (s *TPUStrategy) BroadcastBytes(ctx context.Context, name string, value []b
 	return all[0], nil
 }
 
-// AnyProcess reports whether at least one process passes true. All processes must call it. It
-// implements input.Options.AnyProcess.
+// AnyProcess reports whether any process passes true. All processes must call it. It implements
+// input.Options.AnyProcess.
 func (s *TPUStrategy) AnyProcess(ctx context.Context, value bool) (bool, error) {
 	var vote []byte
 	if value {
@@ -68,10 +64,10 @@ func (s *TPUStrategy) gatherBytes(ctx context.Context, call string, message []by
 // programs, the slice hangs. The processes therefore compare fingerprints of each program before
 // they compile it.
 
-// CheckSame compares a text across the processes. Use it for values that depend on files, flags or the
-// environment and must be the same on all processes, such as the number of examples. It returns a
-// [*MismatchError] on every process if the text of any process differs. All processes must call it.
-// The complete text is compared; the error contains its first 300 bytes.
+// CheckSame compares a text across the processes, for values such as the number of examples that
+// depend on files or flags and must be the same on all processes. All processes must call it. If
+// any text differs, all receive a [*MismatchError], which contains the first 300 bytes of each
+// text.
 func (s *TPUStrategy) CheckSame(ctx context.Context, what, text string) error {
 	if err := RefuseTracing(ctx, "compare "+what, fault.InsteadOfMeeting); err != nil {
 		return err
@@ -86,8 +82,8 @@ func (s *TPUStrategy) checkAgreement(ctx context.Context, what, text string, con
 	return s.runtime.CheckAgreement(ctx, what, text, content)
 }
 
-// checkAgreement compares a program across the processes before it is compiled. If this process has no
-// program because of the error failed, it informs the other processes and returns failed.
+// checkAgreement compares a program across the processes before it is compiled. If this process has
+// no program because of the error failed, it informs the other processes and returns failed.
 func (f *Function) checkAgreement(ctx context.Context, values []Value, m *spmd.Module, t *trace, failed error) error {
 	if !f.strategy.runtime.IsMultiProcess() {
 		return failed

@@ -14,32 +14,29 @@ import (
 // VariableOptions configure a variable. The zero value is a trainable mirrored variable that
 // replicas cannot write.
 type VariableOptions struct {
-	// Name is the variable's name; the default is "Variable". The components are named Name,
-	// Name/replica_1 and so on. Several variables may have the same name, but checkpoints and saved
-	// steps find variables by name and reject duplicate names.
+	// Name is the variable's name; the default is "Variable". Names may be equal, but checkpoints
+	// and step files reject equal names.
 	Name string
-	// Trainable specifies whether optimizers change the variable. Nil means true for an OnWrite
-	// variable and false for an OnRead variable.
+	// Trainable selects whether optimizers change the variable. Nil means true for OnWrite and
+	// false for OnRead.
 	Trainable       *bool
 	Synchronization VariableSynchronization
 	Aggregation     VariableAggregation
 	// Annotation splits the variable over the logical devices. If it is zero, the rules of
-	// [Options.Variables] are applied to the name.
+	// [Options].Variables apply to Name.
 	Annotation logical.Annotation
 	// LocalWrites lets each replica write its own component of an OnWrite variable with
-	// AggregateNone, and accepts PerReplica values in writes. The components may then differ, and a
-	// cross-replica read returns the component of replica 0. Without LocalWrites such writes are
-	// errors.
+	// AggregateNone, and accepts PerReplica values in writes. A cross-replica read returns the
+	// component of replica 0.
 	LocalWrites bool
 	// ColocateWith places the variable on the logical device of another variable. If both have the
-	// same shape and Annotation is zero, the variable is also split like the other.
+	// same shape and Annotation is zero, the variable also has the other's split.
 	ColocateWith *Variable
 }
 
 // NewVariable creates a variable with the same initial value on each replica: TensorFlow's
-// tf.Variable inside the scope. initial is a host value, a distributed value that is the same on
-// all replicas, a component, another variable, or a func() any that returns one of these. Such a
-// function is called once.
+// tf.Variable. initial is a host value, a distributed value that is the same on all replicas, a
+// component, another variable, or a func() any that returns one of these and is called once.
 //
 // Errors: *[Error] of kind ValueError for invalid options, [ErrContext] in replica code,
 // [*errkind.PanicError] if the function panics.

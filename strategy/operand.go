@@ -46,14 +46,14 @@ const (
 	objectsOperand                    // values that are not tensors
 )
 
-// component is the component of a value or of a variable on one replica: a component of package eager.
+// component is a component of package eager: one replica's tensor of a value or a variable.
 type component interface {
 	Value() Value
 	Variable() *Variable
 	Replica() int
 }
 
-// merged is a value in a merge call of package eager: a node of the step, or nil for no value.
+// merged is a value in a merge call of package eager. Node returns nil if there is no value.
 type merged interface{ Node() *graph.Node }
 
 // operandOf classifies an argument.
@@ -110,23 +110,22 @@ func (o operand) strategy() *TPUStrategy {
 	return o.value.base().strategy
 }
 
-// isValue reports whether the operand is a value, and not a component or a variable.
+// isValue reports whether the operand is a [Value], not a variable or a component.
 func (o operand) isValue() bool { return o.kind == deviceOperand && o.variable == nil && o.replica < 0 }
 
-// isReadable reports whether the operand's contents can be copied from the devices. A value of
-// several steps cannot be copied.
+// isReadable reports whether the operand can be copied to the host. A [StackedBatches] cannot.
 func (o operand) isReadable() bool {
 	return o.kind == deviceOperand && (!o.isValue() || o.value.base().steps == 0)
 }
 
-// needsResolve reports whether the operand must be resolved before a program can read it: a
-// variable, a component, or a value of another strategy with one tensor for all replicas.
+// needsResolve reports whether the operand must be resolved before a program can read it. This is
+// true for a variable, a component, and a value of another strategy that is the same on all
+// replicas.
 func (o operand) needsResolve(s *TPUStrategy) bool {
 	of := o.strategy()
 	return of != nil && (!o.isValue() || of != s && !o.value.base().isVarying())
 }
 
-// String describes the operand in errors.
 func (o operand) String() string {
 	if o.variable != nil && o.replica < 0 {
 		return fmt.Sprintf("variable %q", o.variable.path)
@@ -134,7 +133,6 @@ func (o operand) String() string {
 	return fmt.Sprint(o.x)
 }
 
-// toTensor converts an operand in host memory to a tensor.
 func (o operand) toTensor() (*tensors.Tensor, error) {
 	switch o.kind {
 	case noOperand:
@@ -155,7 +153,7 @@ func (o operand) toTensor() (*tensors.Tensor, error) {
 
 func hostTensor(x any) (*tensors.Tensor, error) { return operandOf(x).toTensor() }
 
-// toHostTensor is like tensor, with the error of a call that also accepts values on the devices.
+// toHostTensor is like toTensor, with an error for calls that also accept values on the devices.
 func (o operand) toHostTensor(op string) (*tensors.Tensor, error) {
 	t, err := o.toTensor()
 	switch {
@@ -168,8 +166,7 @@ func (o operand) toHostTensor(op string) (*tensors.Tensor, error) {
 		Hint: "give a number, a tensor or a distributed value", Err: err, Class: errkind.TypeError}
 }
 
-// checkOwnedBy returns an error for an operand of another strategy, and for a nil pointer of this
-// package.
+// checkOwnedBy returns an error for an operand of another strategy and for a nil pointer.
 func (o operand) checkOwnedBy(s *TPUStrategy, op string) error {
 	switch of := o.strategy(); {
 	case of == s:
@@ -186,10 +183,9 @@ func (o operand) checkOwnedBy(s *TPUStrategy, op string) error {
 	return nil
 }
 
-// Objects is a per-replica value that is not a tensor: one Go value for each replica, in replica
-// order, like TensorFlow's tf.distribute.DistributedValues of Python objects. It is immutable. In a
-// job with several processes, an Objects that replica code returned has only the values of this
-// process's replicas.
+// Objects has one Go value for each replica: a per-replica value that is not a tensor. It is
+// immutable. In a job with several processes, an Objects from replica code has only the values of
+// this process's replicas.
 type Objects struct {
 	values []any
 	local  []int // the replicas whose values are in this process, ascending; nil for all
@@ -198,8 +194,8 @@ type Objects struct {
 // NewObjects returns Objects with the given values, in replica order.
 func NewObjects(values ...any) *Objects { return &Objects{values: append([]any(nil), values...)} }
 
-// At returns the value of a replica, from 0. It panics for a replica without a value, and with an
-// error that matches [ErrRemote] for a replica of another process.
+// At returns the value of a replica. It panics if there is no such replica, and with an error that
+// matches [ErrRemote] for a replica of another process.
 func (o *Objects) At(replica int) any {
 	x, err := o.localObject(replica)
 	if err != nil {
@@ -217,7 +213,6 @@ func (o *Objects) localObject(replica int) (any, error) {
 	return o.values[replica], nil
 }
 
-// Len returns the number of replicas.
 func (o *Objects) Len() int { return len(o.values) }
 
 // String lists the values, with "-" for each value of another process.

@@ -22,14 +22,15 @@ import (
 // dimension. The differences show which dimensions depend on the padded one; see package ragged.
 // Its program receives the actual sizes, and its results are truncated to them.
 
-// paddedSize is a size that padded dimensions of arguments share.
+// paddedSize is a padded size of one or more dimensions of arguments, such as the rows of an input
+// and of its labels.
 type paddedSize struct {
-	// argument and dim identify the first such dimension; length is the padded size. For the rows
-	// of microbatches, which belong to no argument, argument is negative.
+	// argument and dim identify the first such dimension; length is the padded size. argument is -1
+	// for the rows of microbatches.
 	argument, dim, length int
 }
 
-// paddedDims are the padded dimensions of a step's arguments.
+// paddedDims has the padded dimensions of a step's arguments.
 type paddedDims struct {
 	sizes       []paddedSize
 	sizeIndices [][]int // index of the size, by argument and dimension, or -1
@@ -40,10 +41,9 @@ func (p *paddedDims) microbatchSize() int {
 	return slices.IndexFunc(p.sizes, func(s paddedSize) bool { return s.argument < 0 })
 }
 
-// newPaddedDims finds the padded dimensions of values. Equal dimension numbers with equal actual sizes
-// on each replica share a size, such as the rows of an input and of its labels. If microbatch is
-// positive, the rows of microbatches have this padded size, and the rows of the arguments are not
-// counted.
+// newPaddedDims finds the padded dimensions of values. Dimensions with the same number and the same
+// actual size on each replica share a size. If microbatch is positive, it is the padded number of
+// rows of a microbatch, and dimension 0 of the values is ignored.
 func newPaddedDims(values []Value, microbatch int) (p paddedDims) {
 	if microbatch > 0 {
 		p.sizes = []paddedSize{{-1, 0, microbatch}}
@@ -81,11 +81,11 @@ func newPaddedDims(values []Value, microbatch int) (p paddedDims) {
 	return p
 }
 
-// resizeFactors has the factors of a padded size in the additional traces.
+// resizeFactors are the factors of a padded size in the additional traces.
 var resizeFactors = []int{2, 5}
 
-// excludePadding rewrites the traced step to exclude the padding. The context has
-// locked the store.
+// excludePadding rewrites the traced step so that its results do not depend on the padding. The
+// context has locked the store.
 func (t *trace) excludePadding(ctx context.Context) error {
 	sizes := make([]int, len(t.padding.sizes))
 	sources := make([]ragged.SizeSource, len(sizes))
@@ -124,7 +124,7 @@ func (t *trace) excludePadding(ctx context.Context) error {
 	return nil
 }
 
-// retrace traces the step for other padded sizes. It changes no variable.
+// retrace traces the step for other padded sizes. It does not change variables.
 func (t *trace) retrace(ctx context.Context, sizes []int) (other *trace, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -162,7 +162,8 @@ type abstractValue struct {
 
 func (v *abstractValue) base() *deviceValue { return v.distributed }
 
-// truncateResult sets the actual sizes of a step's result from the sizes of the arguments.
+// truncateResult sets the replicas' actual shapes of a step's result, which it computes from the
+// shapes of the arguments.
 func (p *program) truncateResult(result int, v *deviceValue, values []Value) {
 	if p.paddedResults == nil || !slices.ContainsFunc(p.paddedResults[result], ragged.Dim.IsPadded) {
 		return
@@ -180,8 +181,7 @@ func (p *program) truncateResult(result int, v *deviceValue, values []Value) {
 	v.replicaShapes = all
 }
 
-// unevenShapes returns the shapes of the replicas' shares of a batch, split by the rule
-// input.Chunks.
+// unevenShapes returns the shapes of the replicas' shares of a batch, which input.Chunks defines.
 func (b batchSplitter) unevenShapes(batch []int) [][]int {
 	all := make([][]int, b.replicas)
 	for r := range all {
@@ -225,15 +225,15 @@ func (b batchSplitter) newUnevenAbstractValue(batch shapes.Shape) (Value, error)
 	return v, nil
 }
 
-// isUneven reports whether the rows of a host batch do not divide evenly over the replicas. It is
-// false with several processes, which do not support such batches.
+// isUneven reports whether the rows of a host batch do not divide evenly over the replicas. It
+// returns false with several processes, which do not support such batches.
 func (f *Function) isUneven(shape shapes.Shape) bool {
 	return !f.strategy.runtime.IsMultiProcess() && shape.Rank() > 0 && shape.Dimensions[0]%f.strategy.replicas != 0
 }
 
-// rowCounts returns the number of actual rows on the replica, an int32 scalar, and the sum over all
-// replicas. They are nil if no argument has padded rows. Arguments with different numbers of rows
-// are an [*Error].
+// rowCounts returns the number of rows without padding on this replica, an int32 scalar, and the
+// sum over all replicas. They are nil if no argument has padded rows. It panics if arguments have
+// different numbers of rows.
 func (rc *ReplicaContext) rowCounts() (local, global *graph.Node) {
 	if rc.padding == nil || rc.state.Rows != nil {
 		return rc.state.Rows, rc.state.AllRows
@@ -257,8 +257,8 @@ func (rc *ReplicaContext) rowCounts() (local, global *graph.Node) {
 	return rc.state.Rows, rc.state.AllRows
 }
 
-// weightByRows scales the mean over a replica's rows so that the mean over the replicas is the mean
-// over all rows. It is 0 on a replica without rows.
+// weightByRows scales a replica's mean over its rows. The mean of the results over the replicas is
+// the mean over all rows. The result is 0 on a replica without rows.
 func (rc *ReplicaContext) weightByRows(mean *graph.Node) *graph.Node {
 	rows, all := rc.rowCounts()
 	if rows == nil {
@@ -274,13 +274,12 @@ func (rc *ReplicaContext) weightByRows(mean *graph.Node) *graph.Node {
 	return selectIfRows(rows, whole, graph.ZerosLike(whole))
 }
 
-// selectIfRows returns x on replicas with rows, and y on other replicas.
+// selectIfRows returns x on replicas with rows, and y on replicas without rows.
 func selectIfRows(rows, x, y *graph.Node) *graph.Node {
 	return graph.Where(graph.GreaterThan(rows, graph.ZerosLike(rows)), x, y)
 }
 
-// meanState averages the replicas' values of a shared variable, weighted by their rows. Replicas
-// without rows have weight 0.
+// meanState averages the replicas' values of a variable, weighted by their numbers of rows.
 func (rc *ReplicaContext) meanState(x *graph.Node) *graph.Node {
 	rows, _ := rc.rowCounts()
 	if rows == nil {
@@ -315,13 +314,14 @@ func (f *Function) microbatchRows(values []Value) int {
 	return f.paddedMicrobatchRows(values[:n])
 }
 
-// acceptsUneven reports whether host batches need not divide evenly over the replicas.
+// acceptsUneven reports whether the function accepts host batches that do not divide evenly over
+// the replicas.
 func (f *Function) acceptsUneven() bool {
 	return f.acceptsRagged() && (f.opts.SplitBatch || f.opts.LocalBatch)
 }
 
-// unevenBatch returns arg as a host tensor if its rows are not divisible by the number of replicas
-// and f accepts such batches.
+// unevenBatch returns arg as a host tensor if its rows do not divide evenly over the replicas and
+// the function accepts such batches.
 func (f *Function) unevenBatch(arg any) (batch *tensors.Tensor, ok bool) {
 	if !f.acceptsUneven() {
 		return nil, false

@@ -27,22 +27,21 @@ type program struct {
 	// ragged reports for each argument of the step whether it is padded.
 	ragged []bool
 	// padding is the padding that the program excludes. paddedResults has the padded dimensions of
-	// the step's own results, or is nil without padding.
+	// each result of the step, or is nil without padding.
 	padding       paddedDims
 	paddedResults [][]ragged.Dim
-	// equalResults reports for each of the step's own results whether it is equal on all replicas.
+	// equalResults reports for each result of the step whether it is equal on all replicas.
 	equalResults []resultEquality
 	// code is the serialized program of a step from a file. It is kept because some plugins
 	// serialize a loaded program without its machine code.
 	code []byte
-	// updates has, for each result after the step's own, the argument whose memory the result
-	// reuses.
+	// updates has, for each result that is the new value of a variable, the argument whose memory
+	// the result reuses. These results follow the results of the step.
 	updates []int
-	// borrowed are the variables of other strategies that the program reads. They are the arguments
-	// after the step's own.
+	// borrowed are the variables of other strategies that the program reads. They follow the
+	// arguments of the step.
 	borrowed []*Variable
-	// constants are the large constants among variables. The program releases them when it is
-	// closed.
+	// constants are the large constants among variables. Closing the program releases them.
 	constants []*sharedConstant
 	results   int // number of the step's own results
 	// resultNest is the nest that the step of a nest.Function returned.
@@ -52,7 +51,7 @@ type program struct {
 	lowering, initializing, compiling time.Duration
 }
 
-// compile traces, lowers and compiles the function for the values' signature.
+// compile traces, lowers and compiles the function for the signature of the values.
 func (f *Function) compile(ctx context.Context, values []Value, goal purpose) (p *program, err error) {
 	start, s := time.Now(), f.strategy
 	phases := f.newPhaseReporter()
@@ -102,8 +101,8 @@ func (f *Function) compile(ctx context.Context, values []Value, goal purpose) (p
 	return p, p.register()
 }
 
-// register registers the program with its function and strategy, which close it. If one of them is
-// already closed, it closes the program.
+// register registers the program for the Close calls of its function and strategy. If one of them
+// is already closed, it closes the program and returns an error.
 func (p *program) register() error {
 	f, s := p.function, p.function.strategy
 	s.mu.Lock()
@@ -118,8 +117,9 @@ func (p *program) register() error {
 	return errors.Join(f.checkOpen(), p.executable.Close())
 }
 
-// bufferTables returns the buffers of the arguments and results of a launch, by device. A result that
-// updates a variable has the variable's own buffers, which are donated and reused by the same call.
+// bufferTables returns the buffers of the arguments and the results of a launch, by device. A
+// result that is the new value of a variable has the variable's buffers, which the launch donates
+// and reuses.
 func (p *program) bufferTables(variables []*Variable, values, results [][]*pjrt.Buffer) (args, outs [][]*pjrt.Buffer) {
 	args, outs = make([][]*pjrt.Buffer, len(p.rows)), make([][]*pjrt.Buffer, len(p.rows))
 	for row, d := range p.rows {
@@ -144,13 +144,13 @@ func (p *program) bufferTables(variables []*Variable, values, results [][]*pjrt.
 	return args, outs
 }
 
-// column returns a result's buffers by partition; buffers of other processes are nil.
+// column returns the buffers of result j by partition; buffers of other processes are nil.
 func (p *program) column(outs [][]*pjrt.Buffer, j int) engine.Buffers {
 	return p.function.strategy.runtime.TableColumn(outs, p.rows, j)
 }
 
-// run launches the program on the values and returns its results. variables replace the
-// variables of the trace, unless there are none.
+// run launches the program on the values and returns its results. variables, if any, replace the
+// variables of the trace.
 func (p *program) run(ctx context.Context, values []Value, variables ...*Variable) ([]Value, error) {
 	s := p.function.strategy
 	if len(p.borrowed) > 0 {
@@ -217,8 +217,7 @@ func (p *program) result(j int, buffers engine.Buffers, values []Value) (Value, 
 	return v, nil
 }
 
-// hasNoResults reports whether the step has no results, so that the program has one placeholder
-// result.
+// hasNoResults reports whether the step has no results. Its program then has a placeholder result.
 func (p *program) hasNoResults() bool { return p.results == 1 && p.module.Results[0].Name == noResult }
 
 // close closes the program. The caller holds engine.Runtime.Launch.
@@ -226,7 +225,7 @@ func (p *program) close() error {
 	return errors.Join(p.executable.Close(), p.function.strategy.constants.release(p.constants))
 }
 
-// copyBorrowed copies the current values of other strategies' variables that the program reads.
+// copyBorrowed copies the current values of the other strategies' variables that the program reads.
 func (p *program) copyBorrowed(ctx context.Context) (values temporaryValues, err error) {
 	for _, v := range p.borrowed {
 		c, err := operandOf(v).borrow(ctx, p.function.strategy, "reading for "+p.function.opts.Name)
@@ -239,7 +238,7 @@ func (p *program) copyBorrowed(ctx context.Context) (values temporaryValues, err
 	return values, nil
 }
 
-// purpose is the purpose of a program.
+// purpose tells what a program is built for.
 type purpose int
 
 const (
@@ -249,7 +248,8 @@ const (
 	purposeCompile
 )
 
-// markEqual marks a result that is equal on all replicas, given the arguments.
+// markEqual records in v, a result of the step, whether it is equal on all replicas for the given
+// arguments.
 func (p *program) markEqual(result int, v *deviceValue, values []Value) {
 	if !v.perReplica {
 		return

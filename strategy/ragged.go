@@ -19,7 +19,6 @@ import (
 // shapes, such as the last batch of a dataset, is padded on the devices to the largest size of each
 // dimension, and its actual shapes are stored with it.
 
-// copyInputTensor copies a tensor of package input to a GoMLX tensor.
 func copyInputTensor(op string, t hostArray) (*tensors.Tensor, error) {
 	dtype, ok := t.DType()
 	if !ok {
@@ -33,7 +32,7 @@ func copyInputTensor(op string, t hostArray) (*tensors.Tensor, error) {
 }
 
 // paddedShape returns the smallest dimensions that fit all replicas' shapes, and whether the shapes
-// differ. If they differ, the dimensions are rounded up to multiples of the annotation's shards.
+// differ. If they differ, the dimensions are rounded up so that the annotation splits them evenly.
 func (b batchSplitter) paddedShape(all [][]int) (dims []int, ragged bool) {
 	dims = slices.Clone(all[0])
 	for _, shape := range all {
@@ -58,8 +57,7 @@ func (b batchSplitter) paddedShape(all [][]int) (dims []int, ragged bool) {
 	return dims, true
 }
 
-// putTensors creates a value from the tensors of the replicas that share the batch, and pads them
-// if their shapes differ.
+// putTensors creates a value from the replicas' tensors, and pads them if their shapes differ.
 func (b batchSplitter) putTensors(ctx context.Context, all []*tensors.Tensor) (*PerReplica, error) {
 	of := make([]shapes.Shape, len(all))
 	for r, t := range all {
@@ -68,8 +66,8 @@ func (b batchSplitter) putTensors(ctx context.Context, all []*tensors.Tensor) (*
 	return b.putShapes(ctx, all, of)
 }
 
-// putShapes is like put, with the shapes of all tensors. The tensors of replicas without a device
-// in this process may be nil.
+// putShapes is like putTensors, with the shapes of all tensors. The tensors of replicas without a
+// device in this process may be nil.
 func (b batchSplitter) putShapes(ctx context.Context, all []*tensors.Tensor, types []shapes.Shape) (*PerReplica,
 	error) {
 	first, real := types[0], make([][]int, len(all))
@@ -112,8 +110,8 @@ func (b batchSplitter) putShapes(ctx context.Context, all []*tensors.Tensor, typ
 }
 
 // upload copies the replicas' tensors to this process's devices. read passes the row-major data of
-// replica r to use, which does not retain it. Replicas without a device here are not read. After an
-// error all buffers are closed.
+// replica r to use, which does not retain it. read is not called for replicas without a device in
+// this process. After an error all buffers are closed.
 func (b batchSplitter) upload(ctx context.Context, l *engine.Layout, buffers engine.Buffers,
 	read func(r int, use func(data []byte)) error) error {
 	var scratch []byte
@@ -134,7 +132,7 @@ func (b batchSplitter) upload(ctx context.Context, l *engine.Layout, buffers eng
 	return nil
 }
 
-// truncateTensor returns the leading block of a tensor.
+// truncateTensor returns the leading block of t with dimensions dims.
 func truncateTensor(t *tensors.Tensor, dims []int) (*tensors.Tensor, error) {
 	out := tensors.FromShape(shapes.Make(t.DType(), dims...))
 	err := t.ConstBytes(func(from []byte) {
@@ -149,7 +147,7 @@ func truncateTensor(t *tensors.Tensor, dims []int) (*tensors.Tensor, error) {
 	return out, nil
 }
 
-// newSizesValue returns the replicas' actual sizes of a ragged value, one vector per replica, for
+// newSizesValue returns a value that contains the actual shape of each replica's tensor, for
 // programs that mask the padding.
 func (v *deviceValue) newSizesValue(ctx context.Context) (*PerReplica, error) {
 	sizes := make([]any, v.strategy.replicas)

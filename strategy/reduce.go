@@ -18,19 +18,17 @@ import (
 // Reduce combines a value over the replicas, on the devices: TensorFlow's strategy.reduce. The
 // result is the same on each replica, and the caller must close it.
 //
-// Without axes it combines the replicas' tensors elementwise; all must have the same shape. With
-// axes, which may be negative, each replica's tensor is first summed over the axes, and the sums
-// are added. Mean then divides by the total number of summed elements on all replicas. The result
-// is the mean over the complete batch, even if the replicas' shares of the batch differ or are
-// empty; a mean of means would differ.
+// Without axes the replicas' tensors, which must have the same shape, are combined elementwise.
+// With axes, each tensor is first summed over the axes, which may be negative, and the sums are
+// added. Mean then divides by the number of summed elements of all replicas, so the result is the
+// mean over the complete batch even if the replicas have different shapes.
 //
-// The mean of integers is defined as in [ReplicaContext.AllReduce]. A reduction of -0 and -0 may
-// return +0. A sum counts a *[Mirrored] value once per replica; its mean without axes is the value
-// itself.
+// [ReplicaContext.AllReduce] defines the mean of integers. A sum of -0 and -0 may be +0. A sum
+// counts a *[Mirrored] value once per replica; its mean without axes is the value itself.
 //
 // Errors: [ErrContext] in replica code, [ErrOtherStrategy], [*Error] of kind InvalidArgumentError
-// for shapes that do not match and for a repeated axis, and of kind ValueError for an axis that the
-// tensors do not have.
+// for different shapes and for a repeated axis, and of kind ValueError for an axis that does not
+// exist.
 func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes ...int) (*Mirrored, error) {
 	if err := s.requireEager(ctx, "reduce", "use MergeContext.Reduce, or Reduce and ReduceTo of package eager"); err != nil {
 		return nil, err
@@ -64,7 +62,7 @@ func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes
 	return reduceAxes(ctx, op, value, axes)
 }
 
-// reduction is the method of a reduction over the replicas. It is part of the program's name.
+// reduction is the method of a reduction over the replicas, a part of the program's name.
 type reduction byte
 
 const (
@@ -73,7 +71,7 @@ const (
 	reduceAll   reduction = 'r'
 )
 
-// reduction returns the method of a reduction without axes.
+// reduction returns the method of a reduction of v without axes.
 func (v *deviceValue) reduction(op ReduceOp) (reduction, error) {
 	s := v.strategy
 	switch {
@@ -102,7 +100,6 @@ func (v *deviceValue) reduction(op ReduceOp) (reduction, error) {
 	return reduceAll, nil
 }
 
-// apply reduces x of the replicas in an internal program.
 func (how reduction) apply(rc *ReplicaContext, op ReduceOp, x *graph.Node) *graph.Node {
 	switch {
 	case how == reduceCopy:
@@ -115,9 +112,8 @@ func (how reduction) apply(rc *ReplicaContext, op ReduceOp, x *graph.Node) *grap
 	return reduceEager(op, x, rc.strategy.replicas)
 }
 
-// reduceEager is an all-reduce outside of steps, where the amount of communication is not
-// critical. A mean in half precision is computed in float32, without rounding of the shares and
-// their sum.
+// reduceEager is an all-reduce outside of steps, where the amount of communication is not critical.
+// It computes a mean in half precision in float32, which rounds once.
 func reduceEager(op ReduceOp, x *graph.Node, replicas int) *graph.Node {
 	if op != Mean || !x.DType().IsHalfPrecision() {
 		return allReduce(op, x, replicas)
@@ -126,7 +122,7 @@ func reduceEager(op ReduceOp, x *graph.Node, replicas int) *graph.Node {
 }
 
 // meanOfIntegers returns the mean of integers over axes and over the replicas. It divides the exact
-// sum; a sum of quotients would be rounded several times.
+// sum, because a sum of quotients would be rounded several times.
 func (rc *ReplicaContext) meanOfIntegers(op string, x *graph.Node, axes ...int) *graph.Node {
 	if rc.strategy.opts.Semantics == TensorFlowTPU {
 		panic(errIntegerMean(op, x.DType()))
@@ -139,14 +135,13 @@ func (rc *ReplicaContext) meanOfIntegers(op string, x *graph.Node, axes ...int) 
 	return graph.ConvertDType(mean, meanDType(x.DType()))
 }
 
-// errIntegerMean returns the error for a mean of integers with the semantics of TensorFlow's
-// TPUStrategy.
+// errIntegerMean returns the error for a mean of integers with [TensorFlowTPU] semantics.
 func errIntegerMean(op string, dtype dtypes.DType) error {
 	return fault.New(errkind.TypeError, op, "convert it to a float, or leave Options.Semantics at its default",
 		"MEAN of dtype %s", dtype)
 }
 
-// meanDType returns the dtype of a mean of integers: the dtype of TensorFlow's true division.
+// meanDType returns the dtype of the mean of integers, as in TensorFlow's true division.
 func meanDType(dtype dtypes.DType) dtypes.DType {
 	if dtype.Size() <= 2 {
 		return dtypes.Float32
@@ -236,9 +231,8 @@ func reduceAxes(ctx context.Context, op ReduceOp, value Value, axes []int) (*Mir
 	}.runMirrored(ctx, s)
 }
 
-// sumOfIntegers sums over axes, if any, and over the replicas, and returns a float64 that is
-// rounded once. 64-bit integers are summed in two halves, so that up to 2^31 of them do not
-// overflow.
+// sumOfIntegers sums x over axes and over the replicas, and returns a float64 that is rounded once.
+// It sums 64-bit integers in two halves, so that up to 2^31 of them do not overflow.
 func sumOfIntegers(x *graph.Node, axes ...int) *graph.Node {
 	sum := func(x *graph.Node) *graph.Node {
 		if len(axes) > 0 {

@@ -18,9 +18,9 @@ import (
 )
 
 // ReplicaContext is the strategy inside a step function: TensorFlow's tf.distribute.ReplicaContext
-// inside a tf.function. It is valid while the step function is traced. Later calls that use the
-// graph or the variables of the step panic with [ErrContext], and so do calls with nodes of another
-// graph. The methods add nodes to the graph and, like all graph functions, panic with their error.
+// inside a tf.function. Its methods add nodes to the graph of the step and, like all graph
+// functions, panic with their error. They panic with [ErrContext] after the step function has
+// returned, and for nodes of another graph.
 type ReplicaContext struct {
 	contextAccess
 	ended    bool // set after the step is traced
@@ -30,8 +30,7 @@ type ReplicaContext struct {
 	state    *stepstate.State
 	// captured are the variables that the step uses, in the order of the first use.
 	captured []*capture
-	// meet, set for a training step, returns the parameter of a variable that the step uses for the
-	// first time, and a function to call after each write.
+	// onFirstUse is the function of [internalContext.SetVariableHook], or nil.
 	onFirstUse func(op string, v *Variable) (path string, first *graph.Node, wrote func(x *graph.Node))
 	// values are the arguments that the step is traced for; parameters are their nodes.
 	values     []Value
@@ -40,20 +39,18 @@ type ReplicaContext struct {
 	padding *paddedDims
 }
 
-// Context returns the context of the trace. It is a replica context: cross-replica calls reject it.
+// Context returns the context of the trace. Cross-replica calls reject it.
 func (rc *ReplicaContext) Context() context.Context { return rc.ctx }
 
-// Strategy returns the strategy that runs the step.
 func (rc *ReplicaContext) Strategy() *TPUStrategy { return rc.strategy }
 
-// Graph returns the graph of the step.
 func (rc *ReplicaContext) Graph() *graph.Graph {
 	rc.requireTracing("Graph")
 	return rc.graph
 }
 
-// requireTracing panics with [ErrContext] unless the step is being traced and the nodes belong to its
-// graph.
+// requireTracing panics with [ErrContext] unless the step is being traced and the nodes belong to
+// its graph.
 func (rc *ReplicaContext) requireTracing(op string, nodes ...*graph.Node) {
 	if rc.ended {
 		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: "the replica context is used after its step was traced",
@@ -70,13 +67,12 @@ func (rc *ReplicaContext) requireTracing(op string, nodes ...*graph.Node) {
 	}
 }
 
-// NumReplicasInSync returns the number of replicas: TensorFlow's num_replicas_in_sync.
+// NumReplicasInSync returns R, the number of replicas: TensorFlow's num_replicas_in_sync.
 func (rc *ReplicaContext) NumReplicasInSync() int { return rc.strategy.replicas }
 
-// ReplicaIDInSyncGroup returns the number of the replica that runs the step, an int32 scalar from 0
-// to R-1: TensorFlow's replica_id_in_sync_group. It is computed when the program runs, not while it
-// is traced, because the step is traced once for all replicas. A loop body or a branch can only use
-// it if the step has called ReplicaIDInSyncGroup before.
+// ReplicaIDInSyncGroup returns the number of the replica, an int32 scalar from 0 to R-1, which is
+// computed when the program runs: TensorFlow's replica_id_in_sync_group. A loop body or a branch
+// can use it only if the step has called it before.
 func (rc *ReplicaContext) ReplicaIDInSyncGroup() *graph.Node {
 	rc.requireTracing("ReplicaIDInSyncGroup")
 	if !rc.inMain() && rc.graph.GetParameterByName(spmd.ReplicaIDName) == nil {
@@ -86,9 +82,9 @@ func (rc *ReplicaContext) ReplicaIDInSyncGroup() *graph.Node {
 	return spmd.ReplicaID(rc.graph)
 }
 
-// constant returns a new scalar node. GoMLX's own function creates one node per number for the
-// complete graph, in the branch that first uses it, where other branches cannot access it. GoMLX
-// creates constants of integers of less than a byte with dtype Uint8, so these are converted.
+// constant returns a new scalar node. GoMLX's own function shares one node per number, which other
+// branches cannot access if a branch uses it first. It also creates integers of less than a byte as
+// Uint8, which are converted here.
 func constant(g *graph.Graph, dtype dtypes.DType, x float64) *graph.Node {
 	if dtype.IsPacked() {
 		return graph.ConvertDType(graph.Const(g, int8(x)), dtype)
@@ -96,23 +92,22 @@ func constant(g *graph.Graph, dtype dtypes.DType, x float64) *graph.Node {
 	return graph.Const(g, shapes.CastAsDType(x, dtype))
 }
 
-// inMain reports whether the graph function that is being built is not a loop body or a branch.
+// inMain reports whether the current graph function is the step itself, not a loop body or a
+// branch.
 func (rc *ReplicaContext) inMain() bool {
 	f := rc.graph.CurrentFunc()
 	return f == nil || f.IsMain() // nil before the first node
 }
 
-// Scope returns the scope of the store at the given path, or the root scope. Layers create their
-// variables in a scope. Use a separate path for each layer: a second layer of the same kind at a
-// path is an error, because the two layers would share their variables. This includes layers in
-// loops. To share variables on purpose, use GoMLX's Shared: rc.Scope().Shared("hidden") returns the
-// scope of rc.Scope("hidden") a second time. Several layers may use scopes inside one scope, such
-// as rc.Scope("conv").In("1").
+// Scope returns the scope of the store at the given path, or the root scope, in which a layer
+// creates its variables. A second layer of the same kind at a path is an error, because the two
+// layers would share their variables. To share variables on purpose, use GoMLX's Shared:
+// rc.Scope().Shared("hidden") returns rc.Scope("hidden") a second time. Layers may use different
+// sub-scopes of a scope, such as rc.Scope("conv").In("1").
 //
-// The check covers layers that create their variables in a sub-scope with [model.Scope.In], as most
-// layers of GoMLX do. A layer that calls [model.Scope.VariableWithShape] in the scope itself, such
-// as layers.Embedding, is not checked, because models also request a variable again to read an
-// embedding table a second time. Scope panics with an [*Error] if the function has no store.
+// A layer that calls [model.Scope.VariableWithShape] without a sub-scope, such as layers.Embedding,
+// is not checked, because models use an embedding table twice. Scope panics with an [*Error] if the
+// function has no store.
 func (rc *ReplicaContext) Scope(path ...string) *model.Scope {
 	rc.requireTracing("Scope")
 	if rc.state.Scope == nil {
@@ -121,18 +116,16 @@ func (rc *ReplicaContext) Scope(path ...string) *model.Scope {
 	return rc.state.ScopeAt(rc.graph, path...)
 }
 
-// noStore returns the error of a call that needs the store of the step function.
 func noStore(op string) error {
 	return fault.New(errkind.ValueError, op, "set FunctionOptions.Store", "the step function has no store")
 }
 
-// AllReduce combines x over the replicas; each replica receives the result: TensorFlow's
-// all_reduce. The gradient is the same reduction of the replicas' gradients. Mean divides before it
-// sums, as TensorFlow does on TPUs. The reduction of -0 and -0 may be +0. AllReduce adds one
-// all-reduce for most dtypes, and two for complex numbers.
+// AllReduce combines x over the replicas and returns the result on each replica: TensorFlow's
+// all_reduce. The gradient is the same reduction. Mean divides before it sums, as TensorFlow does
+// on TPUs. A sum of -0 and -0 may be +0. AllReduce adds one all-reduce, or two for complex numbers.
 //
-// The mean of integers is a Float64, or a Float32 for integers of at most 16 bits, inside and
-// outside of steps. With [TensorFlowTPU] semantics it is an error of kind TypeError.
+// The mean of integers is a Float64, or a Float32 for integers of at most 16 bits. With
+// [TensorFlowTPU] semantics it is an error of kind TypeError.
 func (rc *ReplicaContext) AllReduce(op ReduceOp, x *graph.Node) *graph.Node {
 	rc.requireReplicaCode("AllReduce", x)
 	if op == Mean && x.DType().IsInt() {
@@ -154,8 +147,7 @@ func allReduce(op ReduceOp, x *graph.Node, replicas int) *graph.Node {
 	panic(fault.UnknownReduction("AllReduce", op))
 }
 
-// divideByReplicas returns x divided by the number of replicas; integers truncate. In half
-// precision, the reciprocal of a number that is not a power of two is inaccurate.
+// divideByReplicas divides x by the number of replicas; integers truncate.
 func divideByReplicas(x *graph.Node, replicas int) *graph.Node {
 	if x.DType().IsInt() {
 		return graph.Div(x, graph.Scalar(x.Graph(), x.DType(), replicas))
@@ -163,7 +155,8 @@ func divideByReplicas(x *graph.Node, replicas int) *graph.Node {
 	return scale(x, 1/float64(replicas))
 }
 
-// scale returns x multiplied by a number.
+// scale multiplies x by a number. In half precision it multiplies in float32, unless the number is
+// a power of two.
 func scale(x *graph.Node, number float64) *graph.Node {
 	if dtype, half := x.DType(), 0.5; dtype.IsHalfPrecision() {
 		if fraction, _ := math.Frexp(number); fraction != half {
@@ -173,8 +166,7 @@ func scale(x *graph.Node, number float64) *graph.Node {
 	return graph.Mul(x, constant(x.Graph(), x.DType(), number))
 }
 
-// checkReducible returns an error for a dtype that cannot be summed, or not by TensorFlow's op for
-// TPUs.
+// checkReducible returns an error for a dtype that cannot be summed over the replicas.
 func checkReducible(s *TPUStrategy, dtype dtypes.DType) error {
 	if err := number.CheckSummableTraced("AllReduce", dtype); err != nil {
 		return err
@@ -190,8 +182,8 @@ func checkReducible(s *TPUStrategy, dtype dtypes.DType) error {
 		"TensorFlow's sum across TPU replicas has no dtype %s", dtype)
 }
 
-// AllGather concatenates x of all replicas along axis, in replica order; each replica receives the
-// result: TensorFlow's all_gather. The gradient is the reduce-scatter of the replicas' gradients.
+// AllGather concatenates x of all replicas along axis, in replica order, and returns the result on
+// each replica: TensorFlow's all_gather. The gradient is a reduce-scatter.
 func (rc *ReplicaContext) AllGather(x *graph.Node, axis int) *graph.Node {
 	rc.requireReplicaCode("AllGather", x)
 	return spmd.AllGather(x, axis)
@@ -203,7 +195,8 @@ func (rc *ReplicaContext) Broadcast(x *graph.Node) *graph.Node {
 	return rc.firstReplica(x)
 }
 
-// separateSizes moves the sizes of ragged arguments from the arguments to the state.
+// separateSizes removes the actual sizes of padded arguments from the end of the arguments, and
+// stores them in the state.
 func (rc *ReplicaContext) separateSizes(values []Value) {
 	rc.state.Sizes = map[int]*graph.Node{}
 	var ragged []int
@@ -219,9 +212,8 @@ func (rc *ReplicaContext) separateSizes(values []Value) {
 	rc.state.Arguments = rc.state.Arguments[:n:n]
 }
 
-// ValidSize returns the actual size of a dimension of an argument on the replica that runs, an int32
-// scalar. For a padded argument it may be less than the size of the node; see
-// [FunctionOptions.Padding].
+// ValidSize returns the actual size of a dimension of an argument on this replica, an int32 scalar.
+// The size of a padded argument's node may be larger; see [FunctionOptions].Padding.
 func (rc *ReplicaContext) ValidSize(argument, axis int) *graph.Node {
 	rc.requireTracing("RealSize")
 	x, sizes := argumentSizes(rc.state, "RealSize", argument)
@@ -236,8 +228,7 @@ func (rc *ReplicaContext) ValidSize(argument, axis int) *graph.Node {
 	return graph.Reshape(graph.Slice(sizes, graph.AxisRange(axis, axis+1)))
 }
 
-// RealElements returns a bool tensor with the argument's dimensions. It is true for the elements
-// that are not padding.
+// RealElements returns a bool tensor with the argument's dimensions, which is false for padding.
 func (rc *ReplicaContext) RealElements(argument int) *graph.Node {
 	rc.requireTracing("RealElements")
 	x, sizes := argumentSizes(rc.state, "RealElements", argument)
@@ -247,8 +238,7 @@ func (rc *ReplicaContext) RealElements(argument int) *graph.Node {
 	return scatter.PaddingMask(x, sizes)
 }
 
-// argumentSizes returns an argument of the step and its actual sizes, or nil if the argument is not
-// padded.
+// argumentSizes returns an argument of the step, and its actual sizes or nil if it is not padded.
 func argumentSizes(state *stepstate.State, op string, argument int) (x, sizes *graph.Node) {
 	if argument < 0 || argument >= len(state.Arguments) {
 		panic(fault.New(errkind.ValueError, op, "count the step's arguments from 0", "argument %d of %d", argument,

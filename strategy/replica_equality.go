@@ -12,10 +12,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// equalizeWrites makes the step's writes to a store's variables equal on all replicas, as the compiler
-// assumes. values are the new values of the changed variables. Replica-varying values of float
-// variables that are not trainable, such as the running averages of batch normalization, are
-// averaged over the replicas, weighted by their rows. Any other replica-varying value is an error.
+// equalizeWrites makes the step's writes to a store's variables equal on all replicas, as the
+// compiler assumes. values are the new values of the changed variables. A value that differs
+// between replicas is averaged over the replicas, weighted by their rows, if the variable has a
+// float dtype and is not trainable. Otherwise it is an error.
 func (t *trace) equalizeWrites(changed []*model.Variable, values []*graph.Node) error {
 	varying, err := t.rc.varyingNodes(values, true)
 	if err != nil {
@@ -35,8 +35,8 @@ func (t *trace) equalizeWrites(changed []*model.Variable, values []*graph.Node) 
 	return nil
 }
 
-// separateRandomNumbers makes the random numbers of the step different on each replica. It is called
-// after the step function has returned, for a function with a store.
+// separateRandomNumbers makes the random numbers of the step different on each replica. It must be
+// called after the step function has returned, if the function has a store.
 func (t *trace) separateRandomNumbers() error {
 	v := t.rc.state.Scope.Store().GetVariable(initialization.StatePath)
 	if v == nil || !v.ChangedInGraph(t.graph) {
@@ -50,8 +50,8 @@ func (t *trace) separateRandomNumbers() error {
 	return nil
 }
 
-// varyingNodes reports for each node of the step whether it is replica-varying. If arguments is true,
-// the arguments that are not mirrored count as replica-varying.
+// varyingNodes reports for each node whether its value may differ between replicas. If arguments is
+// true, the per-replica arguments count as different.
 func (rc *ReplicaContext) varyingNodes(nodes []*graph.Node, arguments bool) ([]bool, error) {
 	var parameters []*graph.Node
 	for i, v := range rc.values {
@@ -71,14 +71,14 @@ func (rc *ReplicaContext) varyingNodes(nodes []*graph.Node, arguments bool) ([]b
 	return varying, nil
 }
 
-// resultEquality describes whether a result of a step is equal on all replicas.
+// resultEquality reports whether a result of a step is equal on all replicas.
 type resultEquality struct {
 	always           bool // for all arguments, such as the result of a collective
 	ifArgumentsEqual bool // if the arguments are equal on all replicas
 }
 
-// findEqualResults finds the step's own results that are equal on all replicas, by data flow. It
-// ignores a padded step, whose results may be truncated to different sizes.
+// findEqualResults finds the results of the step that are equal on all replicas, by data flow. It
+// skips a padded step, whose results may have different actual sizes.
 func (t *trace) findEqualResults() error {
 	if t.f.opts.mirroredResults || len(t.padding.sizes) > 0 || t.numResults == 0 {
 		return nil
@@ -99,8 +99,8 @@ func (t *trace) findEqualResults() error {
 	return nil
 }
 
-// checkRepeats returns an error for a repeated step whose replicas may disagree about the
-// repetition, and for a batch of several steps.
+// checkRepeats returns an error for a step with internalFunction.SetMaxIterations if its first
+// result may differ between replicas, or if it is called with a batch of several steps.
 func (t *trace) checkRepeats(steps int) error {
 	if steps > 0 {
 		return fault.New(errkind.ValueError, "run", "give it one batch",

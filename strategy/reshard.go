@@ -13,8 +13,7 @@ import (
 // another layout is resharded before the step, by a separate program that moves shards between the
 // logical devices of a replica.
 
-// hasLayout reports whether a value has the layout of a. It does if a specifies no layout, or if both
-// are replicated.
+// hasLayout reports whether a value has the layout a. A zero a accepts any layout.
 func (v *deviceValue) hasLayout(a logical.Annotation) bool {
 	if v.strategy.logicalDevices == 1 || a.Kind() == logical.KindNone {
 		return true
@@ -22,9 +21,9 @@ func (v *deviceValue) hasLayout(a logical.Annotation) bool {
 	return v.annotation.SamePlacement(a, v.strategy.axes)
 }
 
-// reshard returns v if it has the layout of a, otherwise a copy with that layout, which the caller
-// closes. An annotation that does not fit the value's shape is a [*logical.Error]. A stacked value
-// is returned unchanged, because its loop reshards the value of each step.
+// reshard returns v if it has the layout a, otherwise a copy with that layout, which the caller
+// closes. An annotation that does not fit the value's shape is a [*logical.Error]. A
+// [StackedBatches] is returned unchanged, because its loop reshards the value of each step.
 func reshard(ctx context.Context, v Value, a logical.Annotation) (out Value, err error) {
 	base := v.base()
 	s := base.strategy
@@ -46,7 +45,7 @@ func reshard(ctx context.Context, v Value, a logical.Annotation) (out Value, err
 	return out, nil
 }
 
-// checkAnnotations returns an error for an annotation without an argument.
+// checkAnnotations returns an error for an annotation of an argument that the call does not have.
 func (f *Function) checkAnnotations(args int) error {
 	for i := args; i < len(f.opts.Arguments); i++ {
 		if a := f.opts.Arguments[i]; a.Kind() != logical.KindNone {
@@ -58,8 +57,8 @@ func (f *Function) checkAnnotations(args int) error {
 	return nil
 }
 
-// keepOnDevices releases the value on the devices that are not in only. Reads use the remaining
-// devices; a step with this argument copies it to all devices during the run.
+// keepOnDevices releases the value on the partitions for which only is false. A step that reads the
+// value later copies it to all devices.
 func (v *deviceValue) keepOnDevices(only []bool) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -73,7 +72,7 @@ func (v *deviceValue) keepOnDevices(only []bool) error {
 	return given.Close()
 }
 
-// copyToAllDevices copies a value on some devices to all devices.
+// copyToAllDevices copies a value that only some devices have to all devices, through the host.
 func (v *deviceValue) copyToAllDevices(ctx context.Context) (*Mirrored, error) {
 	t, err := v.Local(ctx, 0)
 	if err != nil {

@@ -13,15 +13,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// resolvedOperand is a resolved operand: a tensor in this process, or a value of the strategy on its
-// devices.
+// resolvedOperand is a tensor in this process or a value of the strategy.
 type resolvedOperand struct {
 	host      *tensors.Tensor
 	value     Value
 	temporary bool // release closes the value
 }
 
-// newTemporary returns a temporary value, which release closes.
+// newTemporary returns a value that release closes.
 func newTemporary[T Value](v T, err error) (resolvedOperand, error) {
 	if err != nil {
 		return resolvedOperand{}, err
@@ -36,10 +35,10 @@ func (c resolvedOperand) release() error {
 	return nil
 }
 
-// resolve converts an operand to content of the strategy. A variable is converted to its value, or
-// to its components if they may differ. A component is converted to a tensor that is the same on
-// all replicas. An operand of another strategy is converted to its cross-replica value, if that
-// strategy has all devices of this one.
+// resolve converts an operand to a host tensor or a value of the strategy. A variable becomes a
+// copy of its value, or of its components if they may differ. A component becomes a tensor that is
+// the same on all replicas. An operand of another strategy becomes a copy of its cross-replica
+// value, if that strategy has all devices of this one.
 func (o operand) resolve(ctx context.Context, s *TPUStrategy, op string) (resolvedOperand, error) {
 	switch of := o.strategy(); {
 	case of == nil:
@@ -104,8 +103,8 @@ func (o operand) copyComponent(ctx context.Context, s *TPUStrategy) (*Mirrored, 
 	return c.runMirrored(ctx, s)
 }
 
-// resolveSingle resolves an operand to one value for all replicas. A replica-varying value is an
-// error.
+// resolveSingle resolves an operand to one value for all replicas. A value that may differ between
+// replicas is an error.
 func (o operand) resolveSingle(ctx context.Context, s *TPUStrategy, op string) (resolvedOperand, error) {
 	if v := o.variable; v != nil && v.strategy == s && o.replica < 0 && v.perReplica() {
 		return newTemporary(v.readCombined(mode.With(ctx, mode.Cross(s))))
@@ -160,7 +159,7 @@ func (o operand) copyHost(ctx context.Context, s *TPUStrategy) (*tensors.Tensor,
 	return o.toTensor()
 }
 
-// resolveArgument converts an indirect operand to a value, which the caller closes.
+// resolveArgument resolves an operand to a value on the devices, which the caller closes.
 func (o operand) resolveArgument(ctx context.Context, s *TPUStrategy, op string) (Value, error) {
 	c, err := o.resolve(ctx, s, op)
 	if err != nil || c.value != nil {
@@ -203,7 +202,7 @@ func (m *Mirrored) copyToHost(ctx context.Context) (*tensors.Tensor, error) {
 // cores and evaluate on one. The other strategy copies the value on its devices, and this strategy
 // takes over the copies on common devices. The data does not pass through the host.
 
-// borrow copies an operand of another strategy to this one: a variable, a value or a component.
+// borrow copies an operand of another strategy to a mirrored value of this strategy.
 func (o operand) borrow(ctx context.Context, s *TPUStrategy, op string) (resolvedOperand, error) {
 	other := o.strategy()
 	from, ok := mapPartitions(s.runtime, other.runtime)
@@ -223,8 +222,9 @@ func (o operand) borrow(ctx context.Context, s *TPUStrategy, op string) (resolve
 	return newTemporary(s.takeOver(whole, from))
 }
 
-// takeOver creates a value of this strategy from the buffers of another strategy's value that are on
-// its devices, and closes the other buffers.
+// takeOver moves the buffers of another strategy's value to a new value of this strategy.
+// partitions has the other strategy's partition for each partition of this one. The buffers on
+// other devices are closed.
 func (s *TPUStrategy) takeOver(value *Mirrored, partitions []int) (*Mirrored, error) {
 	base := value.base()
 	old := base.takeBuffers() // the other strategy no longer releases them

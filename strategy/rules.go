@@ -16,15 +16,15 @@ import (
 // has the rule's name and rank, and no untraced function is left that could create one. See
 // [Options.Variables].
 
-// ruleTracker records the rules that have matched a variable. It is safe for concurrent use.
+// ruleTracker records which rules have matched a variable. It is safe for concurrent use.
 type ruleTracker struct {
 	logical.RuleUsage
 	mu sync.Mutex
-	// untraced counts, by store, the functions that are not traced yet. They may create variables.
+	// untraced counts the functions of each store that are not traced yet. They may create
+	// variables.
 	untraced map[*model.Store]int
 }
 
-// addUntraced counts a new function with a store.
 func (u *ruleTracker) addUntraced(rules logical.Rules, store *model.Store) {
 	if len(rules) == 0 || store == nil {
 		return
@@ -37,7 +37,7 @@ func (u *ruleTracker) addUntraced(rules logical.Rules, store *model.Store) {
 	u.untraced[store]++
 }
 
-// removeUntraced records the first trace of a function.
+// removeUntraced removes a function that is traced for the first time, or closed.
 func (u *ruleTracker) removeUntraced(f *Function) {
 	store := f.opts.Store
 	if len(f.strategy.opts.Variables) == 0 || store == nil || f.traced.Swap(true) {
@@ -50,8 +50,8 @@ func (u *ruleTracker) removeUntraced(f *Function) {
 	}
 }
 
-// knownVariables returns the variables that the rules are matched against: all variables of the
-// function's store, used by the step or not, and the strategy's other variables.
+// knownVariables returns the variables that rules may match: all variables of the function's store,
+// and the strategy's variables.
 func (f *Function) knownVariables() (known []logical.Variable) {
 	s := f.strategy
 	var own *Variables
@@ -103,8 +103,8 @@ func (f *Function) checkRules(variables []*Variable) error {
 	return errors.Join(errs...)
 }
 
-// hasUntraced reports whether an untraced function may create a variable that a rule matches. A
-// training step uses all variables of its store.
+// hasUntraced reports whether an untraced function may create more variables. A traced training
+// step rules out new variables of its store, because it uses all of them.
 func (f *Function) hasUntraced() bool {
 	f.strategy.rules.mu.Lock()
 	defer f.strategy.rules.mu.Unlock()

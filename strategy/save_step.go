@@ -9,7 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// SavedStep returns the step in the form of a step file.
+// SavedStep returns the step as the contents of a step file. fail creates the error for a step that
+// cannot be saved.
 func (m internalStep) SavedStep(ctx context.Context, fail savedstep.NewError) (*savedstep.Step, error) {
 	c, p := m.CompiledStep, m.program
 	s, opts := p.function.strategy, p.function.opts
@@ -60,9 +61,8 @@ func (m internalStep) SavedStep(ctx context.Context, fail savedstep.NewError) (*
 	return step, nil
 }
 
-// savedVariable describes argument i if it is a variable of NewVariable, and returns nil for
-// another argument. Two such variables with the same name are an error, because a loaded step finds
-// them by name.
+// savedVariable describes argument i if it is a variable of NewVariable, otherwise it returns nil.
+// Two such variables with the same name are an error, because a loaded step finds them by name.
 func (p *program) savedVariable(i int, fail savedstep.NewError) (*savedstep.Variable, error) {
 	s, store, v := p.function.strategy, p.function.opts.Store, p.variables[i]
 	inStore := func(v *Variable) bool {
@@ -86,7 +86,6 @@ func (p *program) savedVariable(i int, fail savedstep.NewError) (*savedstep.Vari
 		LocalWrites: v.localWrites}, nil
 }
 
-// serialize returns the serialized program.
 func (p *program) serialize(ctx context.Context, c *CompiledStep) ([]byte, error) {
 	s := p.function.strategy
 	if p.code != nil {
@@ -106,8 +105,8 @@ func (p *program) serialize(ctx context.Context, c *CompiledStep) ([]byte, error
 	return code, errors.Join(err, x.Close())
 }
 
-// Target returns the plugin and the devices of the strategy. It contains only facts that are known
-// with and without a client.
+// Target describes the plugin and the devices of the strategy. The description is the same ahead of
+// time and on a live system.
 func (m internalStrategy) Target(fail savedstep.NewError) (t savedstep.Target, err error) {
 	s := m.TPUStrategy
 	topology := s.assignment.Topology()

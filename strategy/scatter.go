@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// checkScatter returns an error if the variable does not support the scatter.
+// checkScatter returns an error for a scatter that the variable does not support.
 func (v *Variable) checkScatter(op ScatterOp, inStep bool) error {
 	name := fmt.Sprintf("%s %q", op, v.path)
 	switch {
@@ -38,12 +38,12 @@ func (v *Variable) checkScatter(op ScatterOp, inStep bool) error {
 var scatters = [...]scatter.Func{scatter.Add, scatter.Sub, scatter.Mul, scatter.Div, scatter.Replace, scatter.Min, scatter.Max}
 
 // Scatter combines rows of a variable with updates and returns the variable's new value. indices
-// are the row numbers, integers of shape [k]. updates have shape [k, ...], where ... are the
-// variable's other dimensions. A row with several updates is combined with each of them in order;
-// the last replacement wins. Indices out of range are ignored.
+// are row numbers, integers of shape [k]; indices out of range are ignored. updates have shape [k,
+// ...], where ... are the variable's other dimensions. A row with several updates is combined with
+// each of them in order.
 //
-// The aggregation is the one of TensorFlow's sparse values: SUM applies the updates of all
-// replicas, MEAN first divides each update by the number of replicas, and ONLY_FIRST_REPLICA
+// The variable's aggregation is applied as for TensorFlow's sparse values: SUM applies the updates
+// of all replicas, MEAN first divides them by the number of replicas, and ONLY_FIRST_REPLICA
 // applies the updates of replica 0. ScatterUpdate, ScatterMin and ScatterMax reject SUM and MEAN.
 // The cost is proportional to the number of updated rows. Multiplication, division and replacement
 // process the rows sequentially and have no gradient.
@@ -67,7 +67,7 @@ func (rc *ReplicaContext) Scatter(op ScatterOp, v *Variable, indices, updates *g
 	return rc.scatterRows(op, c, indices, updates)
 }
 
-// aggregateRows combines the replicas' rows.
+// aggregateRows applies an aggregation to the replicas' indices and updates of a scatter.
 func (rc *ReplicaContext) aggregateRows(a VariableAggregation, indices, updates *graph.Node) (_, _ *graph.Node) {
 	switch a {
 	case AggregateSum, AggregateMean:
@@ -81,7 +81,7 @@ func (rc *ReplicaContext) aggregateRows(a VariableAggregation, indices, updates 
 	return indices, updates
 }
 
-// scatterRows writes rows that are already aggregated.
+// scatterRows writes rows that are already combined over the replicas.
 func (rc *ReplicaContext) scatterRows(op ScatterOp, c *capture, indices, updates *graph.Node) *graph.Node {
 	c.requireOwn(op.String())
 	rc.requireMain(op.String())
@@ -92,8 +92,8 @@ func (rc *ReplicaContext) scatterRows(op ScatterOp, c *capture, indices, updates
 	return c.write(scatters[op](c.value, indices, updates))
 }
 
-// Scatter combines rows of all components with host values or mirrored values, outside of replicas;
-// see [ReplicaContext.Scatter]. It does not aggregate. With the context of an update it is
+// Scatter is [ReplicaContext.Scatter] outside of replicas: it combines rows of all components with
+// host values or mirrored values, without aggregation. With the context of an update it is
 // [eager.UpdateContext.Scatter].
 func (v *Variable) Scatter(ctx context.Context, op ScatterOp, indices, updates any) error {
 	name := fmt.Sprintf("%s %q", op, v.path)

@@ -8,23 +8,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/engine/mode"
 )
 
-// writer handles the writes of a variable in code of package eager: an update function writes one
-// component, and a merge call adds the write to the graph of its step.
+// writer handles the writes of a variable in code of package eager. An update function writes one
+// component; a merge call adds the write to the graph of its step.
 type writer interface {
-	// Write writes the variable.
 	Write(w assign.Op, v *Variable, x any) error
-	// ScatterRows combines rows of the variable.
 	ScatterRows(op ScatterOp, v *Variable, indices, updates any) error
 }
 
-// updater is the function of an update.
+// updater is the function of an update, which package eager calls for each component.
 type updater interface {
 	writer
 	// Number returns the replica whose component is updated.
 	Number() int
-	// Joined synchronizes a call of the functions of all components. It runs read once for each
-	// component in every process, and returns the result for this component.
-	Joined(call string, v *Variable, read func(ctx context.Context, component int) (any, error)) (any, error)
+	// Synchronize waits until the functions of all components make the same call. It runs read once
+	// for each component in every process, and returns the result for this component.
+	Synchronize(call string, v *Variable, read func(ctx context.Context, component int) (any, error)) (any, error)
 }
 
 // merger is a merge call of package eager.
@@ -34,8 +32,7 @@ type merger interface {
 	Step(op string) (*ReplicaContext, error)
 }
 
-// updater returns the update that ctx belongs to, or nil if there is none for the variable's
-// strategy.
+// updater returns the update of the variable's strategy that ctx belongs to, or nil.
 func (v *Variable) updater(ctx context.Context) updater {
 	m, _ := mode.FromContext(ctx)
 	if m.Strategy != v.strategy {
@@ -45,7 +42,7 @@ func (v *Variable) updater(ctx context.Context) updater {
 	return u
 }
 
-// writer returns the handler of a write to the variable, or nil.
+// writer returns the handler of writes in code of package eager, or nil for other code.
 func (v *Variable) writer(ctx context.Context, op string) (writer, error) {
 	mc, err := v.strategy.mergeCall(ctx, op)
 	if err != nil {
@@ -81,8 +78,8 @@ func (s *TPUStrategy) mergeCall(ctx context.Context, op string) (merger, error) 
 	return mc, nil
 }
 
-// requireCross returns an error in replica code and in the scope of another strategy. It accepts a
-// context without a strategy.
+// requireCross returns an error in replica code and in the scope of another strategy. A context
+// without a strategy is valid.
 func (s *TPUStrategy) requireCross(ctx context.Context, op string) error {
 	if err := s.requireOwn(ctx, op, "the scope of the call"); err != nil {
 		return err
@@ -102,8 +99,8 @@ func (s *TPUStrategy) requireCross(ctx context.Context, op string) error {
 	return nil
 }
 
-// requireEager is like requireCross, and also returns an error while a step is traced. The argument
-// instead is the hint of that error.
+// requireEager returns the errors of requireCross, and an error with the hint instead while a step
+// is traced.
 func (s *TPUStrategy) requireEager(ctx context.Context, op, instead string) error {
 	if err := s.requireCross(ctx, op); err != nil {
 		return err
@@ -111,7 +108,8 @@ func (s *TPUStrategy) requireEager(ctx context.Context, op, instead string) erro
 	return RefuseTracing(ctx, op, instead)
 }
 
-// requireOwn returns an error in the scope of another strategy.
+// requireOwn returns an error in the scope of another strategy. subject names the object in the
+// error.
 func (s *TPUStrategy) requireOwn(ctx context.Context, op, subject string) error {
 	if m, ok := mode.FromContext(ctx); ok && m.Strategy != s {
 		return fault.OtherStrategy(op, subject)

@@ -68,8 +68,7 @@ func (v *deviceValue) shards(buffers engine.Buffers) []Shard {
 	return all
 }
 
-// Shards lists the shards by replica, then by logical device. It returns nil for a closed value and
-// ahead of time.
+// Shards implements [Value].
 func (v *deviceValue) Shards() []Shard {
 	buffers, err := v.openBuffers()
 	if err != nil {
@@ -78,9 +77,9 @@ func (v *deviceValue) Shards() []Shard {
 	return v.shards(buffers)
 }
 
-// Shards lists the shards of the variable by replica, then by logical device. A variable that is
-// not split, or is assigned to one logical device, has a complete copy on each device. Shards
-// returns nil for a closed variable and ahead of time.
+// Shards lists the shards by replica, then by logical device. A variable that is not split, or is
+// assigned to one logical device, has a complete copy on each device. Shards returns nil for a
+// closed variable and ahead of time.
 func (v *Variable) Shards() []Shard {
 	v.strategy.runtime.Launch.Lock()
 	defer v.strategy.runtime.Launch.Unlock()

@@ -16,11 +16,11 @@ import (
 
 var _ Value = (*StackedBatches)(nil)
 
-// StackBatches copies a global batch for each step to the devices, and splits each batch over the
+// StackBatches copies one global batch for each step to the devices, and splits each over the
 // replicas along dimension 0. All batches must have the same shape and dtype. The stack uses the
-// device memory of all batches, in addition to the memory of the step. A [shapes.Shape] may replace
-// a batch; nothing is then copied, and the value is valid for [Function.Compiled], but cannot run.
-// The caller must close the result; a loop in progress keeps the memory until it has run.
+// device memory of all batches. With a [shapes.Shape] instead of a batch nothing is copied, and the
+// value is only valid for [Function.Compiled]. The caller must close the result; a loop in progress
+// keeps the memory.
 func (s *TPUStrategy) StackBatches(ctx context.Context, batches []any, a logical.Annotation) (*StackedBatches, error) {
 	return batchSplitter{s, false, a}.stack(ctx, batches)
 }

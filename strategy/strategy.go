@@ -29,81 +29,70 @@ import (
 
 // Options configure a strategy. The zero value creates one replica for each device of the system.
 type Options struct {
-	// Assignment maps each logical device of each replica to a device. If it has no replicas, New
-	// creates an assignment from Replicas and LogicalDevices.
+	// Assignment maps each logical device of each replica to a device. If it is empty, New creates
+	// it from Replicas and LogicalDevices.
 	Assignment tpu.DeviceAssignment
-	// Replicas is the number of replicas, and LogicalDevices the number of logical devices of each
-	// replica. If Assignment is set, they must be zero or match it. LogicalDevices 0 means 1, and
-	// Replicas 0 means as many replicas as fit.
+	// Replicas is the number of replicas, by default as many as fit. LogicalDevices is the number
+	// of logical devices of each replica, by default 1. Both must match Assignment if it is set.
 	Replicas, LogicalDevices int
-	// BySlice assigns the same number of complete replicas to each of several slices, so that all
-	// logical devices of a replica are on one slice; see [tpu.AssignmentOptions]. An explicit
-	// Assignment must also have this property. Without BySlice the replicas are still placed by
-	// slice if they fit and TensorFlow's order would mix the slices
-	// ([tpu.DeviceAssignment.HasMixedSliceOrder]).
+	// BySlice places the same number of complete replicas on each of several slices (see
+	// [tpu.AssignmentOptions]); Assignment must match it. Without BySlice, New does so only if
+	// TensorFlow's order would mix the slices ([tpu.DeviceAssignment.HasMixedSliceOrder]) and the
+	// replicas fit.
 	BySlice bool
-	// LogicalAxes name the axes of a replica's logical devices, the slowest axis first: logical
-	// device i has the row-major coordinates of index i. The product of their sizes is the number
-	// of logical devices, and the default of LogicalDevices. Splits by name (logical.SplitOver,
-	// logical.SplitOverAxes) refer to these axes; splits by number remain valid. Without LogicalAxes a
-	// replica has one axis, logical.LogicalAxis.
+	// LogicalAxes name the axes of a replica's logical devices, the slowest axis first, for splits
+	// by name (logical.SplitOver, logical.SplitOverAxes). The product of their sizes is the number
+	// of logical devices. By default there is one axis, logical.LogicalAxis.
 	LogicalAxes []sharding.Axis
-	// Variables are rules that split variables over the logical devices and that select the
-	// training state that is sharded over the replicas (logical.MatchState). A variable without a
-	// matching rule is replicated on all devices, as in TensorFlow. A variable that a rule assigns
-	// to one logical device is also replicated on all of them.
+	// Variables are rules that split variables over the logical devices, and that select the
+	// training state to shard over the replicas (logical.MatchState). A variable without a matching
+	// rule, or that a rule assigns to one logical device, is replicated on all devices.
 	//
 	// A rule that matches no variable by name and rank is an [*OptionError], unless it is Optional.
-	// The strategy searches the step's store, other stores and the variables of
-	// [TPUStrategy.NewVariable]. The last function that could create the variable returns the
-	// error: no rule is rejected while another function with a store is not yet traced. A training
-	// step has the complete model of its store, and only waits for functions with other stores.
+	// The error is returned when no function that could create such a variable is still untraced. A
+	// training step uses all variables of its store, so it only waits for functions with other
+	// stores.
 	//
-	// A rule may name axes (logical.SplitOverAxes). An axis that the replica does not have is an
-	// [*OptionError]. A rule with logical.ReplicaAxis alone in a dimension shards the variables of
-	// stores as logical.ShardParameters does, over that dimension.
+	// A rule may name axes (logical.SplitOverAxes); an unknown axis is an [*OptionError]. A rule
+	// with only logical.ReplicaAxis in a dimension shards variables of stores over that dimension,
+	// as logical.ShardParameters does.
 	Variables logical.Rules
-	// Semantics selects the TensorFlow strategy to imitate where TensorFlow's strategies differ.
+	// Semantics selects the TensorFlow strategy to follow where TensorFlow's strategies differ.
 	Semantics Semantics
-	// Precision is the precision of matrix multiplications; the default is bfloat16 passes on a TPU.
+	// Precision is the precision of matrix multiplications; the default is bfloat16 passes on a
+	// TPU.
 	Precision lowering.Precision
 	// Logger receives warnings, such as input that every process reads completely. Nil discards
 	// them.
 	Logger *slog.Logger
-	// Compiling is called during a long compilation: after 10 seconds, and then at increasing
-	// intervals. It runs in a separate goroutine, and the compilation waits for it to return. If it
-	// is nil, the Logger receives a message instead.
+	// Compiling is called after 10 seconds of a compilation and then at increasing intervals, by a
+	// separate goroutine; the compilation waits for it to return. If it is nil, Logger receives a
+	// message instead.
 	Compiling func(Compilation)
-	// CompilerOptions are XLA debug options by name, for each program that the strategy compiles. A
-	// value is a string, bool, int, int64 or float64. JAX calls them compiler_options. The plugin
-	// defines the names: libtpu has xla_tpu_enable_latency_hiding_scheduler, for example. The first
-	// compilation returns an error for an unknown name or value. The options are part of the keys
-	// of a compilation cache, and all processes must set the same options. Some options make the
-	// compiler use unbounded memory or crash its process, and a compilation in this process
-	// continues after its context is canceled. If the options are untrusted, set Compiler to a
-	// pjrt/worker.
+	// CompilerOptions are XLA debug options by name, which JAX calls compiler_options. A value is a
+	// string, bool, int, int64 or float64. The plugin defines the names, such as
+	// xla_tpu_enable_latency_hiding_scheduler of libtpu; the first compilation returns an error for
+	// an unknown name or value. All processes must set the same options, which are part of the keys
+	// of a compilation cache. Some options make the compiler use unbounded memory or crash: for
+	// untrusted options, set Compiler to a pjrt/worker.
 	//
-	// The CPU plugin sums float32 values faster and less accurately (a running sum over each
-	// column) with "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE", which JAX
-	// uses.
+	// With "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE", which JAX uses,
+	// the CPU plugin sums float32 values faster and less accurately.
 	CompilerOptions map[string]any
 	// Phases is called at the start of each phase of building a step's program, and when the
-	// program is ready. Package fit/progress displays these calls as a progress line. Calls for one
-	// program are sequential, from the goroutine that builds it, which waits for them. Calls for
-	// several programs may be concurrent. The strategy's own small programs are not reported.
+	// program is ready, by the goroutine that builds it. Calls for several programs may be
+	// concurrent. Package fit/progress displays the phases.
 	Phases func(phase.Phase)
-	// Compiler compiles the steps instead of the system's runtime. It may be a cache of compiled
-	// programs (package pjrt/cache), or a separate process (package pjrt/worker), whose crash does
-	// not end this process. Nil selects the system's runtime. Ahead of time the strategy uses a
-	// Compiler that implements [pjrt.TopologyCompiler].
+	// Compiler compiles the steps instead of the system's runtime. It may be a cache (package
+	// pjrt/cache), or a separate process (package pjrt/worker), whose crash does not end this
+	// process. Ahead of time it must implement [pjrt.TopologyCompiler] to be used.
 	Compiler pjrt.Compiler
 }
 
 // TPUStrategy runs steps on the replicas of a device assignment: TensorFlow's
-// tf.distribute.TPUStrategy. With several processes it replaces
-// tf.distribute.experimental.MultiWorkerMirroredStrategy. It has the methods of TensorFlow's
-// tf.distribute.Strategy for values and variables; package strategy/eager has the other methods. It
-// is safe for concurrent use.
+// tf.distribute.TPUStrategy, or with several processes MultiWorkerMirroredStrategy. It has the
+// methods of tf.distribute.Strategy for values and variables; package strategy/eager has the other
+// methods. It is safe for concurrent use.
 type TPUStrategy struct {
 	strategyAccess
 	runtime        *engine.Runtime
@@ -117,22 +106,22 @@ type TPUStrategy struct {
 	fullMesh       sharding.Mesh // axes of the replicas and the logical devices, for variable rules
 	shardsState    bool          // whether state is sharded over the replicas
 
-	// checkTraining checks the graph of each traced function that trains; nil disables the check.
-	// It is set before the first trace.
+	// checkTraining, if not nil, checks the graph of each traced step that trains. It is set before
+	// the first trace.
 	checkTraining func(g *graph.Graph) error
 
-	// generation counts the changes of variable buffers outside of steps, guarded by
-	// engine.Runtime.Launch.
+	// generation counts the changes of variable buffers outside of steps. engine.Runtime.Launch
+	// guards it.
 	generation int
 
 	closed atomic.Bool // written under mu
 
-	// sequence numbers the eager calls that involve all processes.
+	// sequence is the number of the last eager call in which all processes took part.
 	sequence atomic.Uint64
 
 	mu       sync.Mutex
 	programs []*program
-	// values maps each open value that is not yet collected to its buffers.
+	// values has the buffers of each value that is neither closed nor garbage-collected.
 	values      map[weak.Pointer[deviceValue]]engine.Buffers
 	variables   map[*model.Store]*Variables
 	builtins    map[string]*Function
@@ -142,9 +131,8 @@ type TPUStrategy struct {
 }
 
 // New returns a strategy over the system's devices. It compiles nothing and allocates no device
-// memory. The caller keeps ownership of the system, and several strategies may share it; close the
-// strategies before the system. An [*OptionError] names the option that is wrong. If the system is
-// closed, the error matches pjrt.ErrClosed.
+// memory. Several strategies may share a system, which the caller closes after them. An
+// [*OptionError] reports an invalid option; the error for a closed system matches pjrt.ErrClosed.
 func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 	if sys == nil {
 		return nil, fault.New(errkind.ValueError, "there is no system", "see the error of system.Open", "it is nil")
@@ -165,7 +153,6 @@ func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 	return s, nil
 }
 
-// runtimeOptions returns the options of the engine for an assignment.
 func (o *Options) runtimeOptions(assignment tpu.DeviceAssignment) engine.Options {
 	return engine.Options{ErrorPrefix: "strategy", Groups: assignment.DeviceIDs(), Compiler: o.Compiler,
 		Overrides: o.CompilerOptions,
@@ -255,23 +242,20 @@ func (s *TPUStrategy) NumReplicasInSync() int { return s.replicas }
 // NumLogicalDevices returns P, the number of logical devices of a replica.
 func (s *TPUStrategy) NumLogicalDevices() int { return s.logicalDevices }
 
-// LogicalMesh returns the named axes of a replica's logical devices, which [Options].LogicalAxes
-// sets.
+// LogicalMesh returns the axes of a replica's logical devices; see [Options].LogicalAxes.
 func (s *TPUStrategy) LogicalMesh() sharding.Mesh { return s.axes }
 
-// DeviceAssignment returns the mapping of replicas and logical devices to devices.
 func (s *TPUStrategy) DeviceAssignment() tpu.DeviceAssignment { return s.assignment }
 
-// Semantics returns the value of [Options].Semantics.
 func (s *TPUStrategy) Semantics() Semantics { return s.opts.Semantics }
 
-// System returns the system that the strategy runs on. It is nil for an ahead-of-time strategy.
+// System returns the system that the strategy runs on, or nil ahead of time.
 func (s *TPUStrategy) System() *system.System {
 	return s.runtime.System
 }
 
-// registerValue registers a value for Close. It holds the value weakly and the buffers strongly;
-// the buffers are released when the value is closed or collected.
+// registerValue registers a value for Close. The strategy references the value weakly, so that it
+// can be garbage-collected; its buffers are then closed.
 func (s *TPUStrategy) registerValue(v *deviceValue) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -284,7 +268,7 @@ func (s *TPUStrategy) registerValue(v *deviceValue) error {
 	return nil
 }
 
-// unregisterValue unregisters a value and returns its buffers, or nil if the value is not registered.
+// unregisterValue returns the buffers of the value, or nil if the value is not registered.
 func (s *TPUStrategy) unregisterValue(p weak.Pointer[deviceValue]) engine.Buffers {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -303,7 +287,8 @@ func (s *TPUStrategy) checkOpen() error {
 	return nil
 }
 
-// checkRunnable returns an error if the strategy has no devices. The words name the operation.
+// checkRunnable returns an error if the strategy has no devices. The words of doing name the
+// operation.
 func (s *TPUStrategy) checkRunnable(doing ...string) error {
 	if s == nil || s.slice == nil {
 		return nil
@@ -313,13 +298,10 @@ func (s *TPUStrategy) checkRunnable(doing ...string) error {
 		Reason: fmt.Sprintf("the strategy compiles ahead of time for %s, which is not here", s.slice.Info().Name)}
 }
 
-// Close releases the strategy's programs, variables and values. The system stays open. A second
-// Close does nothing. Steps that are running continue to their end and keep the memory that they
-// use. Close abandons the compilations in progress: a call that waits for one returns [ErrClosed],
-// and a program that the compiler still completes is released. A process can therefore exit during
-// a compilation that takes minutes.
-//
-// Close waits for calls that are launching a step; [TPUStrategy.Shutdown] bounds that wait.
+// Close releases the strategy's programs, variables and values. The system stays open. Running
+// steps complete. Close waits for calls that are launching a step; [TPUStrategy.Shutdown] bounds
+// that wait. Close abandons the compilations in progress: a call that waits for one returns
+// [ErrClosed].
 func (s *TPUStrategy) Close() error {
 	if s == nil || s.runtime == nil { // a zero value
 		return nil
@@ -350,10 +332,9 @@ func (s *TPUStrategy) Close() error {
 	return errors.Join(append(errs, s.constants.close()...)...)
 }
 
-// Shutdown closes the strategy like [TPUStrategy.Close], and returns an error if ctx is canceled
-// first. Close alone may wait long: the launch of a step blocks while eight launches of its program
-// are in progress, and a device may hang. After the context is canceled, the close continues in the
-// background.
+// Shutdown is [TPUStrategy.Close] with an error if ctx is canceled first; the close then continues
+// in the background. Close may wait long, because the launch of a step blocks while eight launches
+// of its program are in progress.
 func (s *TPUStrategy) Shutdown(ctx context.Context) error {
 	if err := RefuseTracing(ctx, "shut down", fault.InsteadOfMeeting); err != nil {
 		return err

@@ -38,40 +38,40 @@ type trace struct {
 	graph  *graph.Graph
 	rc     *ReplicaContext
 	vars   *Variables // variables of the function's store, or nil
-	// precision accumulates, over all traces for the values, the dtypes in which the step reads its
+	// precision collects, over all traces for the values, the dtypes in which the step reads its
 	// variables.
 	precision *precision.TraceState
 
-	// outputs are the step's own outputs, followed by the new values of changed variables of the
-	// store, and of written captured variables.
+	// outputs are the step's results, followed by the new values of changed variables of the store
+	// and of written captured variables.
 	outputs    []*graph.Node
 	numResults int
-	// hasNoResults is set if the step has no outputs and changes no variables. It then has a
+	// hasNoResults is set if the step has no results and changes no variables. It then has a
 	// placeholder output.
 	hasNoResults bool
 	changed      []*model.Variable
 	written      []*capture
 
-	// padding is the padding of the values. paddedResults has the padded dimensions of the
-	// step's own results.
+	// padding is the padding of the values. paddedResults has the padded dimensions of each result
+	// of the step.
 	padding       paddedDims
 	paddedResults [][]ragged.Dim
 	equalResults  []resultEquality
 
 	// variables has the variable of each argument of the module, or nil. updates has, for each
-	// result after the step's own, the argument whose memory it reuses.
+	// result that is the new value of a variable, the argument whose memory the result reuses.
 	variables []*Variable
 	updates   []int
-	// borrowed are the variables of other strategies, in the order of their arguments, which follow
-	// the step's own arguments.
+	// borrowed are the variables of other strategies. Their arguments follow the arguments of the
+	// step.
 	borrowed []*Variable
 	// constants are the large constants of the step that are arguments of its program, by number.
 	constants []*sharedConstant
 }
 
-// lower traces the step for the values' signature and assembles its module. If a precision policy
-// applies to a part of the step, the step is traced again until the dtype of each variable in that
-// part is known.
+// lower traces the step for the signature of the values and returns its module. If a precision
+// policy applies to a part of the step, it repeats the trace until the dtype of each variable in
+// that part is known.
 func (f *Function) lower(ctx context.Context, values []Value, phases *phaseReporter) (m *spmd.Module, t *trace,
 	err error) {
 	seen := &precision.TraceState{}
@@ -86,7 +86,6 @@ func (f *Function) lower(ctx context.Context, values []Value, phases *phaseRepor
 	}
 }
 
-// reusedScope matches GoMLX's error for a second use of a scope.
 var reusedScope = regexp.MustCompile(`^sub-scope "(.+)" already visited from "(.+)"`)
 
 func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precision.TraceState,
@@ -141,7 +140,8 @@ func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precisio
 	return m, t, nil
 }
 
-// newScopeError returns the error for a second layer that creates variables in a scope in use.
+// newScopeError returns the error for a second layer at the path layer, which would create
+// variables in the scope at.
 func newScopeError(layer, at string) error {
 	var around []string
 	for name := range strings.SplitSeq(strings.Trim(path.Dir(layer), model.ScopeSeparator), model.ScopeSeparator) {
@@ -154,8 +154,8 @@ func newScopeError(layer, at string) error {
 		"a second layer makes its variables in %q, so the two layers would share their variables", at)
 }
 
-// addEmptyBatch adds to the error of a failed trace that a batch has no rows. Many ops accept such a
-// batch, but GoMLX's broadcasts, which gradients use, do not.
+// addEmptyBatch adds a note to the error of a failed trace if a batch has no rows. GoMLX's
+// broadcasts, which gradients use, reject such a batch.
 func (f *Function) addEmptyBatch(values []Value, err error) error {
 	for i, v := range values {
 		if base := v.base(); len(base.shape) > 0 && base.shape[0] == 0 {
@@ -212,7 +212,7 @@ func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision
 	return t
 }
 
-// run runs the step function and collects its outputs and changes.
+// run calls the step function and collects its results and the variables that it changes.
 func (t *trace) run() error {
 	f, rc, in := t.f, t.rc, make([]*graph.Node, len(t.values))
 	for i, v := range t.values {
@@ -269,8 +269,8 @@ func (t *trace) run() error {
 	return nil
 }
 
-// isTraining reports whether the step is a training step: the function has the option Training, or the
-// step has a batch and changes trainable variables.
+// isTraining reports whether the step trains: the function has the option Training, or the step has
+// a batch and changes trainable variables.
 func (t *trace) isTraining() bool {
 	batch := slices.ContainsFunc(t.values, func(v Value) bool { return v.base().perReplica })
 	return t.f.opts.Training ||
@@ -278,7 +278,7 @@ func (t *trace) isTraining() bool {
 		batch && slices.ContainsFunc(t.written, func(c *capture) bool { return c.variable.trainable })
 }
 
-// collectChanged collects the variables of the store that the step changes.
+// collectChanged adds the new values of the store's variables to the outputs.
 func (t *trace) collectChanged() error {
 	store := t.f.opts.Store
 	if store == nil {
@@ -301,8 +301,8 @@ func (t *trace) collectChanged() error {
 	return nil
 }
 
-// initVariables copies the values of the trace's variables to the devices. It also initializes the
-// store's other variables, as GoMLX does.
+// initVariables copies the values of the trace's variables to the devices. Like GoMLX, it also
+// initializes the other variables of the store.
 func (t *trace) initVariables(ctx context.Context) error {
 	if t.vars != nil {
 		if err := t.vars.initStore(ctx); err != nil {
@@ -364,7 +364,7 @@ func (t *trace) assemble() (*spmd.Module, error) {
 	return m, nil
 }
 
-// variable returns the argument and the variable of a parameter.
+// variable returns the module's argument for a parameter of the graph, and its variable or nil.
 func (t *trace) variable(name string) (spmd.Tensor, *Variable, error) {
 	for i, c := range t.constants {
 		if name == constantName(i) {
@@ -399,7 +399,7 @@ func (t *trace) variable(name string) (spmd.Tensor, *Variable, error) {
 	return tensor, v, nil
 }
 
-// results describes the outputs and sets updates. The arguments must be known.
+// results describes the outputs and sets updates. It must be called after the arguments are known.
 func (t *trace) results() (results []spmd.Tensor) {
 	if t.hasNoResults {
 		return []spmd.Tensor{{Name: noResult}}
@@ -427,7 +427,7 @@ func (t *trace) results() (results []spmd.Tensor) {
 	return results
 }
 
-// applyAnnotations applies the arguments' annotations to parameters with another layout, which are the
+// applyAnnotations splits parameters that do not have the layout of their annotation. These are the
 // values of a loop's steps.
 func (t *trace) applyAnnotations(in []*graph.Node) []*graph.Node {
 	for i := range in {
@@ -439,7 +439,7 @@ func (t *trace) applyAnnotations(in []*graph.Node) []*graph.Node {
 }
 
 // argumentAnnotation returns the annotation of argument i of the module: the function's annotation
-// if the value has that layout, otherwise the value's.
+// if the value has that layout, otherwise the value's annotation.
 func (t *trace) argumentAnnotation(i int) logical.Annotation {
 	base := t.values[i].base()
 	if a := t.f.argumentAnnotation(i); a.Kind() != logical.KindNone && base.hasLayout(a) {

@@ -15,15 +15,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// Mirror copies a host value to every replica. The value is a *[tensors.Tensor], or a value that
-// [tensors.FromAnyValue] accepts (numbers and nested slices). Mirror first copies nested slices to
-// a tensor, row by row. A variable, a component, or a value on the devices that is the same on all
-// replicas is copied on the devices. The annotation splits the copy over the logical devices of
-// each replica; its zero value replicates it.
+// Mirror copies a value to every replica. The value is a *[tensors.Tensor], a number or nested
+// slices (see [tensors.FromAnyValue]), or a variable, component or value on the devices that is the
+// same on all replicas. The annotation splits the copy over the logical devices of each replica; by
+// default it is replicated. The caller must close the result.
 //
-// When Mirror returns, the host value has been read, and the caller may change or finalize it; the
-// copy may still be in progress. This applies to all calls that copy host values. The caller must
-// close the result. Errors: an [*Error] of kind ValueError for a value that is not a tensor, a
+// When Mirror returns, the caller may change or finalize the host value, as for all calls that copy
+// host values. Errors: an [*Error] of kind ValueError for a value that is not a tensor, a
 // [*logical.Error] for an annotation that does not fit, [ErrClosed].
 func (s *TPUStrategy) Mirror(ctx context.Context, value any, a logical.Annotation) (*Mirrored, error) {
 	if err := RefuseTracing(ctx, "mirror", fault.InsteadOfGiving); err != nil {
@@ -49,18 +47,15 @@ func newTensorError(op string, err error) error {
 	return &Error{Op: "strategy: " + op, Reason: "no tensor", Err: err, Class: errkind.KindOr(err, errkind.ValueError)}
 }
 
-// PerReplica copies one value per replica to the devices, in replica order. With several processes,
-// it also accepts only the values of this process's replicas, in the order of
-// [TPUStrategy.LocalReplicas]. A value has a type that [TPUStrategy.Mirror] accepts, or is a tensor
-// of package input, which is copied without an intermediate copy if all tensors have the same
-// shape. All values must have the same dtype and rank. A wrong number of values is an [*Error] of
-// kind ValueError, another dtype of kind TypeError, another rank of kind InvalidArgumentError. The
-// caller must close the result.
+// PerReplica copies one value per replica to the devices, in replica order. Each value has a type
+// that [TPUStrategy.Mirror] accepts, or is a tensor of package input. All values must have the same
+// dtype and rank. With several processes, values may be the values of [TPUStrategy.LocalReplicas]
+// only, and must have the same shape. The caller must close the result.
 //
-// The shapes may differ between the replicas, and may be empty. Such a value can be reduced over
-// axes, gathered and read, and be an argument of a training step. Other steps have fixed shapes,
-// and reject the value unless [FunctionOptions.Padding] allows it. With several processes all
-// values must have the same shape; the processes compare the shapes when a step is compiled.
+// If the shapes differ, the result can be reduced over axes, gathered and read, and be an argument
+// of a training step. Other steps reject it unless [FunctionOptions].Padding allows it. A wrong
+// number of values is an [*Error] of kind ValueError, a different dtype of kind TypeError, a
+// different rank of kind InvalidArgumentError.
 func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.Annotation) (*PerReplica, error) {
 	const op = "per-replica value"
 	if err := RefuseTracing(ctx, op, fault.InsteadOfGiving); err != nil {
@@ -93,15 +88,16 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 	return b.putTensors(ctx, all)
 }
 
-// batchSplitter describes the distribution of a batch over replicas: a global batch over all replicas,
-// or the rows of this process over its own replicas. The annotation applies to a replica's share.
+// batchSplitter splits batches over replicas: a global batch over all replicas or, if local is set,
+// the rows of this process over its own replicas. The annotation splits a replica's rows over its
+// logical devices.
 type batchSplitter struct {
 	*TPUStrategy
 	local      bool
 	annotation logical.Annotation
 }
 
-// numShares returns the number of replicas that share the batch. Ahead of time these are all replicas.
+// numShares returns the number of replicas that share the batch.
 func (b batchSplitter) numShares() int {
 	if n := len(b.runtime.Groups); b.local && n > 0 {
 		return n
@@ -109,7 +105,7 @@ func (b batchSplitter) numShares() int {
 	return b.replicas
 }
 
-// replica returns the replica of share i of the batch; part returns the share of a replica.
+// replica returns the replica that receives share i of the batch; shareOf is the inverse.
 func (b batchSplitter) replica(i int) int {
 	if !b.local {
 		return i
@@ -125,16 +121,17 @@ func (b batchSplitter) shareOf(replica int) int {
 	return i
 }
 
-// hostArray is a host tensor that is not a GoMLX tensor, such as input.Tensor.
+// hostArray is a tensor in host memory that is not a GoMLX tensor, such as input.Tensor.
 type hostArray interface {
-	// DType returns false for a tensor that no device can store.
+	// DType returns false for a tensor that no device can store, such as strings.
 	DType() (dtypes.DType, bool)
 	Dims() []int
 	Bytes() []byte
 	String() string
 }
 
-// hostArrays converts values that are all host arrays with the same shape and dtype.
+// hostArrays converts values. It returns false unless all are host arrays with the same shape and
+// dtype.
 func hostArrays(values []any) ([]hostArray, bool) {
 	all := make([]hostArray, len(values))
 	for i, value := range values {
@@ -151,8 +148,8 @@ func hostArrays(values []any) ([]hostArray, bool) {
 	return all, true
 }
 
-// putHostArrays is like put for tensors of package input with the same shape. Large tensors are
-// copied in parallel.
+// putHostArrays is like putTensors for host arrays with the same shape. It copies large arrays in
+// parallel.
 func (b batchSplitter) putHostArrays(ctx context.Context, all []hostArray) (*PerReplica, error) {
 	dtype, ok := all[0].DType()
 	if !ok {
@@ -168,15 +165,15 @@ func (b batchSplitter) putHostArrays(ctx context.Context, all []hostArray) (*Per
 	return v.(*PerReplica), nil
 }
 
-// newDTypeError returns the error for a tensor of package input that cannot be stored on a device.
+// newDTypeError returns the error for a host array that no device can store.
 func newDTypeError(op string, t hostArray) error {
 	return fault.New(errkind.TypeError, op, "turn it into numbers with Map", "%s cannot be on a device", t)
 }
 
 // SplitBatch splits a global batch over the replicas along dimension 0 and copies it to the
-// devices, like [TPUStrategy.Mirror]. If the rows do not divide evenly over the replicas, it
-// returns an [*Error] of kind ValueError. If local is true, batch has only the rows of this
-// process, which are split over its replicas. The caller must close the result.
+// devices, like [TPUStrategy.Mirror]. If local is true, batch has the rows of this process's
+// replicas only. Rows that do not divide evenly over the replicas are an [*Error] of kind
+// ValueError. The caller must close the result.
 func (s *TPUStrategy) SplitBatch(ctx context.Context, batch any, a logical.Annotation, local bool) (*PerReplica,
 	error) {
 	if err := RefuseTracing(ctx, "split batch", fault.InsteadOfGiving); err != nil {
@@ -206,7 +203,7 @@ func (b batchSplitter) split(ctx context.Context, batch any) (*PerReplica, error
 	return v.(*PerReplica), nil
 }
 
-// replicaShareShape returns the shape of a replica's share of a batch.
+// replicaShareShape returns the shape of each replica's share of a batch.
 func replicaShareShape(batch []int, replicas int) ([]int, error) {
 	if len(batch) == 0 {
 		return nil, fault.New(errkind.ValueError, "split batch", "mirror it, or give it a leading batch dimension",
@@ -222,7 +219,7 @@ func replicaShareShape(batch []int, replicas int) ([]int, error) {
 	return shape, nil
 }
 
-// newValueFromTensor creates a value from one tensor. part returns the data of replica r.
+// newValueFromTensor creates a value from one tensor. part returns the bytes of replica r.
 func (s *TPUStrategy) newValueFromTensor(ctx context.Context, tensor *tensors.Tensor, perReplica bool, shape []int,
 	a logical.Annotation, part func(r int, data []byte) []byte) (Value, error) {
 	return s.newUploadedValue(perReplica, tensor.DType(), shape, a,
@@ -231,8 +228,7 @@ func (s *TPUStrategy) newValueFromTensor(ctx context.Context, tensor *tensors.Te
 		})
 }
 
-// putTensor copies data of one tensor to this process's devices, like [engine.Runtime.PutTensor]. part
-// returns the data of replica r.
+// putTensor copies one tensor to this process's devices. part returns the bytes of replica r.
 func (s *TPUStrategy) putTensor(ctx context.Context, l *engine.Layout, tensor *tensors.Tensor,
 	part func(r int, data []byte) []byte, buffers engine.Buffers) error {
 	var failed error
@@ -259,8 +255,7 @@ func (s *TPUStrategy) newUploadedValue(perReplica bool, dtype dtypes.DType, shap
 	return s.newValue(perReplica, dtype, shape, a, buffers)
 }
 
-// toReplicaTensor converts one replica's argument to a tensor: a tensor of package input, or an
-// operand that copyHost accepts.
+// toReplicaTensor converts one replica's value to a tensor.
 func toReplicaTensor(ctx context.Context, s *TPUStrategy, op string, x any) (*tensors.Tensor, error) {
 	if t, ok := x.(hostArray); ok {
 		return copyInputTensor(op, t)

@@ -31,50 +31,48 @@ type deviceValue struct {
 	annotation   logical.Annotation
 	replicaShard spmd.ReplicaShard // set for a variable
 	perReplica   bool
-	// batch is set for the replicas' shares of a batch, whose first dimension counts rows.
+	// batch is set for a split batch, whose first dimension counts rows.
 	batch bool
 	// equal is set for a per-replica value whose tensors are known to be equal, such as the result
-	// of a collective. Such a value counts as mirrored.
+	// of a collective. Calls treat it like a mirrored value.
 	equal bool
 	steps int // number of steps of a StackedBatches, otherwise 0
-	// replicaShapes has the replicas' shapes if they differ. shape then has the largest size of each
-	// dimension, and the buffers are padded to it.
+	// replicaShapes has the replicas' shapes if they differ. shape then has the largest size of
+	// each dimension, and the buffers are padded to it.
 	replicaShapes [][]int
-	// abstract marks a value without contents, which was created from a shape or has only described
-	// devices.
+	// abstract is set for a value without contents, which is created from a shape or ahead of time.
 	abstract bool
 
-	// only lists the partitions that have a mirrored value, or is nil if all have it; see keep.
+	// only reports for each partition whether it has the mirrored value. nil means all; see
+	// keepOnDevices.
 	only []bool
 
 	mu      sync.Mutex // guards the fields below
 	buffers engine.Buffers
 	closed  bool
-	// origin identifies the value across processes: an argument or a result of an eager call. It is
-	// empty for other values.
+	// origin identifies an argument or a result of an eager call across processes. It is empty for
+	// other values.
 	origin string
 }
 
-// PerReplica is a value that may differ between replicas: TensorFlow's PerReplica. It stays on the
-// devices until Close. It is safe for concurrent use.
+// PerReplica is a value that may differ between replicas: TensorFlow's PerReplica. It is safe for
+// concurrent use.
 type PerReplica struct{ deviceValue }
 
-// Mirrored reports whether the value is known to be the same on every replica: it is the result of
-// a collective, it was computed by one replica alone, or it was computed from such values on every
-// replica. Calls that require one value for all replicas accept it. The tensors are not compared:
-// Mirrored may be false although they are equal.
+// Mirrored reports whether the value is known to be the same on every replica, as the result of a
+// collective for example. Calls that require one value for all replicas accept it. The tensors are
+// not compared, so Mirrored may be false although they are equal.
 func (v *PerReplica) Mirrored() bool { return !v.isVarying() }
 
-// Mirrored is a value that is the same on each replica: TensorFlow's Mirrored. It stays on the
-// devices until Close. It is safe for concurrent use.
+// Mirrored is a value that is the same on each replica: TensorFlow's Mirrored. It is safe for
+// concurrent use.
 type Mirrored struct{ deviceValue }
 
-// Value waits for the value and copies it to the host, like [Mirrored.Local] of any replica.
+// Value copies the value to the host, like Local of any replica.
 func (m *Mirrored) Value(ctx context.Context) (*tensors.Tensor, error) { return m.Local(ctx, 0) }
 
-// Float64 waits for a scalar, or for a tensor with one element, and copies it to the host as a
-// float64. It returns the errors of [Mirrored.Local], and an [*Error] for a tensor of another size
-// or a dtype that is not a real number.
+// Float64 copies a tensor with one element to the host as a float64. It returns the errors of
+// Local, and an [*Error] for a tensor of another size or a dtype that is not a real number.
 func (m *Mirrored) Float64(ctx context.Context) (float64, error) {
 	t, err := m.Value(ctx)
 	if err != nil {
@@ -87,35 +85,40 @@ func (m *Mirrored) Float64(ctx context.Context) (float64, error) {
 	return number.ReadScalar(t)
 }
 
-// StackedBatches has a per-replica value for each of several steps, on the devices. A function that
-// runs with it executes these steps in one launch, in a loop on the devices. The function's other
-// arguments are the same in all steps. Each step reads the variables that the previous step wrote.
-// The results are the results of the last step.
+// StackedBatches has a batch for each of several steps. A function that runs with it executes the
+// steps in one launch, in a loop on the devices. The function's other arguments are the same in all
+// steps. Each step reads the variables that the previous step wrote. The results are those of the
+// last step.
 type StackedBatches struct{ deviceValue }
 
-// Local always returns an error that matches errors.ErrUnsupported, because stacked values cannot
-// be copied back to the host.
+// Local returns an error that matches errors.ErrUnsupported. Stacked batches cannot be copied back.
 func (v *StackedBatches) Local(context.Context, int) (*tensors.Tensor, error) {
 	return nil, &errkind.Fault{Op: "strategy: read", Subject: v.String(),
 		Reason: "the batches of a loop are not read back",
 		Hint:   "keep the host's batches", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 }
 
-// Value is a *PerReplica, a *Mirrored or a *StackedBatches: TensorFlow's
+// Value is a *PerReplica, a *Mirrored or a *StackedBatches on the devices: TensorFlow's
 // tf.distribute.DistributedValues.
 type Value interface {
 	// Shape returns the dtype and the dimensions of one replica's tensor.
 	Shape() shapes.Shape
 	// Annotation returns the split of a replica's tensor over its logical devices.
 	Annotation() logical.Annotation
-	// Shards lists the devices that have the value, and the shard on each of them.
+	// Shards lists the shards by replica, then by logical device. It returns nil for a closed value
+	// and ahead of time.
 	Shards() []Shard
-	// Local waits for one replica's tensor and copies it to the host.
+	// Local waits for the tensor of one replica, counted from 0, and copies it to the host. The
+	// caller owns the tensor. Errors: the error of the program that computed the value,
+	// [ErrClosed], [ErrRemote] for a replica of another process, [ErrAheadOfTime].
 	Local(ctx context.Context, replica int) (*tensors.Tensor, error)
-	// Ready waits until the value is computed on all devices. If the computation failed, it returns
-	// the program's error.
+	// Ready waits until all devices have computed the value. It returns the error of the program
+	// that computed the value, [ErrClosed] or the context's error. The computation continues after
+	// the context is canceled.
 	Ready(ctx context.Context) error
-	// Close releases the device memory. A second Close does nothing.
+	// Close releases the device memory. Steps that are reading the value are not affected. Without
+	// Close, the strategy's Close or the garbage collector, which does not consider device memory,
+	// releases it. A second Close does nothing.
 	Close() error
 
 	base() *deviceValue
@@ -129,16 +132,14 @@ var (
 
 func (v *deviceValue) base() *deviceValue { return v }
 
-// isVarying reports whether the value is replica-varying: its tensors may differ between replicas.
+// isVarying reports whether the tensors may differ between replicas.
 func (v *deviceValue) isVarying() bool { return v.perReplica && !v.equal }
 
-// Shape returns the dtype and the dimensions of one replica's tensor.
 func (v *deviceValue) Shape() shapes.Shape { return shapes.Make(v.dtype, v.shape...) }
 
-// Annotation returns the split of a replica's tensor over its logical devices.
 func (v *deviceValue) Annotation() logical.Annotation { return v.annotation }
 
-// replicaShape returns the actual shape of a replica's tensor, without padding.
+// replicaShape returns the shape of a replica's tensor without padding.
 func (v *deviceValue) replicaShape(replica int) []int {
 	if v.replicaShapes != nil {
 		return v.replicaShapes[replica]
@@ -146,7 +147,6 @@ func (v *deviceValue) replicaShape(replica int) []int {
 	return v.shape
 }
 
-// String returns a description without the contents.
 func (v *deviceValue) String() string {
 	kind := "Mirrored"
 	if v.perReplica {
@@ -167,7 +167,7 @@ func (v *deviceValue) sameSignature(o *deviceValue) bool {
 		v.perReplica == o.perReplica && v.steps == o.steps && (v.replicaShapes != nil) == (o.replicaShapes != nil)
 }
 
-// openBuffers returns the buffers, or an error if the value is closed.
+// openBuffers returns the buffers, or an error if the value is closed or has no contents.
 func (v *deviceValue) openBuffers() (engine.Buffers, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -184,7 +184,7 @@ func (v *deviceValue) openBuffers() (engine.Buffers, error) {
 }
 
 // refill releases the contents and calls fill to store new contents in the same buffers. A
-// concurrent Close waits, so that it closes the new contents, too.
+// concurrent Close waits for fill, and closes the new contents.
 func (v *deviceValue) refill(fill func(buffers engine.Buffers) error) (engine.Buffers, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -198,9 +198,7 @@ func (v *deviceValue) refill(fill func(buffers engine.Buffers) error) (engine.Bu
 	return v.buffers, fill(v.buffers)
 }
 
-// Ready waits until the value is computed on all devices. If the computation failed, it returns the
-// program's error; other errors are [ErrClosed] and the context's error. The computation continues
-// after the context is canceled.
+// Ready implements [Value].
 func (v *deviceValue) Ready(ctx context.Context) error {
 	if err := RefuseTracing(ctx, "wait", fault.InsteadOfWaiting); err != nil {
 		return err
@@ -212,7 +210,6 @@ func (v *deviceValue) Ready(ctx context.Context) error {
 	return waitReady(ctx, buffers)
 }
 
-// waitReady waits for the buffers of this process.
 func waitReady(ctx context.Context, buffers engine.Buffers) error {
 	if err := buffers.Ready(ctx); err != nil {
 		return asClosedError(fault.Wrap("waiting for a value", err, ""))
@@ -220,9 +217,7 @@ func waitReady(ctx context.Context, buffers engine.Buffers) error {
 	return nil
 }
 
-// Close releases the device memory immediately. Without Close, the strategy's Close or the garbage
-// collector releases it; the garbage collector does not consider the amount of device memory. Steps
-// that are reading the value are not affected. A second Close does nothing.
+// Close implements [Value].
 func (v *deviceValue) Close() error {
 	v.strategy.unregisterValue(weak.Make(v))
 	return v.release()
@@ -248,11 +243,7 @@ func (v *deviceValue) takeBuffers() engine.Buffers {
 	return buffers
 }
 
-// Local waits for the tensor of one replica, counted from 0, and copies it to the host. It
-// assembles the shards of a tensor that is split over logical devices. The caller owns the tensor.
-//
-// Local returns the error of the program that computed the value, [ErrClosed], [ErrRemote] for a
-// replica of another process, or [ErrAheadOfTime].
+// Local implements [Value].
 func (v *deviceValue) Local(ctx context.Context, replica int) (*tensors.Tensor, error) {
 	if err := RefuseTracing(ctx, "read", fault.InsteadOfReading); err != nil {
 		return nil, err
@@ -272,8 +263,8 @@ func (v *deviceValue) Local(ctx context.Context, replica int) (*tensors.Tensor, 
 	return truncateTensor(tensor, v.replicaShapes[replica])
 }
 
-// download copies a replica's tensor to the host. A tensor of another process is an error, unless
-// it equals the tensor of a local replica.
+// download copies a replica's tensor to the host. A tensor of another process is an error, unless a
+// local replica has an equal tensor.
 func (v *deviceValue) download(ctx context.Context, buffers engine.Buffers, replica int) (*tensors.Tensor, error) {
 	s := v.strategy
 	if err := s.checkRunnable("reading a value"); err != nil {
@@ -329,8 +320,7 @@ func (v *deviceValue) sourcePartitions(l *engine.Layout, replica int) ([]int, er
 
 const readThere = "read it there, or Reduce or Gather it on the devices first"
 
-// newRemoteError returns the error of a read from another process's partition. The hint names the
-// alternative.
+// newRemoteError returns the error for a read from a partition of another process.
 func (s *TPUStrategy) newRemoteError(partition int, hint string) error {
 	return &errkind.Fault{Op: fmt.Sprintf("strategy: reading logical device %d of replica %d",
 		partition%s.logicalDevices, partition/s.logicalDevices),
@@ -339,9 +329,9 @@ func (s *TPUStrategy) newRemoteError(partition int, hint string) error {
 		Hint: hint, Match: ErrRemote}
 }
 
-// LocalResults waits for the tensors of this process's replicas and copies them to the host, in
-// replica order (see [TPUStrategy.LocalReplicas]): TensorFlow's experimental_local_results. The
-// caller owns the tensors. It returns the errors of [PerReplica.Local], and [ErrOtherStrategy].
+// LocalResults copies the tensors of [TPUStrategy.LocalReplicas] to the host, in replica order:
+// TensorFlow's experimental_local_results. It returns the errors of [Value].Local, and
+// [ErrOtherStrategy].
 func (s *TPUStrategy) LocalResults(ctx context.Context, value Value) ([]*tensors.Tensor, error) {
 	if err := RefuseTracing(ctx, "local results", "use MergeContext.LocalResults, or read after the run"); err != nil {
 		return nil, err
@@ -372,9 +362,8 @@ func checkOwnedBy(s *TPUStrategy, value Value) error {
 
 func isNil(v Value) bool { return v == nil || reflect.ValueOf(v).IsNil() }
 
-// newValue returns a value of the strategy, which owns the buffers. The strategy references the
-// value weakly: the garbage collector releases a value that the caller dropped, and the strategy's
-// Close the others.
+// newValue returns a value that owns the buffers. If the caller drops the value, the garbage
+// collector releases it.
 func (s *TPUStrategy) newValue(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation,
 	buffers engine.Buffers) (Value, error) {
 	var value Value = &Mirrored{}
@@ -391,10 +380,10 @@ func (s *TPUStrategy) newValue(perReplica bool, dtype dtypes.DType, shape []int,
 	return value, nil
 }
 
-// Strategy returns the strategy that the value belongs to.
 func (v *deviceValue) Strategy() *TPUStrategy { return v.strategy }
 
-// asValue prevents a nil pointer in a non-nil interface.
+// asValue converts v to a Value. For an error it returns nil, because a nil pointer in an interface
+// is not nil.
 func asValue[T Value](v T, err error) (Value, error) {
 	if err != nil {
 		return nil, err
@@ -402,7 +391,7 @@ func asValue[T Value](v T, err error) (Value, error) {
 	return v, nil
 }
 
-// temporaryValues are temporary values, which the call that created them closes.
+// temporaryValues are copies that the call that created them closes.
 type temporaryValues []Value
 
 func (c temporaryValues) close() error {
@@ -413,5 +402,5 @@ func (c temporaryValues) close() error {
 	return errors.Join(errs...)
 }
 
-// hasPartition reports whether a partition has its shard of the value.
+// hasPartition reports whether partition d has its shard of the value.
 func (v *deviceValue) hasPartition(d int) bool { return v.only == nil || v.only[d] }

@@ -17,10 +17,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// Variable is a variable on the devices of a strategy: TensorFlow's tf.Variable created in the
-// strategy's scope. It has one component per replica, split over the replica's logical devices. The
-// components of an [OnWrite] variable are equal; the components of an [OnRead] variable may differ.
-// Steps update it in place. Its methods are safe for concurrent use.
+// Variable is a variable on the devices of a strategy: TensorFlow's tf.Variable in the strategy's
+// scope. It has one component per replica. The components of an [OnWrite] variable are equal; the
+// components of an [OnRead] variable may differ. It is safe for concurrent use.
 type Variable struct {
 	strategy   *TPUStrategy
 	path       string
@@ -38,7 +37,7 @@ type Variable struct {
 	// are equal on all replicas.
 	localWrites bool
 	column      int
-	// unlisted marks the state of a package of this module; see [internalStrategy.NewZeroVariables].
+	// unlisted is set for an internal variable; see [internalStrategy.NewZeroVariables].
 	unlisted bool
 
 	buffers engine.Buffers // guarded by engine.Runtime.Launch, as is closed
@@ -52,8 +51,8 @@ type Variable struct {
 // Path returns the variable's path in its store, or the name that was passed to NewVariable.
 func (v *Variable) Path() string { return v.path }
 
-// ComponentName returns the name of a replica's component: the variable's name for replica 0, and
-// the name followed by "/replica_1", "/replica_2" and so on for the others.
+// ComponentName returns the name of a replica's component: Path for replica 0, then Path with the
+// suffix "/replica_1" and so on.
 func (v *Variable) ComponentName(replica int) string {
 	if replica == 0 {
 		return v.path
@@ -70,19 +69,16 @@ func (v *Variable) Annotation() logical.Annotation { return v.annotation }
 // Trainable reports whether optimizers change the variable.
 func (v *Variable) Trainable() bool { return v.trainable }
 
-// Synchronization returns [OnWrite] or [OnRead].
 func (v *Variable) Synchronization() VariableSynchronization { return v.synchronization }
 
-// Aggregation returns the combination of the replicas' values.
 func (v *Variable) Aggregation() VariableAggregation { return v.aggregation }
 
-// LocalWrites reports whether the replicas may write different values to their components.
+// LocalWrites returns the value of [VariableOptions].LocalWrites.
 func (v *Variable) LocalWrites() bool { return v.localWrites }
 
-// Strategy returns the strategy that the variable belongs to.
 func (v *Variable) Strategy() *TPUStrategy { return v.strategy }
 
-// BytesPerDevice returns the size of the variable's buffer on each device, in bytes.
+// BytesPerDevice returns the size of the variable's buffer on each device.
 func (v *Variable) BytesPerDevice() int {
 	l, err := v.layout()
 	if err != nil { // already reported when the variable was created
@@ -91,7 +87,6 @@ func (v *Variable) BytesPerDevice() int {
 	return l.ShardBytes
 }
 
-// String returns a description without the value.
 func (v *Variable) String() string {
 	return fmt.Sprintf("Variable(%q, %s%v, %s, %s, %s)", v.path, v.dtype, v.shape, v.synchronization, v.aggregation,
 		v.annotation)
@@ -106,7 +101,7 @@ func (v *Variable) key() string {
 		v.localWrites, v.replicaShard)
 }
 
-// asDeviceValue returns a distributed value like the variable, without buffers.
+// asDeviceValue returns a value with the layout of the variable, without buffers.
 func (v *Variable) asDeviceValue() *deviceValue {
 	return &deviceValue{strategy: v.strategy, dtype: v.dtype, shape: v.shape, annotation: v.annotation,
 		perReplica: v.perReplica(), replicaShard: v.replicaShard}
@@ -117,7 +112,6 @@ func (v *Variable) layout() (*engine.Layout, error) {
 	return l, v.wrapError(err)
 }
 
-// subject returns the variable's name in errors.
 func (v *Variable) subject() string { return fmt.Sprintf("variable %q", v.path) }
 
 // wrapError adds the variable's name to an error. It returns nil for nil.
@@ -140,7 +134,7 @@ func (v *Variable) checkOpen() error {
 	return nil
 }
 
-// newLoad returns a engine.Load that copies the parts of a value to the variable.
+// newLoad returns an engine.Load that copies the parts of a value to the variable.
 func (v *Variable) newLoad(src lazytensor.Reader) (*engine.Load, error) {
 	if shape := src.Shape(); !shape.Equal(v.Shape()) {
 		return nil, fault.New(errkind.ValueError, v.subject(), "give parts of its shape and dtype",
@@ -153,8 +147,8 @@ func (v *Variable) newLoad(src lazytensor.Reader) (*engine.Load, error) {
 	return &engine.Load{Name: v.subject(), Layout: l, From: src}, nil
 }
 
-// replaceBuffers replaces the buffers of an open variable, and closes the old buffers. The caller
-// holds engine.Runtime.Launch.
+// replaceBuffers sets the buffers of an open variable, and closes the old buffers. The caller holds
+// engine.Runtime.Launch.
 func (v *Variable) replaceBuffers(fresh engine.Buffers) error {
 	if v.buffers == nil {
 		v.buffers = fresh
@@ -173,9 +167,8 @@ func (v *Variable) release() error {
 	return v.buffers.Close()
 }
 
-// Close releases the variable's memory. Steps that use the variable fail after Close. A second
-// Close does nothing. The variables of a store are closed with the strategy; for such a variable
-// Close returns an [*Error].
+// Close releases the variable's memory; steps that use the variable then fail. A variable of a
+// store is closed with the strategy, and Close returns an [*Error].
 func (v *Variable) Close() error {
 	if v == nil || v.strategy == nil {
 		return nil
@@ -196,7 +189,7 @@ func (v *Variable) Close() error {
 }
 
 // registerVariables registers variables for the strategy's Close. If the strategy is already
-// closed, it closes them.
+// closed, it closes the variables and returns an error.
 func (s *TPUStrategy) registerVariables(all ...*Variable) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,16 +204,16 @@ func (s *TPUStrategy) registerVariables(all ...*Variable) error {
 	return errors.Join(errs...)
 }
 
-// DistributedVariables returns the open variables of NewVariable, and of the metrics of training
-// steps, in the order of their creation. [Variables] has the variables of stores.
+// DistributedVariables returns the open variables of NewVariable and of training metrics, in the
+// order of their creation.
 func (s *TPUStrategy) DistributedVariables() []*Variable {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(s.distributed), func(v *Variable) bool { return v.unlisted })
 }
 
-// checkOwnedBy returns an error if v is nil or belongs to another strategy. The operation op is
-// named in the error.
+// checkOwnedBy returns an error, which names the call op, if v is nil or belongs to another
+// strategy.
 func (v *Variable) checkOwnedBy(s *TPUStrategy, op string) error {
 	if v == nil {
 		return fault.New(errkind.TypeError, op, "give a variable of the strategy", "no variable")

@@ -18,7 +18,7 @@ import (
 // therefore only defines the layout of a variable. The value is copied later: before the first run,
 // or when the variable is first read. A program that is only compiled needs no values.
 
-// initVariables copies the store's values to the devices, for variables without buffers. The caller
+// initVariables copies the initial values of variables without buffers to the devices. The caller
 // must not hold the launch lock.
 func initVariables(ctx context.Context, variables ...*Variable) error {
 	for _, v := range variables {
@@ -48,8 +48,8 @@ func initVariables(ctx context.Context, variables ...*Variable) error {
 	return nil
 }
 
-// initVariables copies the store's values of those variables that wait for a value of vs. Values in
-// parts are loaded together.
+// initVariables copies the initial values of the variables of vs to the devices. Values that
+// consist of parts are loaded together.
 func (vs *Variables) initVariables(ctx context.Context, variables []*Variable) error {
 	ctx, done, err := vs.lock(ctx, "")
 	if err != nil {
@@ -82,8 +82,8 @@ func (vs *Variables) initVariables(ctx context.Context, variables []*Variable) e
 	return err
 }
 
-// initVariable copies a value to a variable's devices. An initial value of other devices is
-// recomputed.
+// initVariable copies a value to a variable's devices. If value was computed on the devices of
+// another strategy, it is computed again on the devices of this one.
 func (vs *Variables) initVariable(ctx context.Context, v *Variable, value *tensors.Tensor) error {
 	if of := initialization.ValueOf(value); of != nil {
 		placed, err := v.initialVariable()
@@ -104,7 +104,7 @@ func (vs *Variables) initVariable(ctx context.Context, v *Variable, value *tenso
 	return v.setInitialBuffers(fresh)
 }
 
-// uploadValue copies a value to the devices of all components, in new buffers.
+// uploadValue copies a value to new buffers on the devices of all components.
 func (v *Variable) uploadValue(ctx context.Context, value *tensors.Tensor) (engine.Buffers, error) {
 	if p := lazytensor.ReaderOf(value); p != nil {
 		load, err := v.newLoad(p)
@@ -123,8 +123,7 @@ func (v *Variable) uploadValue(ctx context.Context, value *tensors.Tensor) (engi
 	return fresh, v.wrapError(err)
 }
 
-// initStore computes the initial values of the store's variables without a value here or in the
-// store.
+// initStore computes the initial values of the store's variables that have no value.
 func (vs *Variables) initStore(ctx context.Context) error {
 	ctx, done, err := vs.lock(ctx, "")
 	if err != nil {
@@ -166,21 +165,20 @@ func (v *Variable) initialVariable() (initialization.Variable, error) {
 		SetBuffers: v.setInitialBuffers}, err
 }
 
-// FirstValues has statistics about the initialization of a store's variables. Variables that
-// already had a value, from a checkpoint for example, are not counted.
+// FirstValues has statistics about the computation of a store's initial values.
 type FirstValues struct {
-	// OnDevices is the number of variables that were initialized on the devices, which are the
-	// large ones. OnHost is the number of variables that were initialized on the host.
+	// OnDevices and OnHost are the numbers of variables whose values were computed on the devices,
+	// which are the large ones, and on the host. Variables with values, from a checkpoint for
+	// example, are not counted.
 	OnDevices, OnHost int
 	// Programs is the number of compiled programs. Variables with the same shape, split and
 	// initializer share a program.
 	Programs int
-	// Lowering is the time for tracing and lowering the programs, Compiling the time for compiling
-	// them, and Making the remaining time.
+	// Lowering is the time for tracing and lowering the programs, Compiling for compiling them, and
+	// Making the remaining time.
 	Lowering, Compiling, Making time.Duration
 }
 
-// FirstValues returns the statistics of the initialization so far.
 func (vs *Variables) FirstValues() FirstValues {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
@@ -193,8 +191,8 @@ func (vs *Variables) addFirstValues(figures initialization.Stats) {
 	vs.firsts.Add(figures)
 }
 
-// setInitialBuffers sets the first buffers of a variable, and closes them if the variable already
-// has buffers.
+// setInitialBuffers sets the first buffers of a variable. If the variable already has buffers, it
+// closes fresh.
 func (v *Variable) setInitialBuffers(fresh engine.Buffers) error {
 	v.strategy.runtime.Launch.Lock()
 	defer v.strategy.runtime.Launch.Unlock()
@@ -209,11 +207,8 @@ func (v *Variable) setInitialBuffers(fresh engine.Buffers) error {
 	return nil
 }
 
-// loadValues loads the values of variables from parts, with the given number of concurrent readers;
-// see [engine.Runtime.LoadTensors]. Either all variables are changed or none. The new values are loaded in
-// addition to the old ones. Then check is called, if it is not nil, and without an error the new
-// values replace the old ones. A variable that received its first value in the meantime keeps that
-// value. staged is the peak host memory, in bytes.
+// loadValues implements [internalStrategy.LoadVariables]. A variable that received its first value
+// in the meantime keeps that value.
 func (s *TPUStrategy) loadValues(ctx context.Context, variables []*Variable, src []lazytensor.Reader, readers int,
 	check func(context.Context) error) (staged int, err error) {
 	loads, waited := make([]*engine.Load, len(variables)), make([]bool, len(variables))

@@ -23,7 +23,8 @@ func (v *Variable) checkNotTracing(ctx context.Context, doing string) error {
 		"use MergeContext.Read, ReplicaContext.Read or UpdateContext.Read")
 }
 
-// checkCrossReplica returns an error in replica code and in the scope of another strategy.
+// checkCrossReplica returns an error in replica code and in the scope of another strategy. It
+// accepts the update of a component.
 func (v *Variable) checkCrossReplica(ctx context.Context, op string) error {
 	if m, ok := mode.FromContext(ctx); ok && m.Strategy == v.strategy && m.Update >= 0 {
 		return nil
@@ -35,20 +36,18 @@ func (v *Variable) checkCrossReplica(ctx context.Context, op string) error {
 }
 
 // Read returns the variable's cross-replica value on the devices: the value of an [OnWrite]
-// variable, or the components of an [OnRead] variable combined by its aggregation. For an OnRead
-// variable with AggregateNone it returns an [*Error] of kind ValueError. The caller must close the
-// value.
+// variable, or the components of an [OnRead] variable, combined by its aggregation. AggregateNone
+// is an [*Error] of kind ValueError. The caller must close the value.
 //
 // With the context of an update, [eager.UpdateContext.Context], Read returns the component that is
-// updated. In a job with several processes such a call synchronizes the functions of the update, so
-// the functions of all components must make it.
+// updated. With several processes the functions of all components must then call Read.
 func (v *Variable) Read(ctx context.Context) (*Mirrored, error) {
 	if err := v.checkNotTracing(ctx, "read"); err != nil {
 		return nil, err
 	}
 	c := v.updater(ctx)
 	if c != nil && v.strategy.runtime.IsMultiProcess() {
-		m, err := c.Joined("read "+v.path, v, func(ctx context.Context, r int) (any, error) {
+		m, err := c.Synchronize("read "+v.path, v, func(ctx context.Context, r int) (any, error) {
 			if !v.perReplica() {
 				return v.readCombined(ctx)
 			}
@@ -65,7 +64,7 @@ func (v *Variable) Read(ctx context.Context) (*Mirrored, error) {
 	return v.readCombined(ctx)
 }
 
-// readCombined combines the components.
+// readCombined implements Read outside of an update.
 func (v *Variable) readCombined(ctx context.Context) (*Mirrored, error) {
 	op := fmt.Sprintf("read %q", v.path)
 	if err := v.checkCrossReplica(ctx, op); err != nil {
@@ -97,18 +96,15 @@ func (v *Variable) readCombined(ctx context.Context) (*Mirrored, error) {
 	}.runMirrored(ctx, v.strategy)
 }
 
-// Value copies the variable's cross-replica value, as [Variable.Read] returns it, to the host. It
-// waits for the steps in progress.
-//
-// With several processes, all processes must call Value at the same point: a variable whose shards
-// or components are in several processes is first gathered on the devices.
+// Value copies the result of [Variable.Read] to the host. With several processes, all must call
+// Value at the same point.
 func (v *Variable) Value(ctx context.Context) (*tensors.Tensor, error) {
 	if err := v.checkNotTracing(ctx, "value of"); err != nil {
 		return nil, err
 	}
 	c := v.updater(ctx)
 	if c != nil && v.strategy.runtime.IsMultiProcess() {
-		t, err := c.Joined("value of "+v.path, v, func(ctx context.Context, r int) (any, error) {
+		t, err := c.Synchronize("value of "+v.path, v, func(ctx context.Context, r int) (any, error) {
 			if !v.perReplica() {
 				return v.readCombinedToHost(ctx)
 			}
@@ -138,7 +134,7 @@ func (v *Variable) readComponent(ctx context.Context, replica int) (*tensors.Ten
 	return m.copyToHost(ctx)
 }
 
-// readCombinedToHost copies the combined components to the host, in every context.
+// readCombinedToHost implements Value outside of an update.
 func (v *Variable) readCombinedToHost(ctx context.Context) (*tensors.Tensor, error) {
 	everywhere := v.strategy.isReadableEverywhere(v.perReplica() || v.replicaShard.IsSharded(), v.annotation)
 	if v.synchronization == OnWrite && everywhere {
@@ -155,7 +151,7 @@ func (v *Variable) readCombinedToHost(ctx context.Context) (*tensors.Tensor, err
 	return m.copyToHost(ctx)
 }
 
-// copyComponents copies the components on the devices.
+// copyComponents copies the components to a new value, on the devices.
 func (v *Variable) copyComponents(ctx context.Context) (Value, error) {
 	results, err := builtinCall{
 		name: "snapshot", variables: []*Variable{v}, mirrored: !v.perReplica(), results: single(v.annotation),
@@ -167,9 +163,7 @@ func (v *Variable) copyComponents(ctx context.Context) (Value, error) {
 	return results[0], nil
 }
 
-// SaveValue returns the value of the variable for a checkpoint: the value of an [OnWrite] variable
-// from replica 0, or the combined components of an [OnRead] variable. For an OnRead variable with
-// AggregateNone it returns an [*Error] of kind ValueError.
+// SaveValue returns the variable's cross-replica value for a checkpoint, like [Variable.Value].
 func (v *Variable) SaveValue(ctx context.Context) (*tensors.Tensor, error) {
 	if err := v.checkNotTracing(ctx, "save"); err != nil {
 		return nil, err
@@ -177,7 +171,7 @@ func (v *Variable) SaveValue(ctx context.Context) (*tensors.Tensor, error) {
 	return v.readCombinedToHost(ctx)
 }
 
-// Local waits for the steps in progress and copies the component of one replica to the host.
+// Local waits for the steps in progress and copies one replica's component to the host.
 func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, error) {
 	if err := RefuseTracing(ctx, fmt.Sprintf("read %q", v.path), fault.InsteadOfReading); err != nil {
 		return nil, err
@@ -199,9 +193,8 @@ func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, err
 	return value, v.wrapError(err)
 }
 
-// LocalShard copies the buffer of one logical device of a replica to the host, without padding: the
-// shard of a variable that is split over the logical devices or sharded over the replicas,
-// otherwise the complete variable.
+// LocalShard copies the buffer of one logical device of a replica to the host, without padding: a
+// shard, or the complete variable if it is not sharded.
 func (v *Variable) LocalShard(ctx context.Context, replica, logicalDevice int) (*tensors.Tensor, error) {
 	if err := RefuseTracing(ctx, fmt.Sprintf("read %q", v.path), fault.InsteadOfReading); err != nil {
 		return nil, err

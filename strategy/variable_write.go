@@ -17,29 +17,26 @@ import (
 // Writes of a variable outside of replicas: from the host, a merge call or an update. They do not
 // aggregate.
 
-// Assign sets all components of the variable to a value with the variable's shape and dtype:
-// TensorFlow's assign outside the replicas. The value is a host value, a *[Mirrored], an
-// [eager.Component], or another *Variable, which may belong to another strategy that has all
-// devices of this one. It may be a *[PerReplica] if the components may differ (see
-// [VariableOptions.LocalWrites]), or if the tensors of the value are known to be equal. A Go number
-// is converted to the dtype of a scalar variable; a number that the dtype cannot represent, such as
-// 2.5 or 1e10 for an Int32, is an [*Error].
+// Assign sets all components to a value with the variable's shape and dtype: TensorFlow's assign
+// outside the replicas. The value is a host value, a *[Mirrored], an [eager.Component], or another
+// *Variable, also of another strategy that has all devices of this one. A *[PerReplica] is valid if
+// its tensors are known to be equal, or with [VariableOptions].LocalWrites. A Go number is
+// converted to the dtype of a scalar variable; it is an [*Error] if the dtype cannot represent it,
+// as for 2.5 and Int32.
 //
-// Each component of an [OnRead] variable with AggregateSum is set to the value divided by the
-// number of replicas, so that a read returns the value. For integers the division truncates.
+// For an [OnRead] variable with AggregateSum, each component is set to the value divided by the
+// number of replicas; integers truncate.
 func (v *Variable) Assign(ctx context.Context, value any) error {
 	return v.write(ctx, assign.Set, value)
 }
 
-// AssignAdd adds a value to all components: TensorFlow's assign_add outside the replicas. For an
-// [OnRead] variable with AggregateSum it returns an [*Error], because the value could be added to
-// any component.
+// AssignAdd adds a value to all components: TensorFlow's assign_add outside the replicas. It
+// returns an [*Error] for an [OnRead] variable with AggregateSum.
 func (v *Variable) AssignAdd(ctx context.Context, value any) error {
 	return v.write(ctx, assign.Add, value)
 }
 
-// AssignSub subtracts a value from all components, like [Variable.AssignAdd]: TensorFlow's
-// assign_sub.
+// AssignSub is [Variable.AssignAdd] with a subtraction: TensorFlow's assign_sub.
 func (v *Variable) AssignSub(ctx context.Context, value any) error {
 	return v.write(ctx, assign.Sub, value)
 }
@@ -98,7 +95,7 @@ func (v *Variable) crossWrite(ctx context.Context, w assign.Op, value any) error
 	return errors.Join(err, c.release())
 }
 
-// resolveSource converts x to a tensor of the variable's shape and dtype, or to a value on the
+// resolveSource converts x to a host tensor of the variable's shape and dtype, or to a value on the
 // devices.
 func (v *Variable) resolveSource(ctx context.Context, op string, x any) (c resolvedOperand, err error) {
 	s, o := v.strategy, operandOf(x)
@@ -151,7 +148,8 @@ func (v *Variable) checkAssignable(op string, x *deviceValue) error {
 	return nil
 }
 
-// convertHostValue converts a host value to the variable's dtype. A Go number is converted if it fits.
+// convertHostValue converts a value to a tensor of the variable's shape and dtype. Only Go numbers
+// are converted to another dtype.
 func (v *Variable) convertHostValue(op string, value any) (*tensors.Tensor, error) {
 	if number.IsNumber(value) && len(v.shape) == 0 {
 		var err error
@@ -188,9 +186,9 @@ func (v *Variable) replaceValue(ctx context.Context, op string, value *tensors.T
 	return nil
 }
 
-// RestoreValue writes a checkpoint's value to all components, on any number of replicas. Each
-// component of an [OnRead] variable with AggregateSum is set to an equal share of the value.
-// Integer shares truncate, as in TensorFlow: 7 on 2 replicas is read back as 6.
+// RestoreValue writes a checkpoint's value like [Variable.Assign], on any number of replicas. For
+// an [OnRead] variable with AggregateSum, integers truncate as in TensorFlow: 7 on 2 replicas is
+// read back as 6.
 func (v *Variable) RestoreValue(ctx context.Context, saved *tensors.Tensor) error {
 	if err := RefuseTracing(ctx, fmt.Sprintf("restore %q", v.path), fault.InsteadOfMeeting); err != nil {
 		return err

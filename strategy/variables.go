@@ -17,17 +17,17 @@ import (
 )
 
 // Variables are the variables of a store on the devices of a strategy. A variable is added when a
-// step that uses it is first traced. The store's value is copied to the devices when such a step
-// first runs. Each variable is mirrored on the replicas and split over the logical devices by
-// [Options.Variables]. Steps update the variables in place. Variables is safe for concurrent use.
+// step that uses it is traced, and its value is copied from the store when such a step first runs.
+// The variables are mirrored, and split over the logical devices by [Options].Variables. Variables
+// is safe for concurrent use.
 type Variables struct {
 	strategy *TPUStrategy
 	store    *model.Store
 
-	// semaphore serializes the use of the store: GoMLX's stores are not safe for concurrent use, and
-	// traces, Pull and Push all access it.
+	// semaphore serializes traces, Pull and Push, because GoMLX's stores are not safe for
+	// concurrent use.
 	semaphore *semaphore.Weighted
-	// placing prevents that two goroutines add the same variable.
+	// placing serializes the addition of variables.
 	placing sync.Mutex
 
 	mu     sync.Mutex // guards the list and firsts; engine.Runtime.Launch guards the buffers
@@ -54,11 +54,11 @@ func (s *TPUStrategy) Variables(store *model.Store) *Variables {
 	return v
 }
 
-// lockKey marks a context that has locked a store.
+// lockKey is the key of a context that has locked a store.
 type lockKey struct{ variables *Variables }
 
-// lock waits for exclusive use of the store, unless ctx already has it; unlock releases it.
-// op is the prefix of an error: "", or text with a colon and a space at the end.
+// lock waits for exclusive use of the store, unless ctx already has it; unlock releases it. op is a
+// prefix for errors.
 func (vs *Variables) lock(ctx context.Context, op string) (locked context.Context, unlock func(), err error) {
 	if ctx.Value(lockKey{vs}) != nil {
 		return ctx, func() {}, nil
@@ -69,15 +69,15 @@ func (vs *Variables) lock(ctx context.Context, op string) (locked context.Contex
 	return context.WithValue(ctx, lockKey{vs}, true), func() { vs.semaphore.Release(1) }, nil
 }
 
-// All returns the variables in the order of their first use by a step. The caller owns the slice;
-// the strategy owns the variables. The slice is empty until a step that uses the store is traced.
+// All returns the variables in the order of their first use by a traced step. The strategy owns the
+// variables.
 func (vs *Variables) All() []*Variable {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	return slices.Clone(vs.list)
 }
 
-// Lookup returns the variable with a path, such as "/hidden/dense/weights", and reports whether it
+// Lookup returns the variable at a path, such as "/hidden/dense/weights", and reports whether it
 // exists.
 func (vs *Variables) Lookup(path string) (*Variable, bool) {
 	vs.mu.Lock()
@@ -89,8 +89,7 @@ func (vs *Variables) Lookup(path string) (*Variable, bool) {
 	return vs.list[i], true
 }
 
-// variable returns the variable with a path, and adds it if it is new. A new variable has a layout,
-// but no buffers yet.
+// variable returns the variable at a path, and adds it without buffers if it is new.
 func (vs *Variables) variable(path string) (*Variable, error) {
 	vs.placing.Lock()
 	defer vs.placing.Unlock()
@@ -124,8 +123,8 @@ func (vs *Variables) variable(path string) (*Variable, error) {
 }
 
 // Pull copies the variables' values to the store, before a checkpoint for example. It waits for the
-// steps in progress. With several processes, all processes must call it at the same point; see
-// [Variable.Value]. After an error some variables may have been copied.
+// steps in progress. With several processes, all must call it at the same point. After an error
+// some variables may have been copied.
 func (vs *Variables) Pull(ctx context.Context) error {
 	if err := RefuseTracing(ctx, "pull", fault.InsteadOfCopying); err != nil {
 		return err
@@ -151,9 +150,9 @@ func (vs *Variables) Pull(ctx context.Context) error {
 	return nil
 }
 
-// Push copies the store's values to the devices, after a checkpoint was loaded for example. Each
-// process copies to its own devices. All processes must call it, with the same values in their
-// stores. After an error some variables may have been copied.
+// Push copies the store's values to the devices, after a checkpoint was loaded for example. All
+// processes must call it, with the same values in their stores. After an error some variables may
+// have been copied.
 func (vs *Variables) Push(ctx context.Context) error {
 	if err := RefuseTracing(ctx, "push", fault.InsteadOfCopying); err != nil {
 		return err
@@ -178,7 +177,7 @@ func (vs *Variables) Push(ctx context.Context) error {
 	return nil
 }
 
-// storeVariable returns the store's variable with a path, and an error if it was deleted.
+// storeVariable returns the store's variable at a path, or an error if it was deleted.
 func (vs *Variables) storeVariable(path string) (*model.Variable, error) {
 	if v := vs.store.GetVariable(path); v != nil {
 		return v, nil

@@ -70,7 +70,7 @@ type componentCode struct{ rc *ReplicaContext }
 
 func (c *componentCode) Number() int { return c.rc.replica }
 
-func (c *componentCode) Joined(call string, v *strategy.Variable, read func(ctx context.Context,
+func (c *componentCode) Synchronize(call string, v *strategy.Variable, read func(ctx context.Context,
 	component int) (any, error)) (any, error) {
 	return c.rc.join(call, v, nil, func(all []any) ([]any, error) {
 		results := make([]any, len(all))
