@@ -79,7 +79,7 @@ func (b *Binding) updateTables(results [][]*pjrt.Buffer) {
 	b.generation = b.program.function.strategy.generation
 }
 
-// Launch enqueues one run and returns. It also returns the error of a training step's guard.
+// Launch enqueues one run. If the guard of a training step returns an error, Launch returns it.
 func (b *Binding) Launch(ctx context.Context) error {
 	if Tracing(ctx) {
 		return RefuseTracing(ctx, "launching "+b.program.function.opts.Name, fault.InsteadOfRunning)

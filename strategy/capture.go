@@ -92,8 +92,8 @@ func (rc *ReplicaContext) findCaptureByName(name string) *capture {
 // devices of this one.
 func (rc *ReplicaContext) Read(v *Variable) *graph.Node { return rc.capture("Read", v).value }
 
-// ReadReduced returns the variable's cross-replica value: the value of an [OnWrite] variable, or
-// the components of an [OnRead] variable, combined by its aggregation with one all-reduce.
+// ReadReduced is [Variable.Read] in the replica: it combines the components of an [OnRead] variable
+// by its aggregation, with one all-reduce.
 func (rc *ReplicaContext) ReadReduced(v *Variable) *graph.Node {
 	c := rc.capture("ReadAcross", v)
 	rc.requireReplicaCode("ReadAcross")

@@ -13,16 +13,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Compilation describes a compilation in progress of the step function Name, for
-// [Options].Compiling.
+// Compilation describes a compilation in progress of the step function Name.
 type Compilation struct {
-	Name string
-	// TextBytes is the size of the step's StableHLO text.
-	TextBytes int
-	// Replicas and LogicalDevices are the numbers of replicas and of logical devices per replica.
-	Replicas, LogicalDevices int
-	// Passed is the time since the start of the compilation.
-	Passed time.Duration
+	Name                     string
+	TextBytes                int // size of the step's StableHLO text
+	Replicas, LogicalDevices int // LogicalDevices is per replica
+	Passed                   time.Duration
 }
 
 func (c Compilation) String() string {
@@ -110,7 +106,7 @@ func NewAheadOfTime(slice *system.Slice, opts Options) (*TPUStrategy, error) {
 	return s, nil
 }
 
-// Slice returns the slice of [NewAheadOfTime], or nil if the strategy runs on a system.
+// Slice returns the slice of [NewAheadOfTime], or nil for a strategy of [New].
 func (s *TPUStrategy) Slice() *system.Slice { return s.slice }
 
 // newAbstractValue returns a value without contents. If split is true, shape is the shape of a

@@ -17,9 +17,9 @@
 //		...
 //	}
 //
-// Package strategy/train creates training steps; a [Function] is any other step. The functions of
-// package strategy/nest accept nests, such as a map of named tensors. They compile the step once
-// for each value in the nest that is not a tensor.
+// Package strategy/train creates training steps. Use a [Function] for any other step, or a function
+// of package strategy/nest for a step with nests, such as a map of named tensors. A value in a nest
+// that is not a tensor is part of the signature: the step is compiled once for each such value.
 //
 // # Values and input
 //
@@ -28,16 +28,14 @@
 // devices, and reading a value copies it back. [Function.Run] returns when the work is enqueued;
 // reading a result waits for the work. In loops, close results that are no longer used, because the
 // garbage collector releases device memory late. The loss of a training step needs no Close.
-//
-// Describe a dataset with package input and distribute it with feed.Distribute (package
-// strategy/feed). A feed.Feed copies the next batch while the previous step runs, and pads the last
-// batch.
+// Package input describes datasets, and package strategy/feed copies their batches to the devices
+// while the previous step runs.
 //
 // # Variables
 //
 // The variables of a GoMLX model.Store stay on the devices between steps, sharded by
-// [Options].Variables. A step reuses the memory of a variable that it changes. The values in the
-// store are the initial values; [Variables.Pull] copies the current values to the store. Package
+// [Options].Variables. The values in the store are the initial values; [Variables.Pull] copies the
+// current values to the store. A step reuses the memory of a variable that it changes. Package
 // strategy/checkpoint saves and restores variables.
 //
 // [TPUStrategy.NewVariable] creates a variable with TensorFlow's synchronization and aggregation
@@ -56,30 +54,27 @@
 // draws random numbers advances the state by one draw, however many numbers it uses. This draw and
 // the replica's number form the key of the replica's Philox stream. The layers of a loop,
 // microbatches, and steps in one launch continue the stream; a recomputed block draws the same
-// numbers again. [FunctionOptions].MirroredRandomNumbers, and the same option of package
-// strategy/train, make all replicas draw the same numbers.
+// numbers again. [FunctionOptions].MirroredRandomNumbers makes all replicas draw the same numbers.
 //
 // A checkpoint contains the state, so a resumed run draws the same numbers as an uninterrupted run.
 // A run may resume on another mesh. If both meshes have several replicas, the replicas that exist
-// in both draw the same numbers. A mesh with one replica draws the numbers of GoMLX directly from
-// the state, which are different.
+// in both draw the same numbers. A mesh with one replica draws directly from the state, as GoMLX
+// does, and therefore draws other numbers.
 //
 // # Contexts
 //
 // A [ReplicaContext] is the strategy inside a step function. A context.Context identifies other
 // code: the contexts of [eager.Extended.Scope], of [eager.ReplicaContext.Context] and of merge
-// calls. A call in the wrong place returns [ErrContext]; a call that mixes strategies returns
-// [ErrOtherStrategy]. Package strategy/eager runs Go functions for each replica without a compiled
-// step, and implements TensorFlow's StrategyExtended.
+// calls. A call in the wrong place returns [ErrContext]. Package strategy/eager runs Go functions
+// for each replica without a compiled step, and implements TensorFlow's StrategyExtended.
 //
 // # Several processes
 //
 // On a slice of several hosts, each process has a strategy over all devices. It feeds and reads the
-// replicas in [TPUStrategy.LocalReplicas]; a value that is the same on all replicas can be read in
-// every process. All processes must make the same calls in the same order. They compare each
-// program before they compile it; a difference is a [*MismatchError] that names the processes.
-// [TPUStrategy.Barrier], [TPUStrategy.GatherBytes] and [TPUStrategy.BroadcastBytes] exchange small
-// host values through the devices.
+// replicas in [TPUStrategy.LocalReplicas]; every process can read a value that is the same on all
+// replicas. All processes must make the same calls in the same order. They compare each program
+// before they compile it; a difference is a [*MismatchError]. [TPUStrategy.GatherBytes] and similar
+// methods exchange small host values through the devices.
 //
 // # Compiling without devices
 //
@@ -93,18 +88,9 @@
 // A strategy is safe for concurrent use. Launches are serialized, because all devices must execute
 // the programs in the same order; the launched work overlaps.
 //
-// To exit on a signal, pass a context that the signal cancels to the calls that run, compile or
-// wait:
-//
-//	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-//	defer stop()
-//	err := train(ctx) // opens the system and the strategy, and closes them by defer
-//	if ctx.Err() != nil {
-//		os.Exit(130) // 143 for SIGTERM
-//	}
-//
-// A compilation cannot be stopped, but a call returns as soon as its context is canceled.
+// To exit on a signal, pass a context of signal.NotifyContext to the calls that run, compile or
+// wait, and close the strategy and the system; examples/quickstart is a complete program. A
+// compilation cannot be stopped, but a call returns as soon as its context is canceled.
 // [TPUStrategy.Close] abandons the compilations in progress, and the system's Close waits at most
-// one second for the plugin. A context bounds [TPUStrategy.Shutdown] and the system's Shutdown.
-// examples/quickstart is a complete program.
+// one second for the plugin.
 package strategy

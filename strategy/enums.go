@@ -63,7 +63,7 @@ func (a VariableAggregation) ReduceOp() (ReduceOp, error) {
 		"%s is no reduction", a)
 }
 
-// ParseReduceOp returns the reduction with the name "sum" or "mean", in upper or lower case.
+// ParseReduceOp returns the reduction with a name such as "sum" or "MEAN".
 func ParseReduceOp(name string) (ReduceOp, error) {
 	switch strings.ToUpper(name) {
 	case "SUM":
@@ -107,12 +107,11 @@ func (p Padding) String() string { return enum.Name(p, "NoPadding", "MaskPadding
 type Semantics int
 
 const (
-	// OwnSemantics is TensorFlowTPU without two limits of TensorFlow's ops: the mean of integers is
-	// a float, and int64 values can be summed in a step.
+	// OwnSemantics follows TPUStrategy without two limits of TensorFlow's ops: the mean of integers
+	// is a float, and int64 values can be summed in a step.
 	OwnSemantics Semantics = iota
-	// TensorFlowTPU is TensorFlow's TPUStrategy.
+	// TensorFlowTPU follows TPUStrategy, and TensorFlowMirrored follows MirroredStrategy.
 	TensorFlowTPU
-	// TensorFlowMirrored is TensorFlow's MirroredStrategy.
 	TensorFlowMirrored
 )
 

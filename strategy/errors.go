@@ -24,8 +24,7 @@ var (
 	// replica call outside it, or an eager call while a step is traced. The error is an *[Error]
 	// whose Hint names the right place for the call.
 	ErrContext = errkind.New(errkind.RuntimeError, "strategy: the wrong context")
-	// ErrOtherStrategy reports that a value, variable, function or scope belongs to another
-	// strategy.
+	// ErrOtherStrategy reports an object of another strategy, such as a value or a variable.
 	ErrOtherStrategy = fault.ErrOtherStrategy
 	// ErrRemote reports a read of a tensor or a shard that only another process has.
 	ErrRemote = errkind.New(errkind.ValueError, "strategy: another process holds it")
@@ -110,10 +109,9 @@ func (e *TraceError) Error() string {
 
 func (e *TraceError) Unwrap() error { return e.Err }
 
-// Kind returns the kind of the cause.
 func (e *TraceError) Kind() errkind.Kind { return errkind.KindOf(e.Err) }
 
-// OptionError reports an invalid option of [New].
+// OptionError reports an invalid option of [New]. Its kind is ValueError.
 type OptionError struct {
 	Option, Reason string
 	Err            error
@@ -128,10 +126,9 @@ func (e *OptionError) Unwrap() error { return e.Err }
 func (e *OptionError) Kind() errkind.Kind { return errkind.ValueError }
 
 // MismatchError reports that the processes of a job differ in data that must be the same on all of
-// them, such as the program of a step.
+// them, such as the program of a step. Its kind is ValueError.
 type MismatchError struct {
-	// What names the data, such as `program "train_step"`. Texts are the data's descriptions, by
-	// process.
+	// What names the data, such as `program "train_step"`. Texts describe it, by process.
 	What  string
 	Texts []string
 	// Differing lists the processes whose text differs from the most frequent text, or from the
@@ -176,8 +173,8 @@ func newOutOfStepError(calls []string) error {
 		Hint: "make the same calls in the same order on each"}
 }
 
-// Error is the error of most calls: it has the operation, the problem, a correction, the kind and
-// the cause.
+// Error is the type of most errors: the operation, the problem, a correction, the kind and the
+// cause.
 type Error = errkind.Fault
 
 // panicLocation returns the line of the step's code that panicked, such as "model.go:12": the

@@ -32,7 +32,7 @@ type StepFunc func(rc *ReplicaContext, in []*graph.Node) []*graph.Node
 // FunctionOptions configure a step function. They replace TensorFlow's tf.distribute.RunOptions.
 // The zero value is a function without variables, whose host arguments are mirrored.
 type FunctionOptions struct {
-	// Name is the function's name in errors and profiles. The default is "step".
+	// Name is used in errors and profiles. The default is "step".
 	Name string
 	// Store has the variables that the function uses, including the state of the random number
 	// generator. They are the same on all replicas: a replica-varying write is an [*Error] of kind
@@ -55,15 +55,13 @@ type FunctionOptions struct {
 	// have the same number of rows. Scalars and mirrored values are not batches.
 	SplitBatch bool
 	// UnequalRows accepts split arguments with different numbers of rows, such as the nodes and
-	// edges of a graph. Otherwise they are an [*ArgumentError], for values of package feed also
+	// edges of a graph. By default they are an [*ArgumentError], for values of package feed even
 	// without SplitBatch.
 	UnequalRows bool
-	// LocalBatch is SplitBatch for the rows of this process's replicas: each process passes only
-	// these rows.
+	// LocalBatch is SplitBatch for processes that pass only the rows of their own replicas.
 	LocalBatch bool
 	// Padding selects how the function handles values whose replicas have different shapes, and
-	// with SplitBatch host batches that do not divide evenly over the replicas. The default rejects
-	// them.
+	// with SplitBatch host batches that do not divide evenly. The default rejects them.
 	Padding Padding
 
 	// mirroredResults makes all results equal on all replicas, as the loss of a training step.

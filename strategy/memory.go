@@ -13,16 +13,15 @@ import (
 )
 
 // MemoryError reports that a compiled step does not fit into the memory of a device. It matches
-// [pjrt.ResourceExhausted].
+// [pjrt.ResourceExhausted], and its kind is ResourceExhaustedError.
 type MemoryError struct {
 	Function string
 	// Used, Limit and Excess are the compiler's numbers for one device, such as "31.26G", or empty.
 	Used, Limit, Excess string
 	// Largest lists the largest arguments of the step, and Temporaries its largest temporary
-	// values, the largest first.
+	// values, the largest first. Suggestions are changes that reduce the memory.
 	Largest     []TensorBytes
 	Temporaries []memory.Temporary
-	// Suggestions are changes that reduce the memory of the step.
 	Suggestions []string
 	// Step is the step without a program, for report.Of. Log is the message of the compiler.
 	Step *CompiledStep

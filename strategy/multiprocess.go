@@ -8,7 +8,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// NumProcesses returns the number of processes that run the strategy. It is 0 ahead of time.
+// NumProcesses returns the number of processes, or 0 ahead of time.
 func (s *TPUStrategy) NumProcesses() int { return s.runtime.Count }
 
 // Process returns the number of this process, from 0.
@@ -18,7 +18,7 @@ func (s *TPUStrategy) Process() int { return s.runtime.Process }
 // feeds them; a replica may be fed by several processes.
 func (s *TPUStrategy) LocalReplicas() []int { return slices.Clone(s.runtime.Groups) }
 
-// ProcessReplicas returns the local replicas of each process: TensorFlow's host to replica map.
+// ProcessReplicas returns the local replicas of each process.
 func (s *TPUStrategy) ProcessReplicas() [][]int {
 	replicas := make([][]int, s.runtime.Count)
 	for d, process := range s.runtime.Of {

@@ -14,11 +14,11 @@ import (
 // VariableOptions configure a variable. The zero value is a trainable mirrored variable that
 // replicas cannot write.
 type VariableOptions struct {
-	// Name is the variable's name; the default is "Variable". Names may be equal, but checkpoints
-	// and step files reject equal names.
+	// Name is "Variable" by default. Several variables may have the same name, but checkpoints and
+	// step files require different names.
 	Name string
-	// Trainable selects whether optimizers change the variable. Nil means true for OnWrite and
-	// false for OnRead.
+	// Trainable selects whether optimizers change the variable. Nil means true for OnWrite
+	// variables.
 	Trainable       *bool
 	Synchronization VariableSynchronization
 	Aggregation     VariableAggregation

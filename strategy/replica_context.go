@@ -67,7 +67,7 @@ func (rc *ReplicaContext) requireTracing(op string, nodes ...*graph.Node) {
 	}
 }
 
-// NumReplicasInSync returns R, the number of replicas: TensorFlow's num_replicas_in_sync.
+// NumReplicasInSync returns R, the number of replicas.
 func (rc *ReplicaContext) NumReplicasInSync() int { return rc.strategy.replicas }
 
 // ReplicaIDInSyncGroup returns the number of the replica, an int32 scalar from 0 to R-1, which is
@@ -228,7 +228,7 @@ func (rc *ReplicaContext) ValidSize(argument, axis int) *graph.Node {
 	return graph.Reshape(graph.Slice(sizes, graph.AxisRange(axis, axis+1)))
 }
 
-// RealElements returns a bool tensor with the argument's dimensions, which is false for padding.
+// RealElements returns a bool tensor with an argument's shape, false for padding.
 func (rc *ReplicaContext) RealElements(argument int) *graph.Node {
 	rc.requireTracing("RealElements")
 	x, sizes := argumentSizes(rc.state, "RealElements", argument)

@@ -18,11 +18,9 @@ type Shard struct {
 	Replica, LogicalDevice int
 	Device                 string
 	Process                int
-	// Start and Size are the first index and the number of indices in each dimension of the
-	// replica's tensor.
+	// Start and Size are the first index and the size in each dimension of the replica's tensor.
 	Start, Size []int
-	// Bytes is the size of the shard in device memory.
-	Bytes int
+	Bytes       int // in device memory
 }
 
 // String returns the index ranges and the device, such as "[0:4 0:8] on /job:worker/...".
@@ -68,7 +66,6 @@ func (v *deviceValue) shards(buffers engine.Buffers) []Shard {
 	return all
 }
 
-// Shards implements [Value].
 func (v *deviceValue) Shards() []Shard {
 	buffers, err := v.openBuffers()
 	if err != nil {

@@ -36,52 +36,45 @@ type Options struct {
 	// of logical devices of each replica, by default 1. Both must match Assignment if it is set.
 	Replicas, LogicalDevices int
 	// BySlice places the same number of complete replicas on each of several slices (see
-	// [tpu.AssignmentOptions]); Assignment must match it. Without BySlice, New does so only if
-	// TensorFlow's order would mix the slices ([tpu.DeviceAssignment.HasMixedSliceOrder]) and the
-	// replicas fit.
+	// [tpu.AssignmentOptions]); Assignment must match it. By default New does so if TensorFlow's
+	// order would mix the slices and the replicas fit.
 	BySlice bool
-	// LogicalAxes name the axes of a replica's logical devices, the slowest axis first, for splits
-	// by name (logical.SplitOver, logical.SplitOverAxes). The product of their sizes is the number
-	// of logical devices. By default there is one axis, logical.LogicalAxis.
+	// LogicalAxes name the axes of a replica's logical devices, in row-major order, for splits by
+	// name (logical.SplitOver, logical.SplitOverAxes). The product of their sizes is the number of
+	// logical devices. By default there is one axis, logical.LogicalAxis.
 	LogicalAxes []sharding.Axis
 	// Variables are rules that split variables over the logical devices, and that select the
 	// training state to shard over the replicas (logical.MatchState). A variable without a matching
-	// rule, or that a rule assigns to one logical device, is replicated on all devices.
+	// rule, or that a rule assigns to one logical device, is replicated on all devices. A rule may
+	// name axes (logical.SplitOverAxes). A rule with only logical.ReplicaAxis in a dimension shards
+	// variables of stores over that dimension, as logical.ShardParameters does.
 	//
-	// A rule that matches no variable by name and rank is an [*OptionError], unless it is Optional.
-	// The error is returned when no function that could create such a variable is still untraced. A
-	// training step uses all variables of its store, so it only waits for functions with other
-	// stores.
-	//
-	// A rule may name axes (logical.SplitOverAxes); an unknown axis is an [*OptionError]. A rule
-	// with only logical.ReplicaAxis in a dimension shards variables of stores over that dimension,
-	// as logical.ShardParameters does.
+	// A rule with an unknown axis is an [*OptionError]. So is a rule that matches no variable by
+	// name and rank, unless it is Optional. The error is returned when no function that could
+	// create such a variable is still untraced. A training step uses all variables of its store, so
+	// it only waits for functions with other stores.
 	Variables logical.Rules
-	// Semantics selects the TensorFlow strategy to follow where TensorFlow's strategies differ.
 	Semantics Semantics
-	// Precision is the precision of matrix multiplications; the default is bfloat16 passes on a
-	// TPU.
+	// Precision applies to matrix multiplications. The default is bfloat16 passes on a TPU.
 	Precision lowering.Precision
-	// Logger receives warnings, such as input that every process reads completely. Nil discards
-	// them.
+	// Logger receives warnings, such as input that every process reads completely.
 	Logger *slog.Logger
 	// Compiling is called after 10 seconds of a compilation and then at increasing intervals, by a
-	// separate goroutine; the compilation waits for it to return. If it is nil, Logger receives a
-	// message instead.
+	// separate goroutine. The compilation waits for it to return. If it is nil, Logger receives a
+	// message.
 	Compiling func(Compilation)
 	// CompilerOptions are XLA debug options by name, which JAX calls compiler_options. A value is a
 	// string, bool, int, int64 or float64. The plugin defines the names, such as
 	// xla_tpu_enable_latency_hiding_scheduler of libtpu; the first compilation returns an error for
 	// an unknown name or value. All processes must set the same options, which are part of the keys
 	// of a compilation cache. Some options make the compiler use unbounded memory or crash: for
-	// untrusted options, set Compiler to a pjrt/worker.
-	//
-	// With "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE", which JAX uses,
-	// the CPU plugin sums float32 values faster and less accurately.
+	// untrusted options, set Compiler to a pjrt/worker. As in JAX, the CPU plugin sums float32
+	// values faster and less accurately with "xla_cpu_experimental_ynn_fusion_type":
+	// "LIBRARY_FUSION_TYPE_REDUCE".
 	CompilerOptions map[string]any
 	// Phases is called at the start of each phase of building a step's program, and when the
-	// program is ready, by the goroutine that builds it. Calls for several programs may be
-	// concurrent. Package fit/progress displays the phases.
+	// program is ready. Calls for several programs may be concurrent. Package fit/progress displays
+	// the phases.
 	Phases func(phase.Phase)
 	// Compiler compiles the steps instead of the system's runtime. It may be a cache (package
 	// pjrt/cache), or a separate process (package pjrt/worker), whose crash does not end this
@@ -131,8 +124,8 @@ type TPUStrategy struct {
 }
 
 // New returns a strategy over the system's devices. It compiles nothing and allocates no device
-// memory. Several strategies may share a system, which the caller closes after them. An
-// [*OptionError] reports an invalid option; the error for a closed system matches pjrt.ErrClosed.
+// memory. Several strategies may share a system; close them before the system. An invalid option is
+// an [*OptionError]. The error for a closed system matches pjrt.ErrClosed.
 func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 	if sys == nil {
 		return nil, fault.New(errkind.ValueError, "there is no system", "see the error of system.Open", "it is nil")
@@ -236,13 +229,13 @@ func newAxesError(err error) error {
 	return &OptionError{Option: "LogicalAxes", Reason: "not right", Err: err}
 }
 
-// NumReplicasInSync returns R, the number of replicas: TensorFlow's num_replicas_in_sync.
+// NumReplicasInSync returns R, the number of replicas.
 func (s *TPUStrategy) NumReplicasInSync() int { return s.replicas }
 
 // NumLogicalDevices returns P, the number of logical devices of a replica.
 func (s *TPUStrategy) NumLogicalDevices() int { return s.logicalDevices }
 
-// LogicalMesh returns the axes of a replica's logical devices; see [Options].LogicalAxes.
+// LogicalMesh returns the named axes of a replica's logical devices.
 func (s *TPUStrategy) LogicalMesh() sharding.Mesh { return s.axes }
 
 func (s *TPUStrategy) DeviceAssignment() tpu.DeviceAssignment { return s.assignment }

@@ -198,7 +198,6 @@ func (v *deviceValue) refill(fill func(buffers engine.Buffers) error) (engine.Bu
 	return v.buffers, fill(v.buffers)
 }
 
-// Ready implements [Value].
 func (v *deviceValue) Ready(ctx context.Context) error {
 	if err := RefuseTracing(ctx, "wait", fault.InsteadOfWaiting); err != nil {
 		return err
@@ -217,7 +216,6 @@ func waitReady(ctx context.Context, buffers engine.Buffers) error {
 	return nil
 }
 
-// Close implements [Value].
 func (v *deviceValue) Close() error {
 	v.strategy.unregisterValue(weak.Make(v))
 	return v.release()
@@ -243,7 +241,6 @@ func (v *deviceValue) takeBuffers() engine.Buffers {
 	return buffers
 }
 
-// Local implements [Value].
 func (v *deviceValue) Local(ctx context.Context, replica int) (*tensors.Tensor, error) {
 	if err := RefuseTracing(ctx, "read", fault.InsteadOfReading); err != nil {
 		return nil, err

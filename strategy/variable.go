@@ -48,7 +48,7 @@ type Variable struct {
 	constant atomic.Pointer[hostConstant]
 }
 
-// Path returns the variable's path in its store, or the name that was passed to NewVariable.
+// Path returns the path in the store, or the name passed to NewVariable.
 func (v *Variable) Path() string { return v.path }
 
 // ComponentName returns the name of a replica's component: Path for replica 0, then Path with the

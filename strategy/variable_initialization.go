@@ -165,7 +165,7 @@ func (v *Variable) initialVariable() (initialization.Variable, error) {
 		SetBuffers: v.setInitialBuffers}, err
 }
 
-// FirstValues has statistics about the computation of a store's initial values.
+// FirstValues has statistics about the computation of initial values.
 type FirstValues struct {
 	// OnDevices and OnHost are the numbers of variables whose values were computed on the devices,
 	// which are the large ones, and on the host. Variables with values, from a checkpoint for
@@ -174,8 +174,7 @@ type FirstValues struct {
 	// Programs is the number of compiled programs. Variables with the same shape, split and
 	// initializer share a program.
 	Programs int
-	// Lowering is the time for tracing and lowering the programs, Compiling for compiling them, and
-	// Making the remaining time.
+	// Lowering and Compiling are the times for the programs, and Making is the remaining time.
 	Lowering, Compiling, Making time.Duration
 }
 

@@ -171,7 +171,7 @@ func (v *Variable) SaveValue(ctx context.Context) (*tensors.Tensor, error) {
 	return v.readCombinedToHost(ctx)
 }
 
-// Local waits for the steps in progress and copies one replica's component to the host.
+// Local waits for running steps and copies a replica's component to the host.
 func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, error) {
 	if err := RefuseTracing(ctx, fmt.Sprintf("read %q", v.path), fault.InsteadOfReading); err != nil {
 		return nil, err
@@ -231,7 +231,7 @@ func (v *Variable) LocalShard(ctx context.Context, replica, logicalDevice int) (
 	return part, nil
 }
 
-// Ready waits until the steps in progress have computed the variable on all devices.
+// Ready waits until the steps in progress have computed the variable.
 func (v *Variable) Ready(ctx context.Context) error {
 	if Tracing(ctx) { // checked first, because the text allocates
 		return RefuseTracing(ctx, fmt.Sprintf("wait for %q", v.path), fault.InsteadOfWaiting)

@@ -40,7 +40,7 @@ type Variables struct {
 	stacks  map[string]bool            // paths of the variables of loops over layers
 }
 
-// Variables returns the variables of a store. Calls with the same store return the same object.
+// Variables returns the variables of a store, always the same object.
 func (s *TPUStrategy) Variables(store *model.Store) *Variables {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,16 +69,14 @@ func (vs *Variables) lock(ctx context.Context, op string) (locked context.Contex
 	return context.WithValue(ctx, lockKey{vs}, true), func() { vs.semaphore.Release(1) }, nil
 }
 
-// All returns the variables in the order of their first use by a traced step. The strategy owns the
-// variables.
+// All returns the variables, which the strategy owns, in the order of first use.
 func (vs *Variables) All() []*Variable {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	return slices.Clone(vs.list)
 }
 
-// Lookup returns the variable at a path, such as "/hidden/dense/weights", and reports whether it
-// exists.
+// Lookup returns the variable at a path such as "/hidden/dense/weights", if any.
 func (vs *Variables) Lookup(path string) (*Variable, bool) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
