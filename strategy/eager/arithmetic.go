@@ -13,17 +13,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Add returns a + b, element by element, on the devices. A scalar operand is broadcast to any
-// shape. Add, Sub, Mul and Div join the replicas.
+// Add returns a + b, elementwise, on the devices. A scalar operand is broadcast. Add, Sub, Mul and
+// Div are collective calls.
 //
 // A Go number (int, int32, int64, float32 or float64) is converted to the dtype of the other
-// operand. The number may differ between replicas. As in TensorFlow, a float is never converted to
-// an integer: 2.5 or 2.0 with an Int32 operand is an [*strategy.Error] of kind TypeError. A number
-// outside the dtype's range, or an integer that a float dtype cannot represent, is a ValueError; a
-// float is rounded to a float dtype. If both operands are numbers, an integer is converted to the
-// other operand's float type, a float64 to float32 if the other is a float32, and an int to the
-// other operand's type. Other values are not converted: operands with different dtypes are an
-// InvalidArgumentError.
+// operand, and may differ between replicas. As in TensorFlow, a float is never converted to an
+// integer: 2.0 with an Int32 operand is an [*strategy.Error] of kind TypeError. A number outside
+// the dtype's range, or an integer that a float dtype cannot represent, is a ValueError; a float is
+// rounded. Of two numbers, an integer is converted to the float type of the other, a float64 to
+// float32, and an int to the other integer type. Other values are not converted: different dtypes
+// are an InvalidArgumentError.
 func (rc *ReplicaContext) Add(a, b any) (any, error) { return rc.applyBinary("Add", graph.Add, a, b) }
 
 // Sub returns a - b, like [ReplicaContext.Add].
@@ -48,7 +47,7 @@ func (rc *ReplicaContext) applyBinary(name string, apply func(a, b *graph.Node) 
 			return apply(nodes[0], nodes[1])
 		})
 	}
-	return rc.join(name, nil, []any{a, b}, func(all []any) ([]any, error) {
+	return rc.callCollective(name, nil, []any{a, b}, func(all []any) ([]any, error) {
 		mirrored, equal := rc.update, true
 		var made []func()
 		defer func() {
@@ -86,8 +85,8 @@ func (rc *ReplicaContext) applyBinary(name string, apply func(a, b *graph.Node) 
 	})
 }
 
-// raggedOperands returns the replicas' shapes of an operation's result, or nil if they are equal.
-// The operands must have the same shape on each replica, or one must be a scalar.
+// raggedOperands returns the replicas' shapes of a result, or nil if they are equal. The operands
+// must have the same shape on each replica, or one must be a scalar.
 func raggedOperands(of *strategy.TPUStrategy, name string, a, b strategy.Value) ([][]int, error) {
 	ofA, ofB := engine.Internal(a).ReplicaShapes(), engine.Internal(b).ReplicaShapes()
 	switch {
@@ -109,8 +108,8 @@ func raggedOperands(of *strategy.TPUStrategy, name string, a, b strategy.Value) 
 	return ofA, nil
 }
 
-// operands creates the two operands of an operation. all has a pair for each replica. Numbers are
-// created last, in the dtype of the other operand. Two numbers are converted to one dtype.
+// operands creates the two operands of an operation. all has a pair for each replica. Go numbers
+// are converted to the dtype of the other operand, or both to one dtype.
 func operands[T interface{ Shape() shapes.Shape }](name string, all []any, operand func(i int, column []any) (T,
 	error)) (made [2]T, err error) {
 	var columns [2][]any

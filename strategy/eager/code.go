@@ -10,9 +10,8 @@ import (
 )
 
 // Scope returns a context in the strategy's cross-replica context, like TensorFlow's
-// strategy.scope. Calls with this context are checked like TensorFlow's calls inside the scope.
-// Most calls do not need a scope. Scope returns [strategy.ErrOtherStrategy] inside the scope of
-// another strategy and [strategy.ErrContext] in replica code.
+// strategy.scope. Most calls do not need a scope. Scope returns [strategy.ErrOtherStrategy] inside
+// the scope of another strategy and [strategy.ErrContext] in replica code.
 func (e *Extended) Scope(ctx context.Context) (context.Context, error) {
 	if err := engine.Internal(e.strategy).CheckCrossReplica(ctx, "scope"); err != nil {
 		return nil, err
@@ -21,7 +20,7 @@ func (e *Extended) Scope(ctx context.Context) (context.Context, error) {
 }
 
 // FromContext returns the strategy whose scope or replica code ctx belongs to, and whether there is
-// one. It corresponds to TensorFlow's get_strategy and has_strategy.
+// one: TensorFlow's get_strategy and has_strategy.
 func FromContext(ctx context.Context) (*strategy.TPUStrategy, bool) {
 	m, _ := mode.FromContext(ctx)
 	s, ok := m.Strategy.(*strategy.TPUStrategy)
@@ -29,19 +28,19 @@ func FromContext(ctx context.Context) (*strategy.TPUStrategy, bool) {
 }
 
 // InCrossReplicaContext reports whether ctx belongs to cross-replica code: a scope, a merge call or
-// an update. It corresponds to TensorFlow's tf.distribute.in_cross_replica_context. Outside of all
-// strategies it returns false.
+// an update. It corresponds to TensorFlow's in_cross_replica_context, but returns false outside of
+// all strategies.
 func InCrossReplicaContext(ctx context.Context) bool {
 	m, ok := mode.FromContext(ctx)
 	return ok && !m.Replica
 }
 
-// InReplicaContext reports whether ctx belongs to the code of one replica. Outside of all
-// strategies it returns true, as in TensorFlow, whose default strategy has one replica.
+// InReplicaContext reports whether ctx does not belong to cross-replica code. Like TensorFlow,
+// whose default strategy has one replica, it returns true outside of all strategies.
 func InReplicaContext(ctx context.Context) bool { return !InCrossReplicaContext(ctx) }
 
-// UpdateReplicaID returns the index of the component for which an update function runs, and whether
-// ctx belongs to an update. It corresponds to TensorFlow's get_update_replica_id.
+// UpdateReplicaID returns the index of the component that an update function changes, and whether
+// ctx belongs to an update: TensorFlow's get_update_replica_id.
 func UpdateReplicaID(ctx context.Context) (int, bool) {
 	m, ok := mode.FromContext(ctx)
 	if !ok || m.Update < 0 {
@@ -50,9 +49,9 @@ func UpdateReplicaID(ctx context.Context) (int, bool) {
 	return m.Update, true
 }
 
-// ReplicaContextOf returns the replica context that ctx belongs to, and whether there is one, like
-// TensorFlow's tf.distribute.get_replica_context. Variables that the replica context creates are
-// placed as [Extended.ColocateVarsWith] or [Extended.LogicalDevice] specified for ctx.
+// ReplicaContextOf returns the replica context that ctx belongs to, and whether there is one:
+// TensorFlow's get_replica_context. The replica context creates variables where
+// [Extended.ColocateVarsWith] or [Extended.LogicalDevice] specified for ctx.
 func ReplicaContextOf(ctx context.Context) (*ReplicaContext, bool) {
 	m, _ := mode.FromContext(ctx)
 	rc, ok := m.Code.(*ReplicaContext)
@@ -64,7 +63,7 @@ func ReplicaContextOf(ctx context.Context) (*ReplicaContext, bool) {
 	return rc, ok
 }
 
-// componentCode handles the methods of variables that are called with the context of an update's
+// componentCode implements the methods of variables for calls with the context of an update
 // function.
 type componentCode struct{ rc *ReplicaContext }
 
@@ -72,7 +71,7 @@ func (c *componentCode) Number() int { return c.rc.replica }
 
 func (c *componentCode) Synchronize(call string, v *strategy.Variable, read func(ctx context.Context,
 	component int) (any, error)) (any, error) {
-	return c.rc.join(call, v, nil, func(all []any) ([]any, error) {
+	return c.rc.callCollective(call, v, nil, func(all []any) ([]any, error) {
 		results := make([]any, len(all))
 		for r := range results {
 			outer := mode.With(c.rc.ctx, mode.Mode{Strategy: c.rc.strategy, Update: r})

@@ -16,9 +16,9 @@ import (
 )
 
 // AllReduce reduces the leaves of a nest over the replicas and returns the result to each replica,
-// like TensorFlow's all_reduce. The result is equal on all replicas and counts as mirrored, so that
-// an update accepts it. The replicas' tensors must have the same shape. The mean of integers is
-// computed as in [strategy.TPUStrategy.Reduce].
+// like TensorFlow's all_reduce. The replicas' tensors must have the same shape. The result counts
+// as mirrored, so an update accepts it. The mean of integers is computed as in
+// [strategy.TPUStrategy.Reduce].
 func (rc *ReplicaContext) AllReduce(op strategy.ReduceOp, nest any) (any, error) {
 	if err := rc.checkReplicaCode("AllReduce"); err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func (rc *ReplicaContext) AllReduce(op strategy.ReduceOp, nest any) (any, error)
 		return []*graph.Node{c.AllReduce(op, x)}
 	}
 	m := engine.Internal(rc.strategy)
-	return rc.joinLeaves("AllReduce", op, nest, func(v strategy.Value) (strategy.Value, error) {
+	return rc.callOnLeaves("AllReduce", op, nest, func(v strategy.Value) (strategy.Value, error) {
 		results, err := m.RunBuiltin(rc.callerContext(), "all_reduce_"+op.String(), step, []strategy.Value{v}, nil,
 			false, v.Annotation())
 		if err != nil {
@@ -54,17 +54,17 @@ func (rc *ReplicaContext) AllGather(nest any, axis int) (any, error) {
 	if err := rc.checkReplicaCode("AllGather"); err != nil {
 		return nil, err
 	}
-	return rc.joinLeaves("AllGather", axis, nest, func(v strategy.Value) (strategy.Value, error) {
+	return rc.callOnLeaves("AllGather", axis, nest, func(v strategy.Value) (strategy.Value, error) {
 		return s.Gather(rc.callerContext(), v, axis)
 	})
 }
 
-// joinLeaves makes a joined call that replaces the leaves of a nest. run receives the leaves of all
-// replicas as one value, which exists only during the call.
-func (rc *ReplicaContext) joinLeaves(call string, subject, nest any, run func(v strategy.Value) (strategy.Value,
+// callOnLeaves makes a collective call that replaces the leaves of a nest by the results of run.
+// run receives one value for the leaves of all replicas, which is valid only during the call.
+func (rc *ReplicaContext) callOnLeaves(call string, subject, nest any, run func(v strategy.Value) (strategy.Value,
 	error)) (any, error) {
 	s := rc.strategy
-	return rc.join(call, subject, nest, func(nests []any) ([]any, error) {
+	return rc.callCollective(call, subject, nest, func(nests []any) ([]any, error) {
 		out, err := nesting.Zip(call, nests, func(path string, leaves []any) (any, error) {
 			v, release, err := Of(s).mergeLeaves(rc.callerContext(), call, leaves)
 			if err != nil {
@@ -84,13 +84,13 @@ func (rc *ReplicaContext) joinLeaves(call string, subject, nest any, run func(v 
 	})
 }
 
-// mergeLeaves returns one value for the replicas' leaves: the value whose components they are, or a
-// new one. Equal host values become a mirrored value.
+// mergeLeaves returns one value for the replicas' leaves. If the leaves are the components of a
+// value, it returns this value, otherwise a new value. Equal host values become a mirrored value.
 func (e *Extended) mergeLeaves(ctx context.Context, call string, leaves []any) (v strategy.Value, release func(),
 	err error) {
 	s := e.strategy
-	x, whole := commonValue(leaves)
-	if !whole {
+	x, common := commonValue(leaves)
+	if !common {
 		for _, x := range leaves {
 			if err := engine.Internal(s).CheckOwned(call, x); err != nil {
 				return nil, nil, err

@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Component is one replica's part of a distributed value or of a variable. It is a reference: it
+// Component is one replica's tensor of a distributed value or a variable. It is a reference: it
 // neither copies nor owns the data. Components of the same replica and the same value are equal
 // (==).
 type Component struct {
@@ -22,8 +22,7 @@ type Component struct {
 	replica  int
 }
 
-// Distributed is a [strategy.Value] or a *[strategy.Variable]. It has one component for each
-// replica.
+// Distributed is a [strategy.Value] or a *[strategy.Variable].
 type Distributed interface {
 	// Shape returns the dtype and the dimensions of one replica's tensor.
 	Shape() shapes.Shape
@@ -33,7 +32,7 @@ type Distributed interface {
 	Ready(ctx context.Context) error
 }
 
-// Component returns the component of a value or of a variable for a replica.
+// Component returns a replica's component of a value or a variable.
 func (e *Extended) Component(of Distributed, replica int) (Component, error) {
 	if err := engine.Internal(e.strategy).CheckOwned("component", of); err != nil {
 		return Component{}, err
@@ -51,7 +50,7 @@ func (e *Extended) Component(of Distributed, replica int) (Component, error) {
 		"a value of type %T", of)
 }
 
-// Replica returns the index of the component's replica, counted from 0.
+// Replica returns the index of the replica, from 0.
 func (c Component) Replica() int { return c.replica }
 
 // Variable returns the component's variable, or nil for a component of a value.
@@ -91,7 +90,6 @@ func (c Component) Local(ctx context.Context) (*tensors.Tensor, error) {
 	return c.source().Local(ctx, c.replica)
 }
 
-// String returns a description of the component without its data.
 func (c Component) String() string {
 	if c.variable != nil {
 		return c.variable.ComponentName(c.replica)

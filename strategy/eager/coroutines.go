@@ -13,16 +13,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// The replicas of eager code are coroutines. Each is a goroutine, and only one runs at a time, in
-// replica order, until it ends or makes a joined call. The functions therefore need no locks, and a
-// run is deterministic. A process runs the coroutines of its own replicas.
+// The replicas of eager code are coroutines: goroutines of which only one runs at a time, in replica
+// order, until it ends or makes a collective call. Replica code therefore needs no locks and is
+// deterministic. A process runs the coroutines of its own replicas.
 
-// ErrJoin matches the error of a run whose replicas did not make the same joined calls: a replica
-// ended, or made a different call, while others waited in a joined call.
-var ErrJoin = errkind.New(errkind.RuntimeError, "strategy: the replicas made a different number of joined calls (collectives, variable writes, MergeCall)")
+// ErrJoin reports that the replicas of a run did not make the same collective calls: a replica
+// ended or made a different call while others waited in a collective call.
+var ErrJoin = errkind.New(errkind.RuntimeError, "strategy: the replicas made a different number of collective calls (reductions, variable writes, MergeCall)")
 
-// newJoinError returns this error. calls has the joined call of each replica, or "" for a replica
-// that has ended.
+// newJoinError returns the error for the current collective call of each replica, or "" for a
+// replica that has ended.
 func newJoinError(calls []string) error {
 	at := make([]string, len(calls))
 	for r, call := range calls {
@@ -31,11 +31,11 @@ func newJoinError(calls []string) error {
 	return &errkind.Fault{Match: ErrJoin, Reason: strings.Join(at, ", "), Hint: "make the same calls on every replica"}
 }
 
-// request is a joined call of one replica.
-type request struct {
+// collectiveCall is one replica's request to run a collective call.
+type collectiveCall struct {
 	call string
-	// subject is the variable, the function or the options of the call, a comparable value or nil.
-	// It must be equal on all replicas, because one of the requests runs for all of them.
+	// subject is the variable, the function or the options of the call, or nil. It is comparable
+	// and must be equal on all replicas, because the request of one replica runs for all of them.
 	subject any
 	arg     any
 	// run executes the call for all replicas. args and results are indexed by replica.
@@ -48,12 +48,12 @@ type answer struct {
 }
 
 type outcome struct {
-	request *request // nil at the end
+	request *collectiveCall // nil at the end
 	result  any
 	err     error
 }
 
-// coroutine is one replica of a run.
+// coroutine runs the code of one replica.
 type coroutine struct {
 	resume chan answer
 	yield  chan outcome
@@ -62,8 +62,8 @@ type coroutine struct {
 	ended   bool
 }
 
-// join passes a request to runReplicas and waits for its result.
-func (c *coroutine) join(r *request) (any, error) {
+// call passes a request to runReplicas and waits for the result of the call.
+func (c *coroutine) call(r *collectiveCall) (any, error) {
 	if !c.running.CompareAndSwap(true, false) {
 		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + r.call,
 			Reason: "the replica's code is not running: it has ended, or waits in MergeCall",
@@ -74,7 +74,7 @@ func (c *coroutine) join(r *request) (any, error) {
 	return a.value, a.err
 }
 
-// step runs the replica until its next joined call or its end.
+// step runs the replica's code until its next collective call or its end.
 func (c *coroutine) step(a answer) outcome {
 	c.running.Store(true)
 	c.resume <- a
@@ -85,12 +85,13 @@ func (c *coroutine) step(a answer) outcome {
 	return out
 }
 
-// runReplicas runs fn for each of n replicas and returns their results by replica. A joined call
-// has width arguments. If width is greater than n, the remaining arguments are those of replica
-// n-1.
+// runReplicas runs fn for each of n replicas and returns their results by replica. A collective
+// call has width arguments; if width is greater than n, the remaining arguments are those of
+// replica n-1.
 //
-// In a job with several processes, a call for all replicas runs fn for this process's replicas
-// only. The results of the other replicas are then as [Extended.exchange] describes them.
+// In a job with several processes, a call for all replicas runs fn for the replicas of this process
+// only. The results of the other replicas are then the descriptions that [Extended.exchange]
+// returns.
 func (e *Extended) runReplicas(ctx context.Context, n, width int, fn func(c *coroutine, replica int) (any,
 	error)) ([]any, error) {
 	ids := make([]int, n)
@@ -123,7 +124,7 @@ func (e *Extended) runReplicas(ctx context.Context, n, width int, fn func(c *cor
 	}
 	answers := make([]answer, len(ids))
 	for {
-		requests := make([]*request, len(ids))
+		requests := make([]*collectiveCall, len(ids))
 		passed, ends := make([]any, n), 0
 		var failed error
 		for i, c := range all {
@@ -176,8 +177,8 @@ func (e *Extended) runReplicas(ctx context.Context, n, width int, fn func(c *cor
 	}
 }
 
-// callsOf returns the replicas' joined calls, or "" for a replica that has ended.
-func callsOf(requests []*request) []string {
+// callsOf returns the replicas' collective calls, or "" for a replica that has ended.
+func callsOf(requests []*collectiveCall) []string {
 	calls := make([]string, len(requests))
 	for i, q := range requests {
 		if q != nil {
@@ -197,9 +198,9 @@ func checkSameCall(calls []string) error {
 	return nil
 }
 
-// checkSubjects returns an error if replicas ids of this process are in one call with different
-// subjects.
-func checkSubjects(ids []int, requests []*request) error {
+// checkSubjects returns an error if replicas of this process make one call with different subjects.
+// ids are these replicas.
+func checkSubjects(ids []int, requests []*collectiveCall) error {
 	first := requests[0]
 	for i, q := range requests {
 		if q != nil && first != nil && q.call == first.call && q.subject != first.subject {
@@ -211,7 +212,7 @@ func checkSubjects(ids []int, requests []*request) error {
 	return nil
 }
 
-// cancelAll ends the replicas that are still running. Every joined call returns err to them.
+// cancelAll ends the replicas that are still running. Every collective call returns err to them.
 func cancelAll(all []*coroutine, err error) {
 	for _, c := range all {
 		for !c.ended {

@@ -19,8 +19,8 @@ type Destination struct {
 	devices []string
 }
 
-// To returns the destination of a variable or a value: all replicas and, for a tensor of its shape,
-// the same sharding over the logical devices.
+// To returns the destination of a variable or a value: all replicas. A tensor of its shape is split
+// like it over the logical devices.
 func To[T *strategy.Variable | *strategy.PerReplica | *strategy.Mirrored | *MergeValue](x T) Destination {
 	if x == nil {
 		return Destination{}
@@ -28,25 +28,24 @@ func To[T *strategy.Variable | *strategy.PerReplica | *strategy.Mirrored | *Merg
 	return Destination{of: x}
 }
 
-// ToDevices returns a destination of devices by name, as [Extended.WorkerDevices] and
-// [Extended.NonSlotDevices] return them. A value that is reduced to the worker devices is stored on
-// all logical devices of the replicas. A value that is reduced to fewer or other devices is stored
-// on these devices only, and a value that is reduced to a host in its memory. For an unknown name
-// the call that receives the destination returns an error.
+// ToDevices returns a destination of devices by name; see [Extended.WorkerDevices] and
+// [Extended.NonSlotDevices]. A value that is reduced to the worker devices is stored on all logical
+// devices of the replicas, otherwise only on the named devices, or in the memory of a named host.
+// The call that receives the destination returns an error for an unknown name.
 func ToDevices(names ...string) Destination { return Destination{devices: names} }
 
-// placement is the location of a checked destination.
+// placement is the location that a destination specifies.
 type placement struct {
-	// annotation is the sharding of tensors of the given shape; it does not apply to other shapes.
+	// annotation is the split of tensors with the given shape. It does not apply to other shapes.
 	annotation logical.Annotation
 	shape      shapes.Shape
-	// host reports that the destination is a host. only has the partitions of the destination, or
-	// nil for all.
+	// host reports that the location is a host. only reports for each partition whether it belongs
+	// to the location; nil means all.
 	host bool
 	only []bool
 }
 
-// annotationFor returns the annotation of a tensor at the place.
+// annotationFor returns the annotation of a tensor at the location, by default otherwise.
 func (p placement) annotationFor(dims []int, otherwise logical.Annotation) logical.Annotation {
 	if p.only != nil {
 		return logical.Annotation{} // each device has the whole tensor
@@ -57,8 +56,8 @@ func (p placement) annotationFor(dims []int, otherwise logical.Annotation) logic
 	return otherwise
 }
 
-// destination checks a destination and returns its place.
-func (e *Extended) destination(op string, d Destination) (placement, error) {
+// placementOf checks a destination and returns its location.
+func (e *Extended) placementOf(op string, d Destination) (placement, error) {
 	s := e.strategy
 	switch x := d.of.(type) {
 	case *strategy.Variable:
@@ -75,7 +74,7 @@ func (e *Extended) destination(op string, d Destination) (placement, error) {
 	return placement{}, fault.New(errkind.AssertionError, op, "use To or ToDevices", "no destination")
 }
 
-// resolveDevices returns the place of devices by name.
+// resolveDevices returns the location of devices by name.
 func (e *Extended) resolveDevices(op string, names []string) (p placement, err error) {
 	s := e.strategy
 	deviceNames, hostNames, _ := engine.Internal(s).DeviceNames()
@@ -117,8 +116,8 @@ func (e *Extended) resolveDevices(op string, names []string) (p placement, err e
 	return placement{only: only}, nil
 }
 
-// moveResult moves a value of all devices to a place: it returns the value, the value on fewer
-// devices, or a host copy. It closes m if it returns a copy.
+// moveResult moves a value of all devices to a location. It returns m, m on fewer devices, or a
+// host copy; for a host copy it closes m.
 func (e *Extended) moveResult(ctx context.Context, m *strategy.Mirrored, p placement) (any, error) {
 	s := e.strategy
 	switch {

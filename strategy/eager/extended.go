@@ -15,20 +15,17 @@ import (
 )
 
 // Extended is the lower-level API of a strategy, TensorFlow's StrategyExtended, for authors of
-// optimizers, layers and loops. It has no state of its own; create one with [Of] wherever it is
-// needed.
+// optimizers, layers and loops. It has no state; create one with [Of] wherever it is needed.
 type Extended struct{ strategy *strategy.TPUStrategy }
 
-// Of returns the extended API of a strategy, like TensorFlow's strategy.extended. It has no cost.
+// Of returns the extended API of a strategy, like TensorFlow's strategy.extended.
 func Of(s *strategy.TPUStrategy) *Extended { return &Extended{strategy: s} }
 
-// Strategy returns the strategy of this API.
 func (e *Extended) Strategy() *strategy.TPUStrategy { return e.strategy }
 
-// WorkerDevices returns the name of each replica's device, like TensorFlow's worker_devices. It is
-// the device of the logical device that ctx specifies (see [Extended.LogicalDevice]), or of logical
-// device 0. If ctx is a result of [Extended.ColocateVarsWith], the devices are those of the
-// variable.
+// WorkerDevices returns the name of one device of each replica, like TensorFlow's worker_devices:
+// logical device 0, or the device that ctx specifies with [Extended.LogicalDevice] or
+// [Extended.ColocateVarsWith].
 func (e *Extended) WorkerDevices(ctx context.Context) []string {
 	at := mode.PlaceFromContext(ctx)
 	if v, ok := at.Beside.(*strategy.Variable); ok && e.VariableCreatedInScope(v) {
@@ -42,48 +39,44 @@ func (e *Extended) WorkerDevices(ctx context.Context) []string {
 	return names
 }
 
-// ParameterDevices returns the names of the devices of variables, which are the worker devices. It
-// corresponds to TensorFlow's parameter_devices.
+// ParameterDevices returns the devices of variables, which are the worker devices: TensorFlow's
+// parameter_devices.
 func (e *Extended) ParameterDevices(ctx context.Context) []string { return e.WorkerDevices(ctx) }
 
 // RequireStaticShapes reports whether a step's shapes are fixed at compile time, like TensorFlow's
-// experimental_require_static_shapes. It returns true, or false with the semantics of
-// MirroredStrategy.
+// experimental_require_static_shapes. It returns false with [strategy.TensorFlowMirrored],
+// otherwise true.
 func (e *Extended) RequireStaticShapes() bool {
 	return e.strategy.Semantics() != strategy.TensorFlowMirrored
 }
 
-// NumHosts returns the number of hosts that have a replica's first device.
+// NumHosts returns the number of hosts that have the first device of a replica.
 func (e *Extended) NumHosts() int {
 	_, hosts, _ := engine.Internal(e.strategy).DeviceNames()
 	slices.Sort(hosts)
 	return len(slices.Compact(hosts))
 }
 
-// NumReplicasPerHost returns the number of replicas that a host feeds.
 func (e *Extended) NumReplicasPerHost() int {
 	s := e.strategy
 	_, _, devices := engine.Internal(s).DeviceNames()
 	return min(s.NumReplicasInSync(), max(1, devices/s.NumLogicalDevices()))
 }
 
-// StepsPerRun returns the number of steps in one launch of [Extended.RunStepsOnIterator]. It is 1,
-// because the loop runs on the host.
+// StepsPerRun returns 1, because the loop of [Extended.RunStepsOnIterator] runs on the host.
 func (e *Extended) StepsPerRun() int { return 1 }
 
 // VariableCreatedInScope reports whether the variable belongs to this strategy, like TensorFlow's
-// variable_created_in_scope. A variable that a method of the strategy creates belongs to it even if
-// ctx is outside the strategy's scope, because the method identifies the strategy. TensorFlow's
-// tf.Variable uses the scope instead.
+// variable_created_in_scope. A variable belongs to the strategy whose method created it, in any
+// scope.
 func (e *Extended) VariableCreatedInScope(v *strategy.Variable) bool {
 	return v != nil && v.Strategy() == e.strategy
 }
 
-// ColocateVarsWith returns a context in which new variables are placed like v: on its logical
-// device and, for a variable of the same shape, with its annotation. It corresponds to TensorFlow's
-// colocate_vars_with. ctx must belong to the strategy's scope or to its replica code. In replica
-// code, pass the result to [ReplicaContextOf] and create the variable with the returned replica
-// context.
+// ColocateVarsWith returns a context in which new variables are placed on the logical device of v,
+// and have its annotation if they have its shape. It corresponds to TensorFlow's
+// colocate_vars_with. ctx must belong to the strategy's scope or its replica code. In replica code,
+// create the variable with the result of [ReplicaContextOf].
 func (e *Extended) ColocateVarsWith(ctx context.Context, v *strategy.Variable) (context.Context, error) {
 	const op = "colocate"
 	switch s, ok := FromContext(ctx); {
@@ -102,10 +95,9 @@ func (e *Extended) ColocateVarsWith(ctx context.Context, v *strategy.Variable) (
 	return mode.WithPlace(ctx, mode.Place{Beside: v}), nil
 }
 
-// LogicalDevice returns a context in which new variables are placed on logical device k of each
-// replica, and WorkerDevices returns these devices. It corresponds to TensorFlow's
-// experimental_logical_device. The default is logical device 0. If k is not 0, a variable without
-// an annotation is assigned to k.
+// LogicalDevice returns a context in which new variables without an annotation are assigned to
+// logical device k of each replica, and WorkerDevices returns these devices. It corresponds to
+// TensorFlow's experimental_logical_device. The default is 0.
 func (e *Extended) LogicalDevice(ctx context.Context, k int) (context.Context, error) {
 	if err := logical.AssignTo(k).ValidateOn(e.strategy.LogicalMesh(), "", nil); err != nil {
 		return nil, &strategy.Error{Op: "strategy: logical device",
@@ -116,9 +108,8 @@ func (e *Extended) LogicalDevice(ctx context.Context, k int) (context.Context, e
 	return mode.WithPlace(ctx, mode.Place{LogicalDevice: k}), nil
 }
 
-// ValueContainer returns the container of a component, like TensorFlow's value_container. With the
-// semantics of TPUStrategy a component is its own container. With the semantics of MirroredStrategy
-// its container is its variable or value. Any other x is its own container.
+// ValueContainer returns x, or with [strategy.TensorFlowMirrored] the variable or value of a
+// component: TensorFlow's value_container.
 func (e *Extended) ValueContainer(x any) any {
 	c, ok := x.(Component)
 	if !ok || e.strategy.Semantics() != strategy.TensorFlowMirrored {
@@ -127,10 +118,10 @@ func (e *Extended) ValueContainer(x any) any {
 	return c.source()
 }
 
-// ReadVar returns the variable's value across replicas, like [strategy.Variable.Read] and
-// TensorFlow's read_var. In replica code it joins the replicas, and all receive the same value.
-// With the semantics of MirroredStrategy, replica code cannot read an [strategy.OnRead] variable
-// that aggregates: the error matches [strategy.ErrContext], as in TensorFlow.
+// ReadVar returns the variable's cross-replica value, like [strategy.Variable.Read] and
+// TensorFlow's read_var. In replica code it is a collective call. With
+// [strategy.TensorFlowMirrored], replica code cannot read an [strategy.OnRead] variable that
+// aggregates: the error matches [strategy.ErrContext], as in TensorFlow.
 func (e *Extended) ReadVar(ctx context.Context, v *strategy.Variable) (*strategy.Mirrored, error) {
 	if !e.VariableCreatedInScope(v) {
 		return nil, fault.OtherStrategy("read", "the variable")
@@ -147,7 +138,7 @@ func (e *Extended) ReadVar(ctx context.Context, v *strategy.Variable) (*strategy
 	if combines && e.strategy.Semantics() == strategy.TensorFlowMirrored {
 		return nil, engine.Internal(e.strategy).CheckCrossReplica(ctx, fmt.Sprintf("read %q", v.Path()))
 	}
-	m, err := rc.join("ReadVar "+v.Path(), v, nil, func(all []any) ([]any, error) {
+	m, err := rc.callCollective("ReadVar "+v.Path(), v, nil, func(all []any) ([]any, error) {
 		m, err := v.Read(rc.callerContext())
 		if err != nil {
 			return nil, err
@@ -164,17 +155,16 @@ func (e *Extended) ReadVar(ctx context.Context, v *strategy.Variable) (*strategy
 // becomes a *[strategy.Mirrored] with the component's tensor on every replica. As in TPUStrategy,
 // any other value is returned unchanged, because a step copies its arguments to the devices anyway.
 //
-// With [strategy.TensorFlowMirrored], tensors and variables also become a *[strategy.Mirrored], and
-// Go numbers are returned unchanged. With [strategy.TensorFlowTPU], components are also returned
-// unchanged. In a merge call of a compiled step, BroadcastTo returns replica 0's tensor of a
-// *[MergeValue] on all replicas.
+// With [strategy.TensorFlowMirrored], tensors and variables also become a *[strategy.Mirrored].
+// With [strategy.TensorFlowTPU], components are also returned unchanged. In a merge call of a
+// compiled step, BroadcastTo returns replica 0's tensor of a *[MergeValue] on all replicas.
 func (e *Extended) BroadcastTo(ctx context.Context, value any, to Destination) (any, error) {
 	s := e.strategy
-	mc, err := e.merging(ctx, "broadcast")
+	mc, err := e.mergeContext(ctx, "broadcast")
 	if err != nil {
 		return nil, err
 	}
-	p, err := e.destination("broadcast", to)
+	p, err := e.placementOf("broadcast", to)
 	switch {
 	case err != nil:
 		return nil, err

@@ -13,10 +13,10 @@ import (
 )
 
 // With the semantics of TPUStrategy a non-slot update runs one function, on the host, for all
-// replicas. Each operand of the function must have a single value: its value across replicas.
+// replicas. Each operand of the function must be the same on all replicas.
 
-// operand returns one value for the replicas' leaves of an operand. In the function on the host, a
-// leaf that differs between replicas is an error.
+// operand returns one value for the replicas' leaves of an operand. In the function of a non-slot
+// update on the host, a leaf that differs between replicas is an error.
 func (rc *ReplicaContext) operand(call string, i int, leaves []any) (strategy.Value, func(), error) {
 	if !rc.host {
 		return Of(rc.strategy).mergeLeaves(rc.callerContext(), call, leaves)
@@ -39,7 +39,7 @@ func (rc *ReplicaContext) operand(call string, i int, leaves []any) (strategy.Va
 	return m, func() { _ = release() }, nil
 }
 
-// tracedOperand is operand in a merge call of a compiled step.
+// tracedOperand is like operand, in a merge call of a compiled step.
 func (rc *ReplicaContext) tracedOperand(call string, i int, x any) *graph.Node {
 	if v, ok := x.(*strategy.Variable); ok && v != nil && rc.host {
 		return rc.tracing.Read(v).node
@@ -55,14 +55,15 @@ func (rc *ReplicaContext) varying(m *MergeValue) bool {
 	return !m.Mirrored() && rc.strategy.NumReplicasInSync() > 1
 }
 
-// newVaryingError returns the error of an operand that has no single value on the host.
+// newVaryingError returns the error for an operand that differs between replicas, in a function on
+// the host.
 func newVaryingError(call string, i int, x any) error {
 	return fault.New(errkind.ValueError, call, "reduce it first, or take one replica's part with Extended.LocalResultsOf",
 		"operand %d, %s, has a value for each replica, and none on the host where a non-slot update runs", i, x)
 }
 
-// mirroredComponents converts the results of a compiled function for the host. A value that differs
-// between replicas is not converted.
+// mirroredComponents replaces results of a compiled function that are equal on all replicas by
+// components.
 func (rc *ReplicaContext) mirroredComponents(results []any) []any {
 	for i, x := range results {
 		if v, ok := x.(strategy.Value); ok && !varying(v) {
@@ -72,7 +73,7 @@ func (rc *ReplicaContext) mirroredComponents(results []any) []any {
 	return results
 }
 
-// writeAcross writes all components of a variable by the variable's own method, and returns its new
+// writeAcross writes all components of a variable by calling write, and returns the variable's new
 // value.
 func (rc *ReplicaContext) writeAcross(call string, v *strategy.Variable,
 	write func(ctx context.Context) error) (any, error) {
@@ -80,7 +81,7 @@ func (rc *ReplicaContext) writeAcross(call string, v *strategy.Variable,
 	if rc.tracing != nil {
 		err = write(rc.tracing.Context())
 	} else {
-		_, err = rc.join(call, v, nil, func([]any) ([]any, error) { return []any{nil}, write(rc.callerContext()) })
+		_, err = rc.callCollective(call, v, nil, func([]any) ([]any, error) { return []any{nil}, write(rc.callerContext()) })
 	}
 	if err != nil {
 		return nil, err
@@ -88,7 +89,7 @@ func (rc *ReplicaContext) writeAcross(call string, v *strategy.Variable,
 	return rc.Read(v)
 }
 
-// assignAcross calls the variable's own method for a write.
+// assignAcross calls the variable's method for a write.
 func assignAcross(ctx context.Context, w assign.Op, v *strategy.Variable, x any) error {
 	switch w.Name {
 	case assign.Add.Name:

@@ -17,16 +17,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// MergeContext is the cross-replica context of a merge call in a compiled step. Its methods build
-// graph for all replicas. It is valid only inside the merge function. Afterward its methods panic
-// with [strategy.ErrContext].
+// MergeContext is the cross-replica context of a merge call in a compiled step. Its methods add
+// operations to the step. They panic with [strategy.ErrContext] after the merge function has
+// returned.
 type MergeContext struct {
 	rc   *strategy.ReplicaContext
 	over bool
 }
 
 // MergeValue is a tensor of a compiled step in cross-replica context. The replicas' tensors may
-// differ or be equal.
+// differ.
 type MergeValue struct {
 	mc       *MergeContext
 	node     *graph.Node
@@ -47,7 +47,6 @@ func (m *MergeValue) Shape() shapes.Shape { return m.node.Shape() }
 // Mirrored reports whether the value is known to be equal on every replica.
 func (m *MergeValue) Mirrored() bool { return m.mirrored }
 
-// String returns a description of the value.
 func (m *MergeValue) String() string {
 	if m.mirrored {
 		return fmt.Sprintf("Mirrored(%s)", m.node.Shape())
@@ -55,12 +54,11 @@ func (m *MergeValue) String() string {
 	return fmt.Sprintf("PerReplica(%s)", m.node.Shape())
 }
 
-// MergeCall joins the replicas in a compiled step, like TensorFlow's merge_call. It calls fn once,
-// in cross-replica context, with args as values of all replicas, and returns the results of fn to
-// the replicas. A mirrored result is the same for each replica; of any other result each replica
-// gets its own tensor. Because all replicas run the same step, the step and fn are traced once.
-// Calls in fn that combine values emit collectives. MergeCall builds graph and panics with its
-// error.
+// MergeCall calls fn in the cross-replica context of a compiled step, like TensorFlow's merge_call,
+// with args as values of all replicas, and returns the results of fn to the replicas. A mirrored
+// result is the same for each replica; of any other result each replica receives its own tensor. fn
+// is called once, while the step is traced. Calls in fn that combine values add collectives to the
+// step. MergeCall panics with its error.
 func MergeCall(rc *strategy.ReplicaContext, fn func(mc *MergeContext, args ...*MergeValue) []*MergeValue,
 	args ...*graph.Node) []*graph.Node {
 	mc := &MergeContext{rc: rc}
@@ -93,7 +91,6 @@ func MergeCall(rc *strategy.ReplicaContext, fn func(mc *MergeContext, args ...*M
 	return nodes
 }
 
-// newValue returns a node of the step as a MergeValue.
 func (mc *MergeContext) newValue(node *graph.Node, mirrored bool) *MergeValue {
 	return &MergeValue{mc: mc, node: node, mirrored: mirrored}
 }
@@ -113,7 +110,7 @@ func (mc *MergeContext) checkOpen(op string) error {
 		Hint: "use its context inside its function only"}
 }
 
-// requireNode returns the node of x. It panics if x does not belong to the merge call's step.
+// requireNode returns the node of x. It panics if x does not belong to the step of the merge call.
 func (mc *MergeContext) requireNode(op string, x *MergeValue) *graph.Node {
 	if x.Node() == nil || x.node.Graph() != mc.rc.Graph() {
 		panic(fault.New(errkind.TypeError, op, "give values of this merge call",
@@ -122,8 +119,9 @@ func (mc *MergeContext) requireNode(op string, x *MergeValue) *graph.Node {
 	return x.node
 }
 
-// operand converts an argument of a call to a MergeValue. host reports that it is a host value, one
-// for all replicas. A number is converted to the dtype of v if v is a scalar.
+// operand converts an argument of the call op to a MergeValue. A Go number is converted to the
+// dtype of v if v is a scalar. host reports that x is a host value, which is the same on all
+// replicas.
 func (mc *MergeContext) operand(op string, x any, v *strategy.Variable) (m *MergeValue, host bool) {
 	if o, ok := x.(*strategy.Objects); ok && o != nil {
 		panic(&strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: fmt.Sprintf("given a %T, which the step's graph does not hold", x), Hint: "pass it to the step as an argument"})
@@ -143,19 +141,17 @@ func (mc *MergeContext) operand(op string, x any, v *strategy.Variable) (m *Merg
 // Context returns the cross-replica context of the merge call. With this context
 // [Extended.ReduceTo], [Extended.BatchReduceTo], [Extended.Update], [Extended.UpdateEach],
 // [Extended.UpdateNonSlot], [Extended.BroadcastTo], [Extended.Reduce], [Extended.Gather] and the
-// variables' Assign, AssignAdd, AssignSub and Scatter build the step's graph. Their arguments and
-// results are *[MergeValue] values, and the operations are executed in each run. All other calls
-// return [strategy.ErrContext] for this context, because they would run only once, while the step
-// is traced.
+// variables' Assign, AssignAdd, AssignSub and Scatter add operations to the step. Their arguments
+// and results are *[MergeValue] values. Other calls return [strategy.ErrContext], because they
+// would run only once, while the step is traced.
 func (mc *MergeContext) Context() context.Context {
 	return mode.WithTrace(mode.With(mc.rc.Context(), mode.Cross(mc.rc.Strategy())), mergeCode{mc})
 }
 
-// Strategy returns the strategy that runs the step.
 func (mc *MergeContext) Strategy() *strategy.TPUStrategy { return mc.rc.Strategy() }
 
-// Reduce reduces a value over the replicas with one all-reduce. If axes are given, each replica's
-// tensor is first reduced along these axes. All replicas' tensors have the same shape.
+// Reduce reduces a value over the replicas with one all-reduce. With axes, each replica's tensor is
+// first reduced along these axes.
 func (mc *MergeContext) Reduce(op strategy.ReduceOp, x *MergeValue, axes ...int) *MergeValue {
 	mc.requireOpen("Reduce")
 	if op != strategy.Sum && op != strategy.Mean {
@@ -178,8 +174,8 @@ func (mc *MergeContext) Reduce(op strategy.ReduceOp, x *MergeValue, axes ...int)
 	return mc.newValue(mc.inReplica(func() *graph.Node { return mc.rc.AllReduce(op, node) }), true)
 }
 
-// inReplica runs f while the methods of the step's context are allowed. They otherwise panic
-// during a merge call.
+// inReplica runs f while the methods of the step's context are allowed. They otherwise panic during
+// a merge call.
 func (mc *MergeContext) inReplica(f func() *graph.Node) *graph.Node {
 	state := engine.Internal(mc.rc).State()
 	state.Merging = false
@@ -194,7 +190,7 @@ func (mc *MergeContext) Gather(x *MergeValue, axis int) *MergeValue {
 }
 
 // LocalResults returns the tensors of all replicas in replica order. Each result is mirrored. It
-// costs one all-gather, or no communication if x is mirrored.
+// adds one all-gather, or nothing if x is mirrored.
 func (mc *MergeContext) LocalResults(x *MergeValue) []*MergeValue {
 	mc.requireOpen("LocalResults")
 	mc.requireNode("LocalResults", x)
@@ -211,7 +207,7 @@ func (mc *MergeContext) LocalResults(x *MergeValue) []*MergeValue {
 }
 
 // Map applies a graph function to values. The result is mirrored if all values are; f must not use
-// anything else that differs between replicas.
+// other values that differ between replicas.
 func (mc *MergeContext) Map(f func(in []*graph.Node) *graph.Node, in ...*MergeValue) *MergeValue {
 	mc.requireOpen("Map")
 	nodes := make([]*graph.Node, len(in))
@@ -227,7 +223,7 @@ func (mc *MergeContext) Map(f func(in []*graph.Node) *graph.Node, in ...*MergeVa
 	return mc.newValue(out, mirrored && !engine.Internal(mc.rc).IsVarying(out)[0])
 }
 
-// Read returns a variable's value across replicas. It combines the components of a
+// Read returns the variable's cross-replica value. It combines the components of a
 // [strategy.OnRead] variable.
 func (mc *MergeContext) Read(v *strategy.Variable) *MergeValue {
 	mc.requireOpen("Read")
@@ -239,7 +235,7 @@ func (mc *MergeContext) Read(v *strategy.Variable) *MergeValue {
 }
 
 // Assign sets all components of the variable, by the rules of [strategy.Variable.Assign]. It does
-// not aggregate, so that a mirrored variable only accepts a mirrored value.
+// not aggregate, so a mirrored variable only accepts a mirrored value.
 func (mc *MergeContext) Assign(v *strategy.Variable, x *MergeValue) { mc.write(assign.Set, v, x) }
 
 // AssignAdd adds x to all components, like [MergeContext.Assign].
@@ -270,13 +266,11 @@ func (mc *MergeContext) write(w assign.Op, v *strategy.Variable, x *MergeValue) 
 	engine.Internal(mc.rc).WriteVariable(op, v, node, w.Apply)
 }
 
-// mergeCode lets the write methods of variables build graph in a merge call.
+// mergeCode implements the write methods of variables in a merge call.
 type mergeCode struct{ *MergeContext }
 
-// Step returns the step's context, and an error after the end of the call.
 func (m mergeCode) Step(op string) (*strategy.ReplicaContext, error) { return m.rc, m.checkOpen(op) }
 
-// Write implements a write by a variable's own method.
 func (m mergeCode) Write(w assign.Op, v *strategy.Variable, x any) error {
 	_, err := fault.CatchPanic(func() any {
 		m.rc.Read(v) // before the value, in the order of the step's arguments
@@ -287,7 +281,6 @@ func (m mergeCode) Write(w assign.Op, v *strategy.Variable, x any) error {
 	return err
 }
 
-// ScatterRows implements [strategy.Variable.Scatter].
 func (m mergeCode) ScatterRows(op strategy.ScatterOp, v *strategy.Variable, indices, updates any) error {
 	_, err := fault.CatchPanic(func() any {
 		name := fmt.Sprintf("%s %q", op, v.Path())

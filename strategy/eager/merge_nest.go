@@ -11,9 +11,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// merging checks a cross-replica call. It returns the merge call of a compiled step that ctx
-// belongs to, or nil.
-func (e *Extended) merging(ctx context.Context, op string) (*MergeContext, error) {
+// mergeContext checks a cross-replica call. It returns the merge context of the compiled step that
+// ctx belongs to, or nil.
+func (e *Extended) mergeContext(ctx context.Context, op string) (*MergeContext, error) {
 	if err := engine.Internal(e.strategy).CheckCrossReplica(ctx, op); err != nil {
 		return nil, err
 	}
@@ -29,8 +29,8 @@ func (mc *MergeContext) value(op string, x any) *MergeValue {
 	return m
 }
 
-// mapLeaves replaces the leaves of a nest by the results of f. host reports that leaf x is one host
-// value for all replicas.
+// mapLeaves replaces the leaves of a nest by the results of f. host reports that leaf x is a host
+// value.
 func (mc *MergeContext) mapLeaves(call string, nest any, f func(m *MergeValue, x any, host bool) any) (any, error) {
 	return nesting.Map(call, nest, func(_ string, x any) (any, error) {
 		return fault.CatchPanic(func() any {
@@ -40,7 +40,6 @@ func (mc *MergeContext) mapLeaves(call string, nest any, f func(m *MergeValue, x
 	})
 }
 
-// reduceNest reduces the leaves of a nest over the replicas.
 func (mc *MergeContext) reduceNest(op strategy.ReduceOp, call string, nest any, axes ...int) (any, error) {
 	return mc.mapLeaves(call, nest, func(m *MergeValue, x any, host bool) any {
 		switch v, _ := x.(*strategy.Variable); {
@@ -57,7 +56,7 @@ func (mc *MergeContext) reduceNest(op strategy.ReduceOp, call string, nest any, 
 	})
 }
 
-// reduceTo is [Extended.ReduceTo] in a merge call of a compiled step.
+// reduceTo implements [Extended.ReduceTo] in a merge call of a compiled step.
 func (mc *MergeContext) reduceTo(call string, op strategy.ReduceOp, nest any, to placement) (any, error) {
 	if to.host || to.only != nil {
 		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + call,
@@ -68,16 +67,15 @@ func (mc *MergeContext) reduceTo(call string, op strategy.ReduceOp, nest any, to
 	if err != nil {
 		return nil, err
 	}
-	return mapMerged(call, reduced, func(m *MergeValue) *MergeValue {
+	return mapMergeValues(call, reduced, func(m *MergeValue) *MergeValue {
 		return mc.newValue(logical.Apply(m.node, to.annotationFor(m.Shape().Dimensions, logical.Annotation{})),
 			m.mirrored)
 	})
 }
 
-// broadcast is [Extended.BroadcastTo] in a merge call. It returns replica 0's tensor on all
-// replicas.
+// broadcast implements [Extended.BroadcastTo] in a merge call of a compiled step.
 func (mc *MergeContext) broadcast(value any) (any, error) {
-	return mapMerged("broadcast", value, func(m *MergeValue) *MergeValue {
+	return mapMergeValues("broadcast", value, func(m *MergeValue) *MergeValue {
 		if m.mirrored {
 			return m
 		}
@@ -85,8 +83,8 @@ func (mc *MergeContext) broadcast(value any) (any, error) {
 	})
 }
 
-// mapMerged replaces each *MergeValue of a nest by the result of f.
-func mapMerged(call string, nest any, f func(m *MergeValue) *MergeValue) (any, error) {
+// mapMergeValues replaces each *MergeValue of a nest by the result of f.
+func mapMergeValues(call string, nest any, f func(m *MergeValue) *MergeValue) (any, error) {
 	return nesting.Map(call, nest, func(_ string, x any) (any, error) {
 		m, ok := x.(*MergeValue)
 		if !ok {
@@ -96,7 +94,8 @@ func mapMerged(call string, nest any, f func(m *MergeValue) *MergeValue) (any, e
 	})
 }
 
-// setComponent writes a variable in an update. The update's function represents all components.
+// setComponent writes a variable in an update function, which a compiled step traces once for all
+// components.
 func (mc *MergeContext) setComponent(op string, w assign.Op, v *strategy.Variable, x any) error {
 	_, err := fault.CatchPanic(func() any {
 		m, _ := mc.operand(op, x, v)
@@ -108,8 +107,8 @@ func (mc *MergeContext) setComponent(op string, w assign.Op, v *strategy.Variabl
 	return err
 }
 
-// eachOf returns the replicas' parts of a nest, by replica.
-func (mc *MergeContext) eachOf(op string, nest any) ([]any, error) {
+// splitNest returns each replica's nest of a nest of MergeValues, by replica.
+func (mc *MergeContext) splitNest(op string, nest any) ([]any, error) {
 	return fault.CatchPanic(func() []any {
 		all := make([]any, mc.rc.NumReplicasInSync())
 		parts := map[*MergeValue][]*MergeValue{}

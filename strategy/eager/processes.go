@@ -20,18 +20,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// In a job with several processes, each process runs the code of its own replicas. At each joined
-// call, and at the end, the processes exchange a description of their replicas' arguments: the
-// call, numbers and strings by value, tensors by dtype and shape, and components by the value that
-// they belong to. Tensors are not transferred. All processes therefore make the same decisions,
-// such as whether the replicas passed the same object, and an error of one process ends the call in
-// all.
+// In a job with several processes, each process runs the code of its own replicas. At each
+// collective call, and at the end, the processes exchange descriptions of their replicas' arguments:
+// numbers and strings by value, tensors by dtype and shape, and components by the name of their
+// value. All processes therefore make the same decisions, such as whether the replicas passed the
+// same object. An error of one process ends the call in all.
 
-// remoteLeaf represents a leaf of another process's replica that has no equal in this process: a
-// tensor of a shape, or another object if the shape is invalid.
+// remoteLeaf represents a leaf of another process's replica that this process does not have: a
+// tensor of the shape, or another object if the shape is invalid.
 type remoteLeaf struct{ shape shapes.Shape }
 
-// leafKind is the kind of a leaf in the exchange.
 type leafKind byte
 
 const (
@@ -61,8 +59,8 @@ func (l leafInfo) shape() shapes.Shape {
 	return shapes.Make(dtypes.DType(l.DType), l.Dims...)
 }
 
-// processState is the message of a process: for each of its replicas the joined call, or "" at the
-// end, and the leaves of its argument; or the error that ended one of them.
+// processState is the message of a process. For each of its replicas it has the collective call, or
+// "" at the end, and the leaves of the argument. Failed is the error of a replica, if any.
 type processState struct {
 	Calls  []string
 	Leaves [][]leafInfo
@@ -70,8 +68,7 @@ type processState struct {
 	Kind   int
 }
 
-// nameOf returns a name of a value or variable that is the same in all processes, which create
-// values in the same order.
+// nameOf returns a name of a value or variable that is the same in all processes.
 func nameOf(x any) string {
 	switch x := x.(type) {
 	case *strategy.Variable:
@@ -84,8 +81,8 @@ func nameOf(x any) string {
 	return ""
 }
 
-// setOrigin sets the origin of all values in a nest, and of the values of its components, to the
-// call that returned them. A value keeps its first origin.
+// setOrigin records in the values of a nest, and in the values of its components, the call that
+// returned them. A value keeps its first origin.
 func setOrigin(origin string, nest any) {
 	_, _ = nesting.Map("name", nest, func(path string, x any) (any, error) {
 		if c, ok := x.(Component); ok && c.value != nil {
@@ -98,8 +95,8 @@ func setOrigin(origin string, nest any) {
 	})
 }
 
-// describe returns the descriptions of a nest's leaves.
-func describe(call string, nest any) (leaves []leafInfo, err error) {
+// describeLeaves describes the leaves of a nest for the other processes.
+func describeLeaves(call string, nest any) (leaves []leafInfo, err error) {
 	_, err = nesting.Map(call, nest, func(path string, x any) (any, error) {
 		leaf := leafInfo{Path: path, Kind: objectLeaf}
 		setShape := func(s shapes.Shape) { leaf.DType, leaf.Dims = int32(s.DType), slices.Clone(s.Dimensions) }
@@ -128,9 +125,9 @@ func describe(call string, nest any) (leaves []leafInfo, err error) {
 	return leaves, err
 }
 
-// rebuild returns the nest of another process's replica. local has the nests of this process's
-// replicas, which have the same structure.
-func rebuild(call string, local []any, leaves []leafInfo) (any, error) {
+// rebuildNest returns the nest of another process's replica, whose leaves are described. local has
+// the nests of this process's replicas, which have the same structure.
+func rebuildNest(call string, local []any, leaves []leafInfo) (any, error) {
 	return nesting.Zip(call, local, func(_ string, mine []any) (any, error) {
 		leaf := leaves[0]
 		leaves = leaves[1:]
@@ -152,17 +149,16 @@ func rebuild(call string, local []any, leaves []leafInfo) (any, error) {
 	})
 }
 
-// exchange sends the arguments of this process's replicas to the other processes, and sets the
-// nests of the other processes' replicas. calls are the joined calls of this process's replicas,
-// ids. Every process returns an error if a process has failed, or if the replicas are not in the
-// same call.
+// exchange sends the arguments of this process's replicas, ids, to the other processes. It sets the
+// entries of nests for the replicas of other processes. calls are the collective calls of ids.
+// Every process returns an error if one has failed, or if the replicas make different calls.
 func (e *Extended) exchange(ctx context.Context, ids []int, calls []string, failed error, nests []any) error {
 	const op = "the replicas' calls"
 	var mine processState
 	if failed == nil {
 		mine.Calls = calls
 		for _, r := range ids {
-			leaves, err := describe(calls[0], nests[r])
+			leaves, err := describeLeaves(calls[0], nests[r])
 			if err != nil {
 				failed = err
 				break
@@ -195,11 +191,11 @@ func (e *Extended) exchange(ctx context.Context, ids []int, calls []string, fail
 				"process %d failed: %s", p, text)
 		}
 	}
-	return e.fill(ids, nests, states)
+	return e.fillNests(ids, nests, states)
 }
 
-// fill completes nests, by replica, from the states of all processes.
-func (e *Extended) fill(ids []int, nests []any, states []processState) error {
+// fillNests sets the nests of other processes' replicas from the states of all processes.
+func (e *Extended) fillNests(ids []int, nests []any, states []processState) error {
 	byReplica := make([]struct {
 		call   string
 		leaves []leafInfo
@@ -235,7 +231,7 @@ func (e *Extended) fill(ids []int, nests []any, states []processState) error {
 		if slices.Contains(ids, r) {
 			continue
 		}
-		nest, err := rebuild(cmp.Or(calls[0], "the results"), local, at.leaves)
+		nest, err := rebuildNest(cmp.Or(calls[0], "the results"), local, at.leaves)
 		if err != nil {
 			return err
 		}
@@ -252,7 +248,6 @@ func paths(leaves []leafInfo) []string {
 	return all
 }
 
-// localIDs returns the replicas whose code this process runs.
 func (e *Extended) localIDs() []int { return e.strategy.LocalReplicas() }
 
 // isLocal reports whether this process runs the code of a replica.
@@ -262,7 +257,7 @@ func (e *Extended) isLocal(replica int) bool {
 }
 
 // localResults returns the results of this process's replicas. If there are fewer results than
-// replicas, every process ran the functions, and localResults returns all results.
+// replicas, every process has run the functions, and localResults returns all results.
 func (e *Extended) localResults(results []any) []any {
 	if len(results) != e.strategy.NumReplicasInSync() {
 		return results
@@ -274,8 +269,8 @@ func (e *Extended) localResults(results []any) []any {
 	return local
 }
 
-// localNests returns the nests by replica. mine has the nests of this process's replicas, in their
-// order.
+// localNests returns nests by replica. mine has the nests of this process's replicas; the other
+// processes send the others.
 func (e *Extended) localNests(ctx context.Context, op string, mine []any, failed error) ([]any, error) {
 	s := e.strategy
 	if s.NumProcesses() < 2 {

@@ -20,15 +20,15 @@ import (
 )
 
 // Reduce reduces every leaf of a nest over the replicas, like TensorFlow's Strategy.reduce. A leaf
-// is a value, a variable or a host value. Each leaf is reduced as described at
-// [strategy.TPUStrategy.Reduce]. A host value is one value for all replicas. Without axes its MEAN
-// is the value itself, and its SUM is an [*strategy.Error] of kind ValueError, unless the value is
-// zero or there is only one replica. With axes it counts as the same value on every replica.
+// is a value or a variable (see [strategy.TPUStrategy.Reduce]), or a host value. A host value is
+// one value for all replicas: without axes its MEAN is the value itself, and its SUM is an
+// [*strategy.Error] of kind ValueError, unless the value is zero or there is only one replica. With
+// axes it counts as the same value on every replica.
 //
 // In a merge call of a compiled step, with [MergeContext.Context], Reduce accepts and returns
 // *[MergeValue] values and is part of the step.
 func (e *Extended) Reduce(ctx context.Context, op strategy.ReduceOp, nest any, axes ...int) (any, error) {
-	mc, err := e.reducing(ctx, op, "reduce")
+	mc, err := e.checkReduction(ctx, op, "reduce")
 	switch {
 	case err != nil:
 		return nil, err
@@ -44,9 +44,9 @@ func (e *Extended) Reduce(ctx context.Context, op strategy.ReduceOp, nest any, a
 	return results[0], nil
 }
 
-// reducing checks a reduction. It returns the merge call that ctx belongs to, or nil.
-func (e *Extended) reducing(ctx context.Context, op strategy.ReduceOp, call string) (*MergeContext, error) {
-	mc, err := e.merging(ctx, call)
+// checkReduction checks a reduction. It returns the merge context that ctx belongs to, or nil.
+func (e *Extended) checkReduction(ctx context.Context, op strategy.ReduceOp, call string) (*MergeContext, error) {
+	mc, err := e.mergeContext(ctx, call)
 	if err == nil && op != strategy.Sum && op != strategy.Mean {
 		err = fault.UnknownReduction(call, op)
 	}
@@ -82,8 +82,9 @@ type reduction struct {
 	release    func() error
 }
 
-// resultAt is the index of a reduction. It replaces the leaf in a nest until the result is known.
-type resultAt int
+// resultIndex is the index of a reduction. It replaces the leaf in a nest until the result is
+// known.
+type resultIndex int
 
 // reduceNow reduces the leaves of nests outside a trace, in one program, and moves the results to
 // their places.
@@ -107,7 +108,7 @@ func (e *Extended) reduceNow(ctx context.Context, op strategy.ReduceOp, call str
 	}
 	for i := 0; i < len(nests) && err == nil; i++ {
 		results[i], err = nesting.Map(call, results[i], func(_ string, x any) (any, error) {
-			if at, ok := x.(resultAt); ok {
+			if at, ok := x.(resultIndex); ok {
 				return e.moveResult(ctx, reduced[at].(*strategy.Mirrored), places[i])
 			}
 			return x, nil
@@ -122,8 +123,8 @@ func (e *Extended) reduceNow(ctx context.Context, op strategy.ReduceOp, call str
 	return results, nil
 }
 
-// planNest adds the reductions of a nest's leaves to all, and returns the nest with the leaves
-// replaced by resultAt.
+// planNest adds the reductions of a nest's leaves to all, and returns the nest with each leaf
+// replaced by a resultIndex.
 func (e *Extended) planNest(ctx context.Context, op strategy.ReduceOp, nest any, to placement,
 	all *[]reduction) (any, error) {
 	s := e.strategy
@@ -164,11 +165,11 @@ func (e *Extended) planNest(ctx context.Context, op strategy.ReduceOp, nest any,
 			return nil, err
 		}
 		*all = append(*all, r)
-		return resultAt(len(*all) - 1), nil
+		return resultIndex(len(*all) - 1), nil
 	})
 }
 
-// checkOneValue returns an error for the sum of a value that is one for all replicas.
+// checkOneValue returns an error for the sum of a host value, which belongs to no replica.
 func checkOneValue(call string, op strategy.ReduceOp, s *strategy.TPUStrategy, x any) error {
 	if op == strategy.Sum && s.NumReplicasInSync() > 1 && !isZero(x) {
 		return fault.NotDistributed(call)
@@ -176,7 +177,6 @@ func checkOneValue(call string, op strategy.ReduceOp, s *strategy.TPUStrategy, x
 	return nil
 }
 
-// isZero reports whether all elements of a host value are zero.
 func isZero(x any) bool {
 	t, err := hostdata.ToTensor(x)
 	if err != nil {
@@ -187,7 +187,7 @@ func isZero(x any) bool {
 	return err == nil && zero
 }
 
-// reduceAll runs the program of all reductions.
+// reduceAll runs one program for all reductions.
 func (e *Extended) reduceAll(ctx context.Context, op strategy.ReduceOp, all []reduction) ([]strategy.Value, error) {
 	var values []strategy.Value
 	var variables []*strategy.Variable
@@ -223,13 +223,12 @@ func (e *Extended) reduceAll(ctx context.Context, op strategy.ReduceOp, all []re
 	return engine.Internal(e.strategy).RunBuiltin(ctx, name, step, values, variables, true, layouts...)
 }
 
-// Gather gathers every leaf of a nest, like TensorFlow's Strategy.gather. Each value is gathered as
-// described at [strategy.TPUStrategy.Gather]. For a variable the components are gathered. A host
-// value is one value and is returned unchanged. In a merge call of a compiled step Gather is part
-// of the step, like [Extended.Reduce].
+// Gather gathers every leaf of a nest, like TensorFlow's Strategy.gather: a value (see
+// [strategy.TPUStrategy.Gather]) or the components of a variable. A host value is returned
+// unchanged. In a merge call of a compiled step Gather is part of the step, like [Extended.Reduce].
 func (e *Extended) Gather(ctx context.Context, nest any, axis int) (any, error) {
 	s := e.strategy
-	mc, err := e.merging(ctx, "gather")
+	mc, err := e.mergeContext(ctx, "gather")
 	switch {
 	case err != nil:
 		return nil, err

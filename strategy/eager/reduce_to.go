@@ -9,14 +9,14 @@ import (
 
 // reduceTo implements [Extended.BatchReduceTo].
 func (e *Extended) reduceTo(ctx context.Context, call string, op strategy.ReduceOp, pairs []ReducePair) ([]any, error) {
-	mc, err := e.reducing(ctx, op, call)
+	mc, err := e.checkReduction(ctx, op, call)
 	if err != nil {
 		return nil, err
 	}
 	values, places := make([]any, len(pairs)), make([]placement, len(pairs))
 	for i, pair := range pairs {
 		values[i] = pair.Value
-		if places[i], err = e.destination(call, pair.To); err != nil {
+		if places[i], err = e.placementOf(call, pair.To); err != nil {
 			return nil, fault.WithIndex(i, len(pairs), err)
 		}
 	}
@@ -31,14 +31,14 @@ func (e *Extended) reduceTo(ctx context.Context, call string, op strategy.Reduce
 	return values, nil
 }
 
-// ReduceTo reduces a value, or the values of a nest, to a destination, without axes, like
-// TensorFlow's reduce_to. Values are reduced as described at [Extended.Reduce]; the destination is
-// specified by [To] or [ToDevices] and is not modified. The caller owns the result: a
-// *[strategy.Mirrored], which is only on the devices of the destination, or a *tensors.Tensor if
-// the destination is a host. In a merge call of a compiled step, with [MergeContext.Context],
-// ReduceTo accepts and returns *[MergeValue] values and is part of the step.
+// ReduceTo reduces a value, or the values of a nest, to a destination (see [To] and [ToDevices]),
+// like TensorFlow's reduce_to and [Extended.Reduce] without axes. The destination is not modified.
+// The caller owns the result: a *[strategy.Mirrored], which is only on the devices of the
+// destination, or a *tensors.Tensor if the destination is a host. In a merge call of a compiled
+// step, with [MergeContext.Context], ReduceTo accepts and returns *[MergeValue] values and is part
+// of the step.
 //
-// Errors are those of Reduce, an *[strategy.Error] of kind ValueError for a device that does not
+// Errors: those of Reduce, an *[strategy.Error] of kind ValueError for a device that does not
 // belong to the strategy and of kind AssertionError for the zero Destination, and
 // [strategy.ErrOtherStrategy] for a destination of another strategy.
 func (e *Extended) ReduceTo(ctx context.Context, op strategy.ReduceOp, value any, to Destination) (any, error) {
@@ -55,9 +55,9 @@ type ReducePair struct {
 	To    Destination
 }
 
-// BatchReduceTo is like [Extended.ReduceTo] for several values, in order. It corresponds to
-// TensorFlow's batch_reduce_to. One program reduces all values; it is compiled for their shapes and
-// cached. If one value cannot be reduced, no value is reduced, and the error has its index.
+// BatchReduceTo is like [Extended.ReduceTo] for several values, in order: TensorFlow's
+// batch_reduce_to. One program reduces all values. If one value cannot be reduced, no value is
+// reduced, and the error has its index.
 func (e *Extended) BatchReduceTo(ctx context.Context, op strategy.ReduceOp, pairs []ReducePair) ([]any, error) {
 	return e.reduceTo(ctx, "batch reduce to", op, pairs)
 }

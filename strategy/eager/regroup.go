@@ -21,17 +21,16 @@ import (
 
 // Regroup combines one nest for each replica of this process, in the order of
 // [strategy.TPUStrategy.LocalReplicas], into one nest of distributed values, as TensorFlow's
-// Strategy.run does with the results of the replicas. The nests must have the same structure;
-// otherwise the error is an [*strategy.Error] of kind AssertionError. A leaf that is the same
-// object on every replica becomes that object. The components of one distributed value or variable,
-// in order, become this value or variable. Tensors and numbers become a *[strategy.PerReplica] on
-// the devices. Other values become an *[strategy.Objects]. Pointers are the same object if they are
-// identical. Values without identity, such as numbers and strings, are the same object if they are
-// equal.
+// Strategy.run does with the results of the replicas. Nests with different structures are an
+// [*strategy.Error] of kind AssertionError. A leaf that is the same object on every replica becomes
+// that object. The components of one distributed value or variable, in order, become this value or
+// variable. Tensors and numbers become a *[strategy.PerReplica] on the devices. Other values become
+// an *[strategy.Objects]. Pointers are the same object if they are identical; numbers and strings
+// are the same object if they are equal.
 //
-// In a job with several processes, all processes must call Regroup together. Processes do not share
-// objects, so that pointers of different processes are different objects: tensors become a
-// PerReplica even if each process returns one tensor for all its replicas.
+// In a job with several processes, all processes must call Regroup together. Pointers of different
+// processes are different objects: tensors become a PerReplica even if each process returns one
+// tensor for all its replicas.
 //
 // A nest, TensorFlow's tf.nest, consists of slices and maps of any (or of nests) and of structs
 // with such fields, all exported.
@@ -51,7 +50,7 @@ func (e *Extended) Regroup(ctx context.Context, nests []any) (any, error) {
 	return e.regroup(ctx, "regroup", nests, false)
 }
 
-// regroup regroups a nest for each replica. If equal is set, as for the results of an update's
+// regroup combines one nest for each replica. If equal is set, as for the results of update
 // functions, tensors that are equal on all replicas become one mirrored value.
 func (e *Extended) regroup(ctx context.Context, op string, nests []any, equal bool) (any, error) {
 	return nesting.Zip(op, nests, func(path string, leaves []any) (any, error) {
@@ -62,10 +61,11 @@ func (e *Extended) regroup(ctx context.Context, op string, nests []any, equal bo
 	})
 }
 
-// commonValue returns the one object that all leaves are, or whose components they are.
+// commonValue returns the object that all leaves are equal to, or the value or variable whose
+// components the leaves are.
 func commonValue(leaves []any) (any, bool) {
-	if whole, ok := containerOf(leaves); ok {
-		return whole, true
+	if container, ok := containerOf(leaves); ok {
+		return container, true
 	}
 	for _, x := range leaves[1:] {
 		if !nesting.IsSameLeaf(leaves[0], x) {
@@ -90,7 +90,7 @@ func containerOf(leaves []any) (any, bool) {
 }
 
 // combineLeaves creates a per-replica value from leaves by replica, or a mirrored value from equal
-// tensors if equal is set.
+// tensors if equal is set. Leaves that are not tensors become an Objects.
 func (e *Extended) combineLeaves(ctx context.Context, op, path string, leaves []any, equal bool) (any, error) {
 	s := e.strategy
 	ids := e.localIDs()
@@ -138,7 +138,6 @@ func (e *Extended) combineLeaves(ctx context.Context, op, path string, leaves []
 	return v, nil
 }
 
-// objects returns leaves, by replica, that are not tensors.
 func (e *Extended) objects(leaves []any) *strategy.Objects {
 	if e.strategy.NumProcesses() < 2 {
 		return strategy.NewObjects(leaves...)
@@ -147,7 +146,7 @@ func (e *Extended) objects(leaves []any) *strategy.Objects {
 }
 
 // equalOnAll returns the tensor that all replicas have, or nil if their tensors differ. The tensors
-// are by replica; the entries of other processes are nil. All processes must call it.
+// are by replica, nil for replicas of other processes. All processes must call it.
 func (e *Extended) equalOnAll(ctx context.Context, op string, all []*tensors.Tensor) (*tensors.Tensor, error) {
 	ids := e.localIDs()
 	first := all[ids[0]]
@@ -179,9 +178,9 @@ func (e *Extended) equalOnAll(ctx context.Context, op string, all []*tensors.Ten
 	return first, nil
 }
 
-// SelectReplica returns a replica's part of a nest (TensorFlow's tf.nest): the replica's component
-// of each distributed value, the replica's object of each *[strategy.Objects], and all other leaves
-// unchanged, including variables. It is the inverse of [Extended.Regroup].
+// SelectReplica returns one replica's nest: the replica's component of each distributed value, the
+// replica's object of each *[strategy.Objects], and all other leaves unchanged, including
+// variables. It is the inverse of [Extended.Regroup].
 func (e *Extended) SelectReplica(replica int, nest any) (any, error) {
 	s := e.strategy
 	if replica < 0 || replica >= s.NumReplicasInSync() {
@@ -211,9 +210,9 @@ func (e *Extended) SelectReplica(replica int, nest any) (any, error) {
 
 // LocalResultsOf returns one nest for each replica of this process, in the order of
 // [strategy.TPUStrategy.LocalReplicas], with the components of the nest's distributed values and
-// variables. It corresponds to TensorFlow's experimental_local_results. With one process these are
-// all replicas. For a host value that is not a nest it returns a slice with only this value. No
-// data is copied; [strategy.TPUStrategy.LocalResults] copies the tensors of one value to the host.
+// variables. It corresponds to TensorFlow's experimental_local_results. For a host value it returns
+// a slice with only this value. No data is copied; [strategy.TPUStrategy.LocalResults] copies
+// tensors to the host.
 func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 	s := e.strategy
 	if o, ok := nest.(*strategy.Objects); ok && o != nil && o.Len() != s.NumReplicasInSync() {
@@ -224,7 +223,7 @@ func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 		return values, nil
 	}
 	if m, ok := nest.(*MergeValue); ok && m != nil {
-		return partsOf(m)
+		return localMergeValues(m)
 	}
 	single := false
 	if _, err := nesting.Map("local results", nest, func(path string, x any) (any, error) {
@@ -266,8 +265,8 @@ func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 	return results, nil
 }
 
-// partsOf returns the replicas' parts of a value in a merge call.
-func partsOf(m *MergeValue) ([]any, error) {
+// localMergeValues returns the replicas' tensors of a value in a merge call.
+func localMergeValues(m *MergeValue) ([]any, error) {
 	return fault.CatchPanic(func() []any {
 		if m.mc == nil {
 			panic(fault.New(errkind.TypeError, "LocalResults", "give values of a merge call",
@@ -286,15 +285,14 @@ func partsOf(m *MergeValue) ([]any, error) {
 // a value. It corresponds to TensorFlow's tf.distribute.experimental.ValueContext.
 type ValueContext struct{ ReplicaIDInSyncGroup, NumReplicasInSync int }
 
-// String returns a description of the context.
 func (c ValueContext) String() string {
 	return fmt.Sprintf("ValueContext(replica id %d, total replicas in sync: %d)", c.ReplicaIDInSyncGroup,
 		c.NumReplicasInSync)
 }
 
-// ValuesFromFunction calls fn once for each replica of this process, in order, and regroups the
-// results, like TensorFlow's experimental_distribute_values_from_function. It wraps every leaf,
-// even a leaf that is the same object on all replicas. In a job with several processes, all
+// ValuesFromFunction calls fn once for each replica of this process, in order, and combines the
+// results like [Extended.Regroup]. It is TensorFlow's experimental_distribute_values_from_function.
+// Every leaf becomes a distributed value, even if it is the same object on all replicas. All
 // processes must make the call together, and an error of fn in one process is an error in all. A
 // panic of fn is returned as a [*errkind.PanicError].
 func (e *Extended) ValuesFromFunction(ctx context.Context, fn func(ValueContext) (any, error)) (any, error) {

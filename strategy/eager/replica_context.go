@@ -13,15 +13,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// ReplicaContext is the context of eager replica code, a Go function that runs once for each
-// replica. It corresponds to TensorFlow's tf.distribute.ReplicaContext outside a tf.function. See
-// [Extended.CallForEachReplica]. Its collectives, variable writes and MergeCall are joined calls:
-// all replicas must make the same calls in the same order, and each call runs one small program on
-// all devices. A ReplicaContext is valid only inside the function.
+// ReplicaContext is the context of eager replica code, a Go function that
+// [Extended.CallForEachReplica] runs once for each replica. It corresponds to TensorFlow's
+// tf.distribute.ReplicaContext outside a tf.function. Its collectives, variable writes and
+// MergeCall are collective calls: all replicas must make the same calls in the same order, and each
+// call runs one small program on all devices. A ReplicaContext is valid only inside the function.
 //
-// Tensor arguments and results of its methods are [Component]s: a component is a replica's part of
-// a value on the devices. The methods also accept host values, such as a number or a
-// *tensors.Tensor.
+// Tensor arguments and results of its methods are [Component]s, the replica's tensors of values on
+// the devices. The methods also accept host values, such as a number or a *tensors.Tensor.
 type ReplicaContext struct {
 	strategy  *strategy.TPUStrategy
 	ctx       context.Context
@@ -34,25 +33,22 @@ type ReplicaContext struct {
 	tracing *MergeContext
 }
 
-// ReplicaFunc is the code of a replica.
 type ReplicaFunc func(rc *ReplicaContext, args ...any) (any, error)
 
 // CallForEachReplica runs fn once for each replica, like TensorFlow's call_for_each_replica and
 // eager Strategy.run. A replica receives its component of each distributed value in the nests args;
-// variables and host values are passed unchanged. The results are regrouped as in
-// [Extended.Regroup].
-//
-// The replicas run one at a time, in order, each until its next joined call. fn therefore needs no
-// locks.
+// variables and host values are passed unchanged. [Extended.Regroup] defines how the results are
+// combined. The replicas run one at a time, in order, each until its next collective call, so fn
+// needs no locks.
 //
 // In a job with several processes, each process runs fn for its own replicas
 // ([strategy.TPUStrategy.LocalReplicas]), and all processes must make the call together. The result
-// is the same distributed value as with one process; [Extended.LocalResultsOf] returns this
-// process's part. An error of fn in one process ends the call in all processes.
+// is the same distributed value as with one process; [Extended.LocalResultsOf] returns the
+// components of this process. An error of fn in one process ends the call in all processes.
 //
-// Errors are those of fn, [*errkind.PanicError], [ErrJoin] if the replicas do not make the same
-// joined calls, [*strategy.Error] for results with different structures, and [strategy.ErrContext]
-// in replica code. The strategy remains usable after an error.
+// Errors: those of fn, [*errkind.PanicError], [ErrJoin] if the replicas do not make the same
+// collective calls, [*strategy.Error] for results with different structures, and
+// [strategy.ErrContext] in replica code. The strategy remains usable after an error.
 func (e *Extended) CallForEachReplica(ctx context.Context, fn ReplicaFunc, args ...any) (any, error) {
 	s := e.strategy
 	if err := engine.Internal(s).CheckEager(ctx, "call for each replica", fault.InsteadOfRunning); err != nil {
@@ -77,8 +73,7 @@ func (e *Extended) CallForEachReplica(ctx context.Context, fn ReplicaFunc, args 
 	return e.regroup(ctx, "call for each replica", results, false)
 }
 
-// splitArguments returns each replica's part of the arguments. Values of other strategies are
-// copied.
+// splitArguments returns each replica's arguments. Values of other strategies are copied.
 func (e *Extended) splitArguments(ctx context.Context, args []any) ([][]any, error) {
 	s := engine.Internal(e.strategy)
 	nests := make([][]any, e.strategy.NumReplicasInSync())
@@ -107,20 +102,19 @@ func (e *Extended) splitArguments(ctx context.Context, args []any) ([][]any, err
 	return nests, nil
 }
 
-// Strategy returns the strategy that the replica belongs to.
 func (rc *ReplicaContext) Strategy() *strategy.TPUStrategy { return rc.strategy }
 
 // Context returns the context of the replica's code. Cross-replica calls return an error for it.
 func (rc *ReplicaContext) Context() context.Context { return rc.ctx }
 
-// ReplicaIDInSyncGroup returns the index of the replica, counted from 0, like TensorFlow's
+// ReplicaIDInSyncGroup returns the index of the replica, from 0: TensorFlow's
 // replica_id_in_sync_group.
 func (rc *ReplicaContext) ReplicaIDInSyncGroup() int {
 	rc.requireOne("ReplicaIDInSyncGroup")
 	return rc.replica
 }
 
-// NumReplicasInSync returns the number of replicas, like TensorFlow's num_replicas_in_sync.
+// NumReplicasInSync returns the number of replicas.
 func (rc *ReplicaContext) NumReplicasInSync() int { return rc.strategy.NumReplicasInSync() }
 
 // Device returns the name of the replica's device.
@@ -129,16 +123,16 @@ func (rc *ReplicaContext) Device() string {
 	return Of(rc.strategy).WorkerDevices(rc.ctx)[rc.replica]
 }
 
-// join makes a joined call whose arguments and results are nests by replica. The subject must be
-// equal on all replicas; see request.
-func (rc *ReplicaContext) join(call string, subject, arg any, run func(args []any) ([]any, error)) (any, error) {
+// callCollective makes a collective call whose arguments and results are nests by replica. The
+// subject must be equal on all replicas; see collectiveCall.
+func (rc *ReplicaContext) callCollective(call string, subject, arg any, run func(args []any) ([]any, error)) (any, error) {
 	if rc.tracing != nil {
 		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + call, Reason: "called in an update of a compiled step, where it would run once and not in each run", Hint: fault.InsteadOfRunning}
 	}
-	return rc.coroutine.join(&request{call: call, subject: subject, arg: arg, run: run})
+	return rc.coroutine.call(&collectiveCall{call: call, subject: subject, arg: arg, run: run})
 }
 
-// callerContext returns the cross-replica context of a joined call.
+// callerContext returns the cross-replica context of a collective call.
 func (rc *ReplicaContext) callerContext() context.Context {
 	update := -1
 	if rc.update && !rc.host {
@@ -147,18 +141,17 @@ func (rc *ReplicaContext) callerContext() context.Context {
 	return mode.With(rc.ctx, mode.Mode{Strategy: rc.strategy, Update: update})
 }
 
-// MergeCall joins the replicas and runs fn once, in cross-replica context, with the replicas'
-// arguments regrouped, like TensorFlow's merge_call. The replicas' tensors become a
-// *[strategy.PerReplica]. MergeCall splits the result of fn and returns to each replica its part.
-// Inside fn, use the ctx that fn receives, for example with [strategy.TPUStrategy.Reduce] and
-// [Extended.Update]; the replica context is not usable. MergeCall returns an error or a panic of fn
-// on every replica.
+// MergeCall is a collective call that runs fn once, in cross-replica context, like TensorFlow's
+// merge_call. fn receives the combined arguments of all replicas, in which tensors are
+// *[strategy.PerReplica] values. Each replica receives its components of the result. Inside fn, use
+// the ctx that fn receives, for example with [strategy.TPUStrategy.Reduce] and [Extended.Update];
+// the replica context is not usable. MergeCall returns an error or a panic of fn on every replica.
 func (rc *ReplicaContext) MergeCall(fn func(ctx context.Context, args ...any) (any, error), args ...any) (any, error) {
 	s := rc.strategy
 	if err := rc.checkReplicaCode("MergeCall"); err != nil {
 		return nil, err
 	}
-	return rc.join("MergeCall", nil, args, func(all []any) ([]any, error) {
+	return rc.callCollective("MergeCall", nil, args, func(all []any) ([]any, error) {
 		columns, err := columnsOf("MergeCall", all)
 		if err != nil {
 			return nil, err
@@ -192,8 +185,8 @@ func (rc *ReplicaContext) MergeCall(fn func(ctx context.Context, args ...any) (a
 	})
 }
 
-// splitResult returns the only replica's part of the result of a merge call. An object that the
-// replica passed is returned unchanged.
+// splitResult returns the only replica's result of a merge call. An object that the replica passed
+// is returned unchanged.
 func (e *Extended) splitResult(args []any, result any) ([]any, error) {
 	var given []any
 	if _, err := nesting.Map("MergeCall", args, func(_ string, x any) (any, error) {
@@ -213,8 +206,7 @@ func (e *Extended) splitResult(args []any, result any) ([]any, error) {
 	return []any{part}, err
 }
 
-// checkReplicaCode returns an error for a call that an update's function cannot make, because it is
-// not replica code.
+// checkReplicaCode returns an error in an update function, which is not replica code.
 func (rc *ReplicaContext) checkReplicaCode(op string) error {
 	if !rc.update {
 		return nil
@@ -240,8 +232,8 @@ func columnsOf(call string, all []any) ([][]any, error) {
 	return columns, nil
 }
 
-// split returns the parts of a nest by replica. Parts with objects of another process's replicas
-// are nil.
+// split returns each replica's nest. An entry is nil if it has objects of another process's
+// replica.
 func (e *Extended) split(nest any) ([]any, error) {
 	s := e.strategy
 	parts := make([]any, s.NumReplicasInSync())
@@ -255,14 +247,14 @@ func (e *Extended) split(nest any) ([]any, error) {
 	return parts, nil
 }
 
-// Call runs a compiled function on all replicas. Each replica passes its arguments and receives its
-// results. All replicas must pass the same function.
+// Call is a collective call that runs a compiled function on all replicas. Each replica passes its
+// arguments and receives its results.
 func (rc *ReplicaContext) Call(f *strategy.Function, args ...any) ([]any, error) {
 	s := rc.strategy
 	if f == nil || f.Strategy() != s {
 		return nil, fault.OtherStrategy("Call", "the function")
 	}
-	out, err := rc.join("Call of "+f.Name(), f, args, func(all []any) ([]any, error) {
+	out, err := rc.callCollective("Call of "+f.Name(), f, args, func(all []any) ([]any, error) {
 		columns, err := columnsOf("Call", all)
 		if err != nil {
 			return nil, err

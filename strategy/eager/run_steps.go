@@ -27,22 +27,20 @@ type MultiStepContext struct {
 	others    map[string]any
 }
 
-// LastStepOutputs returns the outputs of the last step so far, by name, like TensorFlow's
-// last_step_outputs.
+// LastStepOutputs returns the outputs of the latest step, by name: TensorFlow's last_step_outputs.
 func (m *MultiStepContext) LastStepOutputs() map[string]any { return maps.Clone(m.outputs) }
 
 // ReduceOps returns the reductions of the outputs, by name, or nil for an output that is not
 // reduced.
 func (m *MultiStepContext) ReduceOps() map[string]*strategy.ReduceOp { return maps.Clone(m.reduceOps) }
 
-// NonTensorOutputs returns the outputs that are not tensors, by name, like TensorFlow's
+// NonTensorOutputs returns the outputs that are not tensors, by name: TensorFlow's
 // non_tensor_outputs.
 func (m *MultiStepContext) NonTensorOutputs() map[string]any { return maps.Clone(m.others) }
 
 // SetLastStepOutput sets an output of the step, like TensorFlow's set_last_step_output. If op is
-// given, the output is reduced over the replicas. In replica code, with the context of that code,
-// the call joins the replicas and requires op; without it the error is an [*strategy.Error] of kind
-// AssertionError.
+// given, the output is reduced over the replicas. In replica code it is a collective call and
+// requires op; without op it returns an [*strategy.Error] of kind AssertionError.
 func (m *MultiStepContext) SetLastStepOutput(ctx context.Context, name string, output any,
 	op ...strategy.ReduceOp) error {
 	if err := strategy.RefuseTracing(ctx, "step output "+name, "return it from the step, and set it after the run"); err != nil {
@@ -72,8 +70,8 @@ func (m *MultiStepContext) SetLastStepOutput(ctx context.Context, name string, o
 }
 
 // SetNonTensorOutput sets an output that is not a tensor, like TensorFlow's set_non_tensor_output.
-// In replica code it stores the outputs of all replicas of this process as a slice, see
-// [Extended.LocalResultsOf]. In cross-replica code it stores the output unchanged.
+// In replica code it stores a slice of the outputs of this process's replicas; see
+// [Extended.LocalResultsOf].
 func (m *MultiStepContext) SetNonTensorOutput(ctx context.Context, name string, output any) error {
 	if err := strategy.RefuseTracing(ctx, "step output "+name, "return it from the step, and set it after the run"); err != nil {
 		return err

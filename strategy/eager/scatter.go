@@ -12,9 +12,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Scatter is the eager form of [strategy.ReplicaContext.Scatter]. The replicas' numbers of rows may
-// differ. In an update each component is changed by its own rows, once, without aggregation: see
-// [UpdateContext.Scatter].
+// Scatter is the eager form of [strategy.ReplicaContext.Scatter], a collective call. The replicas'
+// numbers of rows may differ. In an update function it changes the component with its own rows,
+// like [UpdateContext.Scatter].
 func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, indices, updates any) (any, error) {
 	if err := rc.checkWrite(op.String(), v); err != nil {
 		return nil, err
@@ -28,14 +28,14 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 	if rc.host || rc.tracing != nil {
 		return rc.writeAcross(call, v, func(ctx context.Context) error { return v.Scatter(ctx, op, indices, updates) })
 	}
-	return rc.join(call, v, []any{rc.component(indices), rc.component(updates)}, func(all []any) ([]any, error) {
+	return rc.callCollective(call, v, []any{rc.component(indices), rc.component(updates)}, func(all []any) ([]any, error) {
 		values := make([]strategy.Value, 2)
 		for i := range values {
 			column := make([]any, len(all))
 			for r := range all {
 				column[r] = all[r].([]any)[i]
 			}
-			x, release, err := rc.merge(name, v, column)
+			x, release, err := rc.mergeValues(name, v, column)
 			if err != nil {
 				return nil, err
 			}
@@ -61,7 +61,7 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 			kind = "update_"
 		}
 		aggregate := !rc.update
-		return rc.apply(kind+op.String(), v, values, func(c *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		return rc.applyWrite(kind+op.String(), v, values, func(c *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			indices, updates := in[0], in[1]
 			if len(in) > 2 {
 				indices = scatter.MaskIndices(indices, in[2])

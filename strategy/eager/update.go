@@ -12,22 +12,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// UpdateContext is the context of an update's function for one component of the variable. It is
-// valid only inside the function.
+// UpdateContext is the context of an update function for one component of the variable. It is valid
+// only inside the function.
 type UpdateContext struct {
 	rc       *ReplicaContext
 	variable *strategy.Variable
 	device   string
 }
 
-// UpdateFunc updates one component of a variable. args are the component's parts of the update's
-// arguments.
+// UpdateFunc updates one component of a variable. args are the components of the update's arguments
+// for the same replica.
 type UpdateFunc func(u *UpdateContext, args ...any) (any, error)
 
-// Context returns the context of the update, which is a cross-replica context with the index of the
-// component. With it the variables' own methods affect only the component. Assign, AssignAdd,
-// AssignSub and Scatter write the component and join the components' functions, like the methods of
-// the UpdateContext. Read and Value return the component instead of the combined components.
+// Context returns the cross-replica context of the update. With this context the variables' methods
+// affect only the component. Assign, AssignAdd, AssignSub and Scatter are collective calls of the
+// update functions. Read and Value return the component instead of the combined components.
 func (u *UpdateContext) Context() context.Context { return u.rc.ctx }
 
 // Variable returns the variable that is updated, or nil for a non-slot update.
@@ -50,8 +49,8 @@ func (u *UpdateContext) Ops() *ReplicaContext { return u.rc }
 func (u *UpdateContext) Read() (any, error) { return u.rc.Read(u.variable) }
 
 // Assign writes the component without aggregation and returns its new value. All components of a
-// mirrored variable must be assigned equal values, unless they may differ (see
-// [strategy.VariableOptions.LocalWrites]).
+// mirrored variable must be assigned equal values, unless [strategy.VariableOptions.LocalWrites] is
+// set.
 func (u *UpdateContext) Assign(x any) (any, error) {
 	return u.rc.Assign(u.variable, x)
 }
@@ -67,14 +66,14 @@ func (u *UpdateContext) AssignSub(x any) (any, error) {
 }
 
 // Scatter combines rows of the component with updates and returns the component's new value, like
-// [strategy.ReplicaContext.Scatter], but without aggregation, regardless of the variable's
-// aggregation. All components of a mirrored variable must receive equal rows, unless they may
-// differ.
+// [strategy.ReplicaContext.Scatter] without aggregation. All components of a mirrored variable must
+// receive equal rows, unless LocalWrites is set.
 func (u *UpdateContext) Scatter(op strategy.ScatterOp, indices, updates any) (any, error) {
 	return u.rc.Scatter(op, u.variable, indices, updates)
 }
 
-// component returns the component's part of a value.
+// component returns the component of a value for this replica, and x unchanged if it is not a
+// value.
 func (rc *ReplicaContext) component(x any) any {
 	v, ok := x.(strategy.Value)
 	_, updating := UpdateReplicaID(rc.ctx) // false in a non-slot update that runs once
@@ -85,11 +84,12 @@ func (rc *ReplicaContext) component(x any) any {
 }
 
 // Update runs fn on each component of the variable, like TensorFlow's update with group=True. Each
-// function receives its component's parts of the distributed values in args. The results are
-// regrouped; components of one value become that value. In a job with several processes, each
-// process runs fn for the components of its own replicas, and all processes must make the call
-// together. Calls of the strategy that launch programs, such as Reduce, then return
-// [strategy.ErrContext] in fn: use the methods of the [UpdateContext].
+// function receives its component of each distributed value in args. The results are combined as in
+// [Extended.Regroup].
+//
+// In a job with several processes, each process runs fn for the components of its own replicas, and
+// all processes must make the call together. Calls of the strategy that launch programs, such as
+// Reduce, then return [strategy.ErrContext] in fn: use the methods of the [UpdateContext].
 //
 // A *[strategy.PerReplica] argument for a variable that aggregates is an [*strategy.Error] of kind
 // TypeError, unless [strategy.Options.Semantics] is [strategy.TensorFlowMirrored]: reduce it first.
@@ -105,36 +105,36 @@ func (e *Extended) Update(ctx context.Context, v *strategy.Variable, fn UpdateFu
 }
 
 // UpdateEach is like [Extended.Update], but returns the results of this process's replicas in
-// replica order, without regrouping. It corresponds to TensorFlow's update with group=False.
+// replica order, without combining them: TensorFlow's update with group=False.
 func (e *Extended) UpdateEach(ctx context.Context, v *strategy.Variable, fn UpdateFunc, args ...any) ([]any, error) {
 	results, in, err := e.updateAll(ctx, v, fn, args)
 	if err != nil || in == nil {
 		return e.localResults(results), err
 	}
-	return in.eachOf("update", results[0])
+	return in.splitNest("update", results[0])
 }
 
-// updateAll returns the result of each component's function. In a merge call of a compiled step it
-// returns one result, of the function that represents all components.
+// updateAll returns the result of the update function for each component. In a merge call of a
+// compiled step it returns one result, because the function is traced once for all components.
 func (e *Extended) updateAll(ctx context.Context, v *strategy.Variable, fn UpdateFunc, args []any) (results []any,
 	in *MergeContext, err error) {
 	if v == nil {
 		return nil, nil, fault.New(errkind.AssertionError, "update", "give a variable of the strategy", "no variable")
 	}
 	op := fmt.Sprintf("update %q", v.Path())
-	if in, err = e.merging(ctx, op); err != nil {
+	if in, err = e.mergeContext(ctx, op); err != nil {
 		return nil, nil, err
 	}
 	if err := engine.Internal(e.strategy).CheckOwned(op, v); err != nil {
 		return nil, nil, err
 	}
 	if in != nil {
-		result, err := e.updateIn(ctx, in, op, v, fn, args)
+		result, err := e.traceUpdate(ctx, in, op, v, fn, args)
 		return []any{result}, in, err
 	}
 	for i, arg := range args {
 		if _, err := nesting.Map(op, arg, func(path string, x any) (any, error) {
-			return x, mirroredArgument(op, fmt.Sprintf("%d%s", i, path), v, x)
+			return x, checkMirrored(op, fmt.Sprintf("%d%s", i, path), v, x)
 		}); err != nil {
 			return nil, nil, err
 		}
@@ -143,9 +143,9 @@ func (e *Extended) updateAll(ctx context.Context, v *strategy.Variable, fn Updat
 	return results, nil, err
 }
 
-// mirroredArgument returns an error for a leaf of an update's arguments that differs between the
-// replicas, if the components of v must stay equal.
-func mirroredArgument(op, where string, v *strategy.Variable, x any) error {
+// checkMirrored returns an error for a leaf of an update's arguments that differs between the
+// replicas, if the components of v must remain equal.
+func checkMirrored(op, where string, v *strategy.Variable, x any) error {
 	if v == nil || v.Aggregation() == strategy.AggregateNone || v.Synchronization() != strategy.OnWrite ||
 		v.Strategy().Semantics() == strategy.TensorFlowMirrored {
 		return nil

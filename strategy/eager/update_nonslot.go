@@ -13,8 +13,8 @@ import (
 )
 
 // NonSlotDevices returns the names of the devices for state that belongs to no variable, like
-// TensorFlow's non_slot_devices. With the semantics of TPUStrategy it is the first host, and with
-// the semantics of MirroredStrategy all worker devices.
+// TensorFlow's non_slot_devices: the first host, or with [strategy.TensorFlowMirrored] all worker
+// devices.
 func (e *Extended) NonSlotDevices() []string {
 	s := e.strategy
 	if s.Semantics() == strategy.TensorFlowMirrored {
@@ -26,23 +26,22 @@ func (e *Extended) NonSlotDevices() []string {
 
 // UpdateNonSlot runs fn on the non-slot devices, like TensorFlow's update_non_slot. As in
 // TPUStrategy it runs fn once, on the first host, with args unchanged, and returns the result of fn
-// unchanged. A variable has its value across replicas in fn, and a write of it writes all
-// components. An operation of fn with a *[strategy.PerReplica] whose parts differ returns an
-// [*strategy.Error] of kind ValueError, because no part belongs to the host.
+// unchanged. In fn, a read of a variable returns its cross-replica value, and a write changes all
+// components. An operation of fn with a *[strategy.PerReplica] whose tensors differ returns an
+// [*strategy.Error] of kind ValueError.
 //
-// In a merge call of a compiled step fn builds graph by the same rules, with *[MergeValue] values,
-// while the step is traced. Go values that fn changes are changed once, and not in each run: if fn
-// builds no graph, the error is [strategy.ErrContext].
+// In a merge call of a compiled step fn is called once, while the step is traced, with
+// *[MergeValue] values. If fn adds no operation to the step, for example because it only changes Go
+// values, the error is [strategy.ErrContext].
 //
-// With the semantics of MirroredStrategy it runs fn once for each of devices: the function for
-// devices[i] receives component i of each argument. The results are regrouped. With fewer devices
-// than replicas the result is an *[strategy.Objects] with a value for each run, or the result
-// itself for one device. The operations of fn still run on all devices, and fn cannot write
-// variables, because their other components would not be updated.
+// With [strategy.TensorFlowMirrored] it runs fn once for each of devices: the function for
+// devices[i] receives component i of each argument. The results are combined as in
+// [Extended.Regroup]. With fewer devices than replicas the result is an *[strategy.Objects] with a
+// value for each run, or the result itself for one device. The operations of fn still run on all
+// devices, and fn cannot write variables, because their other components would not be updated.
 //
 // In a job with several processes, each process runs fn for its own devices. If fn runs once on the
-// first host, or on fewer devices than there are replicas, every process runs it, because the
-// operations of fn run on all devices.
+// first host, or on fewer devices than there are replicas, every process runs it.
 func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn UpdateFunc, args ...any) (any, error) {
 	const op = "update non-slot"
 	s := e.strategy
@@ -66,9 +65,9 @@ func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn Updat
 	})
 }
 
-// UpdateNonSlotEach is like [Extended.UpdateNonSlot] with group=False: it returns one result for
-// each run of fn. If fn ran on the first host and returned a distributed value, it returns the
-// value's parts, see [Extended.LocalResultsOf].
+// UpdateNonSlotEach is [Extended.UpdateNonSlot] with group=False: it returns one result for each
+// run of fn. For a distributed value from a function on the first host, it returns the components;
+// see [Extended.LocalResultsOf].
 func (e *Extended) UpdateNonSlotEach(ctx context.Context, devices []string, fn UpdateFunc, args ...any) ([]any, error) {
 	const op = "update non-slot"
 	results, in, err := e.updateNonSlot(ctx, op, devices, fn, args)
@@ -76,7 +75,7 @@ func (e *Extended) UpdateNonSlotEach(ctx context.Context, devices []string, fn U
 	case err != nil:
 		return nil, err
 	case in != nil:
-		return in.eachOf(op, results[0])
+		return in.splitNest(op, results[0])
 	case e.strategy.Semantics() != strategy.TensorFlowMirrored:
 		return e.LocalResultsOf(results[0])
 	}
@@ -111,11 +110,11 @@ func (e *Extended) checkNonSlot(ctx context.Context, op string, devices []string
 }
 
 // updateNonSlot returns the result of each run of fn. In a merge call of a compiled step it returns
-// one result, because a step has no host and the function builds graph for all devices.
+// one result.
 func (e *Extended) updateNonSlot(ctx context.Context, op string, devices []string, fn UpdateFunc,
 	args []any) (results []any, in *MergeContext, err error) {
 	s := e.strategy
-	if in, err = e.merging(ctx, op); err == nil {
+	if in, err = e.mergeContext(ctx, op); err == nil {
 		err = e.checkNonSlot(ctx, op, devices)
 	}
 	mirrored := s.Semantics() == strategy.TensorFlowMirrored
@@ -125,7 +124,7 @@ func (e *Extended) updateNonSlot(ctx context.Context, op string, devices []strin
 		err = &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "of some of the devices, in a compiled step that runs on all", Hint: "give it all of NonSlotDevices"}
 	case in != nil:
 		results = make([]any, 1)
-		results[0], err = e.updateIn(ctx, in, op, nil, fn, args)
+		results[0], err = e.traceUpdate(ctx, in, op, nil, fn, args)
 	case mirrored:
 		results, err = e.update(ctx, nil, devices, fn, args)
 	default:

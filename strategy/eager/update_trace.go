@@ -14,11 +14,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Updates in a merge call of a compiled step: the function is called once and builds the graph of
-// one component, which represents all.
+// An update in a merge call of a compiled step calls its function once, to add the operations of one
+// component to the step. Every replica executes them for its own component.
 
-// updateIn is [Extended.Update] in a merge call; v is nil for a non-slot update.
-func (e *Extended) updateIn(ctx context.Context, mc *MergeContext, op string, v *strategy.Variable, fn UpdateFunc,
+// traceUpdate implements [Extended.Update] in a merge call; v is nil for a non-slot update.
+func (e *Extended) traceUpdate(ctx context.Context, mc *MergeContext, op string, v *strategy.Variable, fn UpdateFunc,
 	args []any) (any, error) {
 	s := e.strategy
 	rc := &ReplicaContext{strategy: s, ctx: ctx, update: true, host: v == nil &&
@@ -65,7 +65,7 @@ func (e *Extended) updateIn(ctx context.Context, mc *MergeContext, op string, v 
 	})
 }
 
-// updateArgument returns a component's part of a leaf of an update's arguments: the node of a
+// updateArgument returns a leaf of an update's arguments for the update function: the node of a
 // distributed value, or any other leaf unchanged.
 func (rc *ReplicaContext) updateArgument(op, where string, v *strategy.Variable, x any) (any, error) {
 	switch x.(type) {
@@ -73,13 +73,13 @@ func (rc *ReplicaContext) updateArgument(op, where string, v *strategy.Variable,
 		if err := engine.Internal(rc.strategy).CheckOwned(op, x); err != nil {
 			return nil, err
 		}
-		return x, mirroredArgument(op, where, v, x)
+		return x, checkMirrored(op, where, v, x)
 	case *MergeValue, *graph.Node, strategy.Value, Component, *strategy.Objects:
 	default:
 		return x, nil
 	}
 	m := rc.tracing.value(op, x)
-	if err := mirroredArgument(op, where, v, m); err != nil {
+	if err := checkMirrored(op, where, v, m); err != nil {
 		return nil, err
 	}
 	if rc.host && rc.varying(m) {
@@ -88,8 +88,8 @@ func (rc *ReplicaContext) updateArgument(op, where string, v *strategy.Variable,
 	return m.node, nil
 }
 
-// requireOne panics in the trace of an update, which cannot return a different result for each
-// component.
+// requireOne panics while an update is traced once for all components. The result of the call op
+// would differ between them.
 func (rc *ReplicaContext) requireOne(op string) {
 	if rc.tracing != nil {
 		panic(&strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op,

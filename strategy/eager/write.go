@@ -22,7 +22,7 @@ import (
 // Read returns the current value of the replica's component of a variable.
 func (rc *ReplicaContext) Read(v *strategy.Variable) (any, error) { return rc.read("Read", v, rc.host) }
 
-// ReadAcross returns the variable's value across replicas in replica code, with the components
+// ReadAcross returns the variable's cross-replica value in replica code, with the components
 // combined by the variable's aggregation. It corresponds to a read in TensorFlow's
 // variable_sync_on_read_context.
 func (rc *ReplicaContext) ReadAcross(v *strategy.Variable) (any, error) {
@@ -42,7 +42,7 @@ func (rc *ReplicaContext) read(op string, v *strategy.Variable, across bool) (an
 			return mc.rc.Read(v)
 		})
 	}
-	return rc.join(op+" "+v.Path(), v, nil, func([]any) ([]any, error) {
+	return rc.callCollective(op+" "+v.Path(), v, nil, func([]any) ([]any, error) {
 		var x strategy.Value
 		var err error
 		if across {
@@ -60,12 +60,11 @@ func (rc *ReplicaContext) read(op string, v *strategy.Variable, across bool) (an
 	})
 }
 
-// Assign sets the variable and returns its new value, by the rules of
-// [strategy.ReplicaContext.Assign], like TensorFlow's assign in a replica. A write of an
-// [strategy.OnRead] variable only affects the replica's component. Writes of an [strategy.OnWrite]
-// variable are aggregated. A host value that is the same object on every replica is one value: its
-// SUM is an error, its MEAN is the value. A Go number is converted to the dtype of a scalar
-// variable; a number that the dtype cannot represent is an [*strategy.Error].
+// Assign sets the variable and returns its new value, like [strategy.ReplicaContext.Assign] and
+// TensorFlow's assign in a replica. A write of an [strategy.OnRead] variable only affects the
+// replica's component. Writes of an [strategy.OnWrite] variable are aggregated. A host value that
+// is the same object on every replica is one value: its SUM is an error, its MEAN is the value. A
+// Go number that the dtype of the variable cannot represent is an [*strategy.Error].
 func (rc *ReplicaContext) Assign(v *strategy.Variable, x any) (any, error) {
 	return rc.write(assign.Set, v, x)
 }
@@ -105,14 +104,14 @@ func (rc *ReplicaContext) write(w assign.Op, v *strategy.Variable, x any) (any, 
 		}
 		return rc.Read(v)
 	}
-	return rc.join(call, v, rc.component(x), func(xs []any) ([]any, error) {
-		value, whole, release, err := rc.mergeWritten(op, v, xs)
+	return rc.callCollective(call, v, rc.component(x), func(xs []any) ([]any, error) {
+		value, isHost, release, err := rc.mergeWritten(op, v, xs)
 		if err != nil {
 			return nil, err
 		}
 		defer release()
-		aggregate := !rc.update && !whole
-		return rc.apply(fmt.Sprintf("replica_%s_%t", w.Name, aggregate), v, []strategy.Value{value},
+		aggregate := !rc.update && !isHost
+		return rc.applyWrite(fmt.Sprintf("replica_%s_%t", w.Name, aggregate), v, []strategy.Value{value},
 			func(c *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 				x := in[0]
 				if aggregate {
@@ -123,8 +122,8 @@ func (rc *ReplicaContext) write(w assign.Op, v *strategy.Variable, x any) (any, 
 	})
 }
 
-// apply runs a write and returns the variable's new value by replica.
-func (rc *ReplicaContext) apply(name string, v *strategy.Variable, values []strategy.Value,
+// applyWrite runs a write and returns the variable's new value by replica.
+func (rc *ReplicaContext) applyWrite(name string, v *strategy.Variable, values []strategy.Value,
 	step strategy.StepFunc) ([]any, error) {
 	results, err := engine.Internal(rc.strategy).RunBuiltin(rc.callerContext(), name, step, values,
 		[]*strategy.Variable{v}, rc.update && !componentsVary(v), v.Annotation())
@@ -135,8 +134,8 @@ func (rc *ReplicaContext) apply(name string, v *strategy.Variable, values []stra
 	return Of(rc.strategy).split(results[0])
 }
 
-// perReplica converts a mirrored value to a per-replica value in replica code, because the value
-// that a replica reads counts as its own.
+// perReplica converts a mirrored value to a per-replica value in replica code, because each replica
+// owns the value that it reads.
 func (rc *ReplicaContext) perReplica(x strategy.Value) (strategy.Value, error) {
 	m, ok := x.(*strategy.Mirrored)
 	if !ok || rc.update {
@@ -146,8 +145,7 @@ func (rc *ReplicaContext) perReplica(x strategy.Value) (strategy.Value, error) {
 	return rc.copyPerReplica(m)
 }
 
-// copyPerReplica returns a copy of a mirrored value with a component for each replica. The copy
-// still counts as mirrored.
+// copyPerReplica copies a mirrored value to a per-replica value, which still counts as mirrored.
 func (rc *ReplicaContext) copyPerReplica(m *strategy.Mirrored) (strategy.Value, error) {
 	results, err := engine.Internal(rc.strategy).RunBuiltin(rc.callerContext(), "per_replica",
 		func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
@@ -159,9 +157,9 @@ func (rc *ReplicaContext) copyPerReplica(m *strategy.Mirrored) (strategy.Value, 
 	return results[0], nil
 }
 
-// mergeWritten returns one value for the replicas' written values. whole reports that it is one host
-// value for all replicas, which aggregation does not change.
-func (rc *ReplicaContext) mergeWritten(op string, v *strategy.Variable, xs []any) (value strategy.Value, whole bool,
+// mergeWritten returns one value for the values that the replicas write. isHost reports that all
+// replicas write the same host value, which aggregation does not change.
+func (rc *ReplicaContext) mergeWritten(op string, v *strategy.Variable, xs []any) (value strategy.Value, isHost bool,
 	release func(), err error) {
 	s := rc.strategy
 	converted := make([]any, len(xs))
@@ -178,17 +176,16 @@ func (rc *ReplicaContext) mergeWritten(op string, v *strategy.Variable, xs []any
 		converted[r] = x
 	}
 	object, one := commonValue(converted)
-	_, host := hostObject(object)
-	whole = one && host && v.Synchronization() == strategy.OnWrite
+	isHost = one && isHostValue(object) && v.Synchronization() == strategy.OnWrite
 	if !rc.update && v.Synchronization() == strategy.OnWrite && s.NumReplicasInSync() > 1 {
 		switch {
 		case v.Aggregation() == strategy.AggregateNone && !v.LocalWrites():
 			return nil, false, nil, fault.NoAggregation(op)
-		case v.Aggregation() == strategy.AggregateSum && whole:
+		case v.Aggregation() == strategy.AggregateSum && isHost:
 			return nil, false, nil, fault.NotDistributed(op)
 		}
 	}
-	if value, release, err = rc.merge(op, v, converted); err != nil {
+	if value, release, err = rc.mergeValues(op, v, converted); err != nil {
 		return nil, false, nil, err
 	}
 	if ragged := engine.Internal(value).ReplicaShapes(); ragged != nil || !value.Shape().Equal(v.Shape()) {
@@ -200,21 +197,21 @@ func (rc *ReplicaContext) mergeWritten(op string, v *strategy.Variable, xs []any
 		return nil, false, nil, fault.New(errkind.ValueError, op, "give a value of its shape and dtype",
 			"a value of shape %s for a variable of shape %s", shape, v.Shape())
 	}
-	return value, whole, release, nil
+	return value, isHost, release, nil
 }
 
-// hostObject reports whether a leaf is a host value.
-func hostObject(x any) (any, bool) {
+// isHostValue reports whether a leaf is a host value.
+func isHostValue(x any) bool {
 	switch x.(type) {
 	case nil, strategy.Value, *strategy.Variable, Component, *strategy.Objects:
-		return nil, false
+		return false
 	}
-	return x, true
+	return true
 }
 
-// merge returns one value for the replicas' written values. In an update, the values for a mirrored
-// variable must be equal.
-func (rc *ReplicaContext) merge(op string, v *strategy.Variable, xs []any) (_ strategy.Value, release func(),
+// mergeValues returns one value for the values that the replicas write. In an update, the values
+// for a mirrored variable must be equal.
+func (rc *ReplicaContext) mergeValues(op string, v *strategy.Variable, xs []any) (_ strategy.Value, release func(),
 	err error) {
 	if rc.update && !componentsVary(v) {
 		if xs, err = rc.mirrorEqual(op, xs); err != nil {
@@ -266,7 +263,6 @@ func (rc *ReplicaContext) mirrorEqual(op string, xs []any) ([]any, error) {
 	return slices.Repeat([]any{first}, len(xs)), nil
 }
 
-// hostValue returns a host copy of a value or component.
 func (rc *ReplicaContext) hostValue(x any) (*tensors.Tensor, error) {
 	if c, ok := x.(Component); ok {
 		return c.Local(rc.ctx)
@@ -285,8 +281,8 @@ func equalTensors(a, b *tensors.Tensor) bool {
 	return equal
 }
 
-// Update joins the replicas and updates the variable once, with their arguments merged, like
-// [Extended.Update].
+// Update is a collective call that updates the variable once, like [Extended.Update], with the
+// combined arguments of the replicas.
 func (rc *ReplicaContext) Update(v *strategy.Variable, fn UpdateFunc, args ...any) (any, error) {
 	s := rc.strategy
 	if err := engine.Internal(s).CheckOwned("Update", v); err != nil {
@@ -295,7 +291,7 @@ func (rc *ReplicaContext) Update(v *strategy.Variable, fn UpdateFunc, args ...an
 	if rc.tracing != nil {
 		return Of(s).Update(rc.ctx, v, fn, args...)
 	}
-	return rc.join("Update "+v.Path(), v, args, func(all []any) ([]any, error) {
+	return rc.callCollective("Update "+v.Path(), v, args, func(all []any) ([]any, error) {
 		if rc.host {
 			result, err := Of(s).Update(rc.callerContext(), v, fn, args...)
 			return []any{result}, err
@@ -312,9 +308,9 @@ func (rc *ReplicaContext) Update(v *strategy.Variable, fn UpdateFunc, args ...an
 	})
 }
 
-// NewVariable joins the replicas and creates one variable for all of them, with replica 0's initial
-// value, like the creation of a variable in TensorFlow's Strategy.run. All replicas must pass the
-// same options. An initial value of type func() any is called once, for replica 0.
+// NewVariable is a collective call that creates one variable for all replicas, with replica 0's
+// initial value, like the creation of a variable in TensorFlow's Strategy.run. All replicas must
+// pass the same options. An initial value of type func() any is called once, for replica 0.
 func (rc *ReplicaContext) NewVariable(initial any, opts strategy.VariableOptions) (*strategy.Variable, error) {
 	if f, ok := initial.(func() any); ok {
 		initial = nil
@@ -329,8 +325,8 @@ func (rc *ReplicaContext) NewVariable(initial any, opts strategy.VariableOptions
 	options := fmt.Sprintf("%v %v %v %v %v", opts.Trainable == nil || *opts.Trainable, opts.Synchronization,
 		opts.Aggregation, opts.Annotation, opts.LocalWrites)
 	subject := [2]any{options, opts.ColocateWith}
-	v, err := rc.join("NewVariable "+opts.Name, subject, initial, func(all []any) ([]any, error) {
-		first, release, err := rc.firstOf(all)
+	v, err := rc.callCollective("NewVariable "+opts.Name, subject, initial, func(all []any) ([]any, error) {
+		first, release, err := rc.firstInitialValue(all)
 		if err != nil {
 			return nil, err
 		}
@@ -347,9 +343,9 @@ func (rc *ReplicaContext) NewVariable(initial any, opts strategy.VariableOptions
 	return v.(*strategy.Variable), nil
 }
 
-// firstOf returns replica 0's value. If only the process of replica 0 has the tensor, it is copied
-// over the devices.
-func (rc *ReplicaContext) firstOf(all []any) (first any, release func(), err error) {
+// firstInitialValue returns replica 0's initial value. If only the process of replica 0 has the
+// tensor, it is copied over the devices.
+func (rc *ReplicaContext) firstInitialValue(all []any) (first any, release func(), err error) {
 	release = func() {}
 	s := rc.strategy
 	if s.NumProcesses() < 2 {
@@ -363,7 +359,7 @@ func (rc *ReplicaContext) firstOf(all []any) (first any, release func(), err err
 				"the initial value of replica 0 is not a tensor")
 		}
 	} else {
-		leaves, err := describe("NewVariable", all[0])
+		leaves, err := describeLeaves("NewVariable", all[0])
 		if err != nil || len(leaves) != 1 || leaves[0].Kind != tensorLeaf {
 			return all[0], release, err
 		}
@@ -387,8 +383,7 @@ func (rc *ReplicaContext) firstOf(all []any) (first any, release func(), err err
 	return Component{value: v}, func() { _ = v.Close() }, nil
 }
 
-// varying reports whether the replicas' tensors of a value may differ. componentsVary reports
-// whether the components of a variable may differ.
+// varying reports whether the replicas' tensors of a value may differ.
 func varying(v strategy.Value) bool {
 	switch v := v.(type) {
 	case *strategy.PerReplica:
