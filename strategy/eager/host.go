@@ -73,9 +73,9 @@ func (rc *ReplicaContext) mirroredComponents(results []any) []any {
 	return results
 }
 
-// writeAcross writes all components of a variable by calling write, and returns the variable's new
+// writeAllComponents writes all components of a variable by calling write, and returns the variable's new
 // value.
-func (rc *ReplicaContext) writeAcross(call string, v *strategy.Variable,
+func (rc *ReplicaContext) writeAllComponents(call string, v *strategy.Variable,
 	write func(ctx context.Context) error) (any, error) {
 	var err error
 	if rc.tracing != nil {
@@ -89,8 +89,8 @@ func (rc *ReplicaContext) writeAcross(call string, v *strategy.Variable,
 	return rc.Read(v)
 }
 
-// assignAcross calls the variable's method for a write.
-func assignAcross(ctx context.Context, w assign.Op, v *strategy.Variable, x any) error {
+// assignAllComponents calls the variable's method for a write.
+func assignAllComponents(ctx context.Context, w assign.Op, v *strategy.Variable, x any) error {
 	switch w.Name {
 	case assign.Add.Name:
 		return v.AssignAdd(ctx, x)

@@ -26,7 +26,7 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 	}
 	call := op.String() + " " + v.Path()
 	if rc.host || rc.tracing != nil {
-		return rc.writeAcross(call, v, func(ctx context.Context) error { return v.Scatter(ctx, op, indices, updates) })
+		return rc.writeAllComponents(call, v, func(ctx context.Context) error { return v.Scatter(ctx, op, indices, updates) })
 	}
 	return rc.callCollective(call, v, []any{rc.component(indices), rc.component(updates)}, func(all []any) ([]any, error) {
 		values := make([]strategy.Value, 2)

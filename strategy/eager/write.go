@@ -97,7 +97,7 @@ func (rc *ReplicaContext) write(w assign.Op, v *strategy.Variable, x any) (any, 
 	op, call := fmt.Sprintf("%s %q", w.Name, v.Path()), w.Name+" "+v.Path()
 	switch {
 	case rc.host:
-		return rc.writeAcross(call, v, func(ctx context.Context) error { return assignAcross(ctx, w, v, x) })
+		return rc.writeAllComponents(call, v, func(ctx context.Context) error { return assignAllComponents(ctx, w, v, x) })
 	case rc.tracing != nil:
 		if err := rc.tracing.setComponent(op, w, v, x); err != nil {
 			return nil, err

@@ -9,20 +9,19 @@ import (
 
 // Batch is the input of one step on the devices. It belongs to its feed.
 type Batch struct {
-	// Index is the number of the step in the input, counted from 0.
+	// Index is the number of the step in the input, from 0.
 	Index int64
-	// Values are the components in the order of the element's leaves. Dimension 0 of a replica's
-	// tensor counts its rows.
+	// Values are the components of the batch, in the order of the element's leaves, and Paths are
+	// their names. Dimension 0 of a replica's tensor counts its rows.
 	Values []*strategy.PerReplica
-	// Paths are the names of the components.
-	Paths []string
-	// Mask marks the rows that contain data: a bool tensor of shape [rows] on each replica. It is
-	// nil unless batches are padded.
+	Paths  []string
+	// Mask is true for the rows with data: a bool tensor of shape [rows] on each replica. It is nil
+	// unless batches are padded.
 	Mask *strategy.PerReplica
-	// Rows has the number of rows with data for each replica of this process.
+	// Rows is the number of rows with data, for each replica of this process.
 	Rows []int
 
-	// sharesMask reports that Mask is the feed's mask for all full batches.
+	// sharesMask reports whether Mask is the feed's mask for all full batches.
 	sharesMask bool
 }
 
@@ -42,7 +41,6 @@ func (b *Batch) stepError(cause error) error {
 	return wrapError(fmt.Sprintf("step %d", b.Index), cause)
 }
 
-// close releases the batch. b may be nil.
 func (b *Batch) close() error {
 	if b == nil {
 		return nil

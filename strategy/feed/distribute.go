@@ -10,26 +10,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// DistributeOptions configure how data is distributed to processes and replicas. The zero value
+// DistributeOptions configure the distribution of data to processes and replicas. The zero value
 // uses automatic sharding and TensorFlow's rule for splitting batches.
 type DistributeOptions struct {
-	// Policy selects how files or elements are distributed to the processes. Rule selects how
-	// batches are split over the replicas.
+	// Policy selects how files or elements are distributed to the processes, and Rule how batches
+	// are split over the replicas.
 	Policy input.AutoShardPolicy
 	Rule   input.SplitRule
 	// Epoch is the number of the first pass; each later pass has the next number.
 	Epoch uint64
-	// Arguments specify how a replica's part of each tensor is sharded over its logical devices, in
-	// the order of an element's leaves (tuple members in order, dictionary members by ascending
-	// key). A leaf without an annotation is replicated on all logical devices. The mask of [Pad]
-	// follows the leaves. Each device receives only its shard. An annotation that is invalid for
-	// every tensor is an error of the call that receives these options, and wraps a
-	// [*logical.Error]. An annotation that does not fit a leaf is an [*strategy.Error] with the
-	// name of the leaf when the batch is copied to the devices; it also wraps a [*logical.Error].
+	// Arguments specify how the tensors of each replica are split over its logical devices, in the
+	// order of an element's leaves: tuple members in order, dictionary members by ascending key,
+	// then the mask of [Pad]. A leaf without an annotation is replicated. An invalid annotation is
+	// an error of the call that receives these options. An annotation that does not fit a leaf is
+	// an [*strategy.Error], with the name of the leaf, when the batch is copied to the devices.
+	// Both errors wrap a [*logical.Error].
 	Arguments []logical.Annotation
-	// KeepOnHost makes a [Feed] copy a batch to the devices only when Next is called. Batches that
-	// were read ahead then use host memory and no device memory. It is the negation of TensorFlow's
-	// InputOptions.experimental_prefetch_to_device. An [Iterator] never copies ahead.
+	// KeepOnHost makes a [Feed] copy a batch to the devices only when Next is called, so that the
+	// ready batches use no device memory. It is the negation of TensorFlow's
+	// experimental_prefetch_to_device. An [Iterator] never copies ahead.
 	KeepOnHost bool
 }
 
@@ -50,9 +49,8 @@ func (o DistributeOptions) inputOptions(s *strategy.TPUStrategy) (input.Options,
 
 // Distribute distributes the global batches of a dataset to the replicas, like TensorFlow's
 // experimental_distribute_dataset. The dataset must be batched with the global batch size along
-// dimension 0. Distribute calls input.Distribute with the strategy's
-// [InputOptions] and returns the errors of both. [Iterate] copies the batches
-// to the devices when they are requested, and [New] copies them ahead.
+// dimension 0. Distribute returns the errors of input.Distribute and [InputOptions]. [Iterate]
+// copies the batches to the devices when they are requested, and [New] copies them ahead.
 func Distribute(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOptions) (*input.DistributedDataset, error) {
 	opts, err := o.inputOptions(s)
 	if err != nil {
@@ -61,10 +59,10 @@ func Distribute(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOptions) 
 	return input.Distribute(ds, opts)
 }
 
-// DistributeAhead is like [Distribute], for a [Feed]. Because a feed runs ahead of the steps, the
-// processes cannot vote on the end of the data. If processes may run out of data at different
-// steps, the error matches [ErrVote]. together states that all run out at the same step; see
-// Options.EndsTogether.
+// DistributeAhead is like [Distribute], for a [Feed]. The error matches [ErrVote] if the processes
+// may run out of data at different steps, because a feed runs ahead of the steps and cannot vote on
+// the end of the data. endsTogether states that all processes run out of data at the same step; see
+// [Options].EndsTogether.
 func DistributeAhead(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOptions,
 	endsTogether bool) (*input.DistributedDataset, error) {
 	opts, err := o.inputOptions(s)
@@ -86,8 +84,8 @@ func DistributeAhead(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOpti
 
 // DistributeFromFunction calls fn for this process's dataset, whose elements are batches for single
 // replicas. In each step every replica receives the next element. It is TensorFlow's
-// experimental_distribute_datasets_from_function. It calls input.FromFunction with the strategy's
-// [InputOptions] and returns the errors of both.
+// experimental_distribute_datasets_from_function. It returns the errors of input.FromFunction and
+// [InputOptions].
 func DistributeFromFunction(s *strategy.TPUStrategy, fn func(input.Context) (input.Dataset, error),
 	o DistributeOptions) (*input.DistributedDataset, error) {
 	opts, err := o.inputOptions(s)

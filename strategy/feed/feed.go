@@ -16,10 +16,10 @@ import (
 
 const defaultDepth = 2
 
-// maxDepth is the maximum number of ready batches. Each uses the memory of a batch.
+// maxDepth is the maximum number of ready batches.
 const maxDepth = 1 << 16
 
-// ErrClosed matches the errors of a closed feed.
+// ErrClosed reports the use of a closed feed.
 var ErrClosed = errkind.New(errkind.RuntimeError, "feed: the feed is closed; create a new one")
 
 func wrapError(op string, cause error) error { return &errkind.Fault{Op: "feed: " + op, Err: cause} }
@@ -48,7 +48,7 @@ type Feed struct {
 	closeErr error
 }
 
-// feedItem is a ready batch with the position after it, or the end.
+// feedItem is a ready batch with the input's position after it, or the error that ends the feed.
 type feedItem struct {
 	batch *Batch
 	step  *input.Step // instead of batch, if Next copies it to the devices
@@ -57,15 +57,15 @@ type feedItem struct {
 }
 
 // New opens the input and starts to feed. The input must be distributed over the strategy's
-// replicas, and d must be the part of this process's replicas. The feed runs until Close is called
-// or ctx ends. Errors are of kind ValueError for an invalid option, [strategy.ErrContext], and
-// those of the input.
+// replicas, and d must be the input of this process. The feed runs until Close is called or ctx is
+// canceled. Errors: ValueError for an invalid option, [strategy.ErrContext], and the errors of the
+// input.
 func New(ctx context.Context, s *strategy.TPUStrategy, d *input.DistributedDataset, opts Options) (*Feed, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return start(ctx, cancel, s, d, opts)
 }
 
-// start starts to feed. cancel cancels ctx; start calls it after an error.
+// start implements New. cancel cancels ctx; start calls it after an error.
 func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUStrategy, d *input.DistributedDataset,
 	opts Options) (f *Feed, err error) {
 	defer func() {
@@ -117,7 +117,7 @@ func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUS
 	return f, nil
 }
 
-// readLoop reads and copies batches until the input ends, an error occurs, or ctx is done. The last
+// readLoop reads and copies batches until the input ends, an error occurs, or ctx is done. Its last
 // item has the error.
 func (f *Feed) readLoop(ctx context.Context, steps *input.Steps) {
 	defer close(f.done)
@@ -168,9 +168,9 @@ func (f *Feed) readNext(ctx context.Context, steps *input.Steps) (next feedItem,
 	return next, err
 }
 
-// Next returns the next batch and releases the previous one. ctx limits the wait. If ctx ends, no
-// batch is lost, and Next may be called again. At the end of the input the error is io.EOF. After
-// an error of the input Next returns the same error again.
+// Next returns the next batch and releases the previous one. If ctx is canceled, no batch is lost,
+// and Next may be called again. At the end of the input the error is io.EOF. After an error of the
+// input Next returns the same error again.
 func (f *Feed) Next(ctx context.Context) (*Batch, error) {
 	if err := strategy.RefuseTracing(ctx, "next", fault.InsteadOfLoading); err != nil {
 		return nil, err
@@ -206,9 +206,8 @@ func (f *Feed) Next(ctx context.Context) (*Batch, error) {
 	return next.batch, nil
 }
 
-// freeSlots frees the slots of returned batches, but only when at least half of the ready batches
-// are used. Waking the goroutine for each batch would cost a small step about 1% of its time,
-// because another thread then looks for work between the threads of the plugin.
+// freeSlots lets readLoop read more batches if at most half of the ready batches are left. Waking
+// the goroutine for each batch would cost a small step about 1% of its time.
 func (f *Feed) freeSlots() {
 	f.returned++
 	if len(f.ready) > (cap(f.slots)-1)/2 {
@@ -219,7 +218,6 @@ func (f *Feed) freeSlots() {
 	}
 }
 
-// releaseCurrent releases the batch that Next returned last.
 func (f *Feed) releaseCurrent() error {
 	if f.current == nil {
 		return nil
@@ -242,8 +240,8 @@ func (f *Feed) All(ctx context.Context) iter.Seq2[*Batch, error] {
 	}
 }
 
-// Args iterates over the remaining batches like All, and yields each batch as the arguments of a
-// step. train.Evaluation.Over accepts this iterator.
+// Args is like [Feed.All], and yields each batch as the arguments of a step, for
+// train.Evaluation.Over.
 func (f *Feed) Args(ctx context.Context) iter.Seq2[[]any, error] {
 	return func(yield func([]any, error) bool) {
 		for batch, err := range f.All(ctx) {
@@ -258,7 +256,7 @@ func (f *Feed) Args(ctx context.Context) iter.Seq2[[]any, error] {
 	}
 }
 
-// State returns the position of the input after the last batch that Next returned. It may be called
+// State returns the position of the input after the last batch that Next returned. It is valid
 // after the end and after an error.
 func (f *Feed) State() input.State {
 	f.mu.Lock()

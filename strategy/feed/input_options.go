@@ -9,14 +9,13 @@ import (
 )
 
 // InputOptions returns options for input.Distribute that select the data of this process's
-// replicas. The processes vote on the end of the data. Processes that share a replica count as one
-// process and read the same data. InputOptions returns a [*strategy.OptionError] if the processes do not
-// have the same number of replicas each, in order, because package input distributes data in that
-// way.
+// replicas. Processes that share a replica read the same data. It returns a [*strategy.OptionError]
+// unless all processes have the same number of replicas, in order, because package input requires
+// this.
 //
-// The vote is an exchange between the processes, launched where the input is read. Input that a
-// goroutine prefetches must not vote: use data that ends at the same step on every process, such as
-// one dataset that is distributed over the processes, or a repeated dataset.
+// The processes vote on the end of the data, in an exchange that is launched when the input is
+// read. Input that a goroutine prefetches must not vote: use data that ends at the same step on
+// every process, such as one dataset that is distributed over the processes, or a repeated dataset.
 func InputOptions(s *strategy.TPUStrategy) (input.Options, error) {
 	internal := engine.Internal(s)
 	runtime, numReplicas := internal.Runtime(), s.NumReplicasInSync()
@@ -42,8 +41,8 @@ func InputOptions(s *strategy.TPUStrategy) (input.Options, error) {
 	return o, nil
 }
 
-// sharedReplica returns the one replica of this process, if there are more processes than replicas
-// and each replica is shared by the same number of consecutive processes.
+// sharedReplica returns the replica of this process. ok is false unless each replica is shared by
+// the same number of consecutive processes.
 func sharedReplica(s *strategy.TPUStrategy) (replica int, ok bool) {
 	runtime, numReplicas := engine.Internal(s).Runtime(), s.NumReplicasInSync()
 	count := runtime.Count

@@ -14,23 +14,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Iterator copies distributed input to the devices when Next is called. A [Feed] copies ahead. Only
-// one goroutine at a time may use an Iterator.
+// Iterator copies distributed input to the devices when Next is called, not ahead like a [Feed].
+// Only one goroutine at a time may use an Iterator.
 type Iterator struct {
 	strategy  *strategy.TPUStrategy
 	steps     *input.Steps
 	arguments []logical.Annotation
 }
 
-// Iterate opens the next pass of distributed input and returns an iterator of values on the
-// devices, like TensorFlow's iteration over a tf.distribute.DistributedDataset. The caller must
-// close the iterator. As in TensorFlow, a shuffled dataset has a different order in each pass,
-// unless its options specify otherwise.
+// Iterate opens the next pass of distributed input, like TensorFlow's iteration over a
+// tf.distribute.DistributedDataset. The caller must close the iterator. As in TensorFlow, a
+// shuffled dataset has a different order in each pass by default.
 //
 // With several processes, all must open the same number of passes, and all batches must have one
-// shape: batch with drop remainder, or pad with a [Feed]. If the shares of a short batch differ
-// within a process, Next returns an error on that process, and the other processes are not
-// notified.
+// shape: batch with drop remainder, or pad with a [Feed]. If the replicas of a process have
+// different numbers of rows, Next returns an error on that process, and does not notify the other
+// processes.
 func Iterate(ctx context.Context, s *strategy.TPUStrategy, d *input.DistributedDataset) (*Iterator, error) {
 	if err := engine.Internal(s).CheckEager(ctx, "iterate", fault.InsteadOfLoading); err != nil {
 		return nil, err
@@ -66,8 +65,7 @@ func (it *Iterator) Next(ctx context.Context) (any, error) {
 	return CopyToDevices(ctx, it.strategy, step, it.arguments...)
 }
 
-// Close releases the input. It does not close the values that Next returned. A second Close does
-// nothing.
+// Close releases the input, but not the values that Next returned. A second Close does nothing.
 func (it *Iterator) Close() error {
 	if it == nil {
 		return nil
@@ -77,10 +75,9 @@ func (it *Iterator) Close() error {
 
 // CopyToDevices copies a step of distributed input to the devices. It returns a nest with the
 // structure of the dataset's elements: a []any for a tuple, a map[string]any for a dictionary, and
-// a *[strategy.PerReplica] for a leaf. The PerReplica is ragged if the replicas' shares differ.
-// Text is not copied and becomes a *[strategy.Objects]. With several processes, each process passes
-// the input of its own replicas, and all must have one shape. arguments are those of
-// [DistributeOptions].
+// a *[strategy.PerReplica] for a leaf, whose replicas may have different shapes. Text is not copied
+// and becomes a *[strategy.Objects]. With several processes, each passes the input of its own
+// replicas, and all must have one shape. [DistributeOptions].Arguments describes arguments.
 func CopyToDevices(ctx context.Context, s *strategy.TPUStrategy, step input.Step,
 	arguments ...logical.Annotation) (nest any, err error) {
 	if err := strategy.RefuseTracing(ctx, "inputs", fault.InsteadOfLoading); err != nil {
@@ -132,7 +129,8 @@ func copyLeaf(ctx context.Context, s *strategy.TPUStrategy, column []any, a logi
 	return engine.Internal(s).NewBatch(ctx, column, a)
 }
 
-// buildNest returns a nest with the structure of e and the given leaves.
+// buildNest returns a nest with the structure of element. Its leaves are the values from *index on,
+// which buildNest advances.
 func buildNest(element input.Element, values []any, index *int) any {
 	switch {
 	case element.IsLeaf():

@@ -14,15 +14,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// placer copies batches to the devices. It is used only by the feed's goroutine, or only by
-// [Feed.Next] if batches stay on the host until then.
+// placer copies batches to the devices. Only the feed's goroutine uses it, or only [Feed.Next] if
+// batches stay on the host until then.
 type placer struct {
 	strategy      *strategy.TPUStrategy
 	opts          Options
 	localReplicas []int // the replicas that this process feeds
 	keepOnHost    bool  // batches stay on the host until Next
-	// arguments specify how the components, followed by the mask, are sharded over the logical
-	// devices.
+	// arguments are the splits of the components, followed by the mask, over the logical devices.
 	arguments []logical.Annotation
 	rows      int // rows of a padded or full batch; 0 if not known yet
 
@@ -46,7 +45,7 @@ func newPlacer(s *strategy.TPUStrategy, d *input.DistributedDataset, opts Option
 	return p, nil
 }
 
-// place copies one step to the devices. After an error no device memory remains allocated.
+// place copies one step to the devices. After an error it releases the device memory.
 func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err error) {
 	b = &Batch{Index: step.Index, Paths: step.Replicas[0].Paths()}
 	for _, e := range step.Replicas {
@@ -105,7 +104,7 @@ func annotationOf(leaf int, arguments []logical.Annotation) logical.Annotation {
 	return logical.Annotation{}
 }
 
-// transpose groups the replicas' tensors by component in p.columns.
+// transpose groups the replicas' tensors by component, in p.columns.
 func (p *placer) transpose(b *Batch, step input.Step) error {
 	p.columns = slices.Grow(p.columns[:0], len(b.Paths))[:len(b.Paths)]
 	for leaf := range p.columns {

@@ -14,12 +14,12 @@ import (
 )
 
 // FromDataset distributes a dataset of global batches over the strategy's replicas with the
-// automatic policy, and feeds it once. For other policies, and for batches that are sharded over
-// the logical devices, call [DistributeAhead] and [New].
+// automatic policy, and feeds it once. For other policies, and for batches that are split over the
+// logical devices, call [DistributeAhead] and [New].
 //
 // A second feed of the same dataset has the same order, even if the dataset is shuffled. For
-// several epochs, repeat the dataset after its Shuffle, so that each epoch has a new order, or call
-// [DistributeAhead] with a different Epoch for each, and New.
+// several epochs with different orders, repeat the dataset after its Shuffle, or call
+// [DistributeAhead] with a different Epoch for each.
 func FromDataset(ctx context.Context, s *strategy.TPUStrategy, ds input.Dataset, opts Options) (*Feed, error) {
 	if err := strategy.RefuseTracing(ctx, "feed", fault.InsteadOfLoading); err != nil {
 		return nil, err
@@ -34,17 +34,17 @@ func FromDataset(ctx context.Context, s *strategy.TPUStrategy, ds input.Dataset,
 	return New(ctx, s, d, opts)
 }
 
-// FromTrain feeds a GoMLX dataset of global batches. A batch's components are its inputs followed
-// by its labels. The tensors are copied and freed.
+// FromTrain feeds a GoMLX dataset of global batches. The components of a batch are its inputs
+// followed by its labels. The tensors are copied and freed.
 func FromTrain(ctx context.Context, s *strategy.TPUStrategy, ds train.Dataset, data gomlxdata.Options,
 	opts Options) (*Feed, error) {
 	return FromDataset(ctx, s, gomlxdata.FromTrain(ds, data), opts)
 }
 
 // FromSeq feeds a Go iterator of global batches. open must start the iterator from the beginning;
-// it is called for each pass. data describes the elements; a BatchSize of 0 means that the batch
-// size is not known. The iterator's context is canceled when the feed ends, so that an iterator
-// that waits for data can stop.
+// it is called for each pass. data describes the elements; BatchSize may be 0 if it is not known.
+// The iterator's context is canceled when the feed ends, so that an iterator that waits for data
+// can stop.
 func FromSeq(ctx context.Context, s *strategy.TPUStrategy,
 	open func(ctx context.Context) iter.Seq2[input.Element, error], data input.SeqOptions, opts Options) (*Feed, error) {
 	if err := strategy.RefuseTracing(ctx, "feed", fault.InsteadOfLoading); err != nil {
@@ -74,9 +74,9 @@ func FromSeq(ctx context.Context, s *strategy.TPUStrategy,
 	return start(ctx, cancel, s, d, opts)
 }
 
-// ErrVote matches the error for input that may end at different steps on different processes. The
-// processes would have to vote on each step, which is a launch on all devices. A feed runs ahead,
-// so that each process would launch its vote at a different position between the steps.
+// ErrVote reports input that may end at different steps on different processes. The processes would
+// have to vote before each step, which is a launch on all devices, and a feed that runs ahead
+// cannot launch its vote at the same position between the steps in all processes.
 var ErrVote = errkind.New(errkind.NotImplementedError,
 	"feed: processes that may run out of data at different steps cannot be fed ahead")
 
@@ -84,5 +84,5 @@ func refuseVote(context.Context, bool) (bool, error) {
 	return false, &errkind.Fault{Match: ErrVote, Hint: "repeat the dataset without end and count the steps, set EndsTogether if they end together, or keep the data in memory"}
 }
 
-// localVote is the vote for processes that end together.
+// localVote is the vote for processes that run out of data at the same step.
 func localVote(_ context.Context, own bool) (bool, error) { return own, nil }

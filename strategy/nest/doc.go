@@ -1,7 +1,6 @@
 // Package nest runs steps whose arguments and results are nests: slices, maps and structs of
 // tensors, variables and other values, such as a map of named tensors with a mode. It corresponds
-// to TensorFlow's Strategy.run with nested structures. It is built on functions of package
-// strategy, whose arguments are tensors.
+// to TensorFlow's Strategy.run with nested structures.
 //
 //	f := nest.New(strat, func(rc *strategy.ReplicaContext, args []any) any {
 //		batch := args[0].(map[string]any)

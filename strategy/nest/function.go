@@ -18,35 +18,35 @@ import (
 )
 
 // StepFunc builds the graph of a step whose arguments and results are nests. args are the arguments
-// of [Function.Run], with each tensor replaced by a *[graph.Node] and all other leaves unchanged.
-// The step may modify args. It returns a nest with a *[graph.Node] for each tensor. Leaves of the
-// result that are not nodes, such as nil, a number or a variable, are returned unchanged by each
-// run. The strategy calls a StepFunc once for each signature; see [strategy.StepFunc].
+// of [Function.Run], with each tensor replaced by a *[graph.Node]. The step may modify args. It
+// returns a nest with a *[graph.Node] for each tensor; each run returns other leaves, such as a
+// number or a variable, unchanged. See [strategy.StepFunc].
 type StepFunc func(rc *strategy.ReplicaContext, args []any) any
 
 // Function is a step function whose arguments and results are nests, like the args, kwargs and
-// result of TensorFlow's Strategy.run. For each structure of the arguments it has a
-// [strategy.Function] of their tensors. It is safe for concurrent use.
+// result of TensorFlow's Strategy.run. It is safe for concurrent use.
 //
 // A nest consists of slices and maps of any (or of nests) and of structs with such fields, all
 // exported. Keyword arguments are a map[string]any or such a struct. A leaf is one of the
 // following:
 //
 //   - a tensor: a *[strategy.PerReplica] or *[strategy.Mirrored] of the strategy, or a host value,
-//     which is a *tensors.Tensor, a number, a bool, or slices of numbers or bools. The step
-//     receives a *[graph.Node] for it;
+//
+// which is a *tensors.Tensor, a number, a bool, or slices of numbers or bools. The step receives a
+// *[graph.Node];
 //   - a *[strategy.Variable], which the step reads and writes with its [strategy.ReplicaContext];
 //   - [strategy.Objects] with the same object for every replica: the step receives that object.
-//     Different objects are an error, because one trace represents all replicas;
-//   - any other value: nil, a string, a value of a named type such as time.Duration, an array or a
-//     struct that is not a nest, a pointer, a channel or a function.
 //
-// Every leaf that is not a tensor is static: the step receives the value itself, and a different
-// value is a different signature, for which the step is traced and compiled again. Static values
-// are compared with ==, pointers and functions by identity. A function literal or pointer that is
-// created for each run therefore causes a compilation in each run, and the Function keeps it. To
-// pass a number that the step needs while it is traced, such as an axis, use Objects or a value of
-// a named type.
+// Different objects are an error, because one trace represents all replicas;
+//   - any other value: nil, a string, a value of a named type such as time.Duration, an array or a
+//
+// struct that is not a nest, a pointer, a channel or a function.
+//
+// Every leaf that is not a tensor is static: the step receives the value itself, and is traced and
+// compiled again for a different value. Static values are compared with ==, pointers and functions
+// by identity. A function literal or pointer that is created for each run therefore causes a
+// compilation in each run, and the Function retains it. To pass a number that the step needs while
+// it is traced, such as an axis, use Objects or a value of a named type.
 type Function struct {
 	strategy *strategy.TPUStrategy
 	step     StepFunc
@@ -63,12 +63,12 @@ type signature struct {
 	function *strategy.Function
 }
 
-// New returns a function of the strategy whose step has nests as arguments and result, like
-// TensorFlow's tf.function with nested structures. Nothing is traced before the first run.
+// New returns a function of the strategy whose arguments and result are nests, like TensorFlow's
+// tf.function with nested structures. Nothing is traced before the first run.
 //
-// The options Arguments and Results have an entry for each tensor among the leaves of all
-// arguments, and of the result: slices and struct fields in order, the values of a map by ascending
-// key. [strategy.ReplicaContext.ValidSize] uses the same numbering. SplitBatch and LocalBatch split
+// The options Arguments and Results have an entry for each tensor of all arguments, and of the
+// result: slices and struct fields in order, the values of a map by ascending key.
+// [strategy.ReplicaContext.ValidSize] uses the same numbering. SplitBatch and LocalBatch split
 // every host tensor; pass a tensor that all replicas share as a *[strategy.Mirrored].
 func New(s *strategy.TPUStrategy, step StepFunc, opts strategy.FunctionOptions) *Function {
 	if opts.Name == "" {
@@ -79,14 +79,13 @@ func New(s *strategy.TPUStrategy, step StepFunc, opts strategy.FunctionOptions) 
 
 // Run runs the function on every replica, like [strategy.Function.Run]. It returns the nest that
 // the step returned, with each node replaced by a *[strategy.PerReplica]. The caller owns these
-// values. All other leaves are as the step returned them.
+// values.
 //
-// Errors are those of strategy.Function.Run, with the leaf's Path in an [*strategy.ArgumentError],
-// and an [*strategy.Error] for arguments or a result that are not a valid nest. For a result it is
-// wrapped in a [*strategy.TraceError]. Its kind is ValueError for a nest that is too deep or
-// contains itself. Its kind is TypeError for a member that cannot contain the replacement of a
-// tensor, and for a result that is a nil node, a node of another graph, or a value with nodes that
-// is not a nest, such as a []*[graph.Node].
+// Errors: those of strategy.Function.Run, with the leaf's Path in an [*strategy.ArgumentError], and
+// an [*strategy.Error] for an invalid nest, wrapped in a [*strategy.TraceError] for a result. Its
+// kind is ValueError for a nest that is too deep or contains itself. Its kind is TypeError for a
+// member whose type cannot contain a tensor, and for a result that is a nil node, a node of another
+// graph, or a value with nodes that is not a nest, such as a []*[graph.Node].
 func (f *Function) Run(ctx context.Context, args ...any) (any, error) {
 	run, paths, values, err := f.functionFor(args)
 	if err != nil {
@@ -99,8 +98,8 @@ func (f *Function) Run(ctx context.Context, args ...any) (any, error) {
 	return fillTemplate(f.opts.Name, structure, results)
 }
 
-// Lowered is like [strategy.Function.Lowered], with nests as arguments. The module's arguments are
-// their tensors in the order of the leaves.
+// Lowered is [strategy.Function.Lowered] with nests. The module's arguments are the tensors in the
+// order of the leaves.
 func (f *Function) Lowered(ctx context.Context, args ...any) (*spmd.Module, error) {
 	function, paths, values, err := f.functionFor(args)
 	if err != nil {
@@ -110,8 +109,8 @@ func (f *Function) Lowered(ctx context.Context, args ...any) (*spmd.Module, erro
 	return m, addLocation(err, paths)
 }
 
-// Compiled is like [strategy.Function.Compiled], with nests as arguments. The step's arguments are
-// their tensors in the order of the leaves.
+// Compiled is [strategy.Function.Compiled] with nests. The step's arguments are the tensors in the
+// order of the leaves.
 func (f *Function) Compiled(ctx context.Context, args ...any) (*strategy.CompiledStep, error) {
 	function, paths, values, err := f.functionFor(args)
 	if err != nil {
@@ -135,8 +134,8 @@ func setLocation(e *strategy.ArgumentError, path string) {
 	_, _ = fmt.Sscanf(path, "args[%d]", &e.Argument) // every path has this prefix
 }
 
-// functionFor returns the function for the structure of the arguments, the paths of their tensors, and
-// the tensors. It creates the function for a new structure.
+// functionFor returns the function for the structure of the arguments, the paths of their tensors,
+// and the tensors. It creates the function for a new structure.
 func (f *Function) functionFor(args []any) (flat *strategy.Function, paths []string, values []any, err error) {
 	template, paths, values, err := f.flatten(args)
 	if err != nil {
@@ -182,7 +181,6 @@ func (f *Function) Close() error {
 	return errors.Join(errs...)
 }
 
-// equalNests reports whether nests have the same structure and equal leaves.
 func equalNests(a, b []any) bool {
 	_, err := nesting.Zip("compare", []any{a, b}, func(_ string, leaves []any) (any, error) {
 		if !nesting.IsSameLeaf(leaves[0], leaves[1]) {
@@ -193,7 +191,8 @@ func equalNests(a, b []any) bool {
 	return err == nil
 }
 
-// flatten extracts the tensors from the arguments.
+// flatten extracts the tensors and their paths from the arguments. template is args with each
+// tensor replaced by a nil *graph.Node.
 func (f *Function) flatten(args []any) (template []any, paths []string, values []any, err error) {
 	nest, err := nesting.MapAt(f.opts.Name, "args", args, func(path string, x any) (any, error) {
 		static, isTensor, wrong := classifyLeaf(f.strategy, x)
@@ -224,7 +223,8 @@ func fillTemplate[T any](op string, template any, leaves []*T) (any, error) {
 	})
 }
 
-// flatStep returns the step for arguments of one structure as a step of their tensors.
+// flatStep converts the step to a step whose arguments are the tensors of template, and whose
+// results are the nodes of the result.
 func (f *Function) flatStep(template []any) strategy.StepFunc {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		args, err := fillTemplate(f.opts.Name, template, in)
@@ -237,7 +237,7 @@ func (f *Function) flatStep(template []any) strategy.StepFunc {
 				node, ok := x.(*graph.Node)
 				switch {
 				case !ok:
-					return x, f.isResult(path, x)
+					return x, f.checkResultLeaf(path, x)
 				case node == nil:
 					return nil, fault.New(errkind.TypeError, f.opts.Name, "return a node, or nil of no type",
 						"%s is a nil node", path)
@@ -256,8 +256,8 @@ func (f *Function) flatStep(template []any) strategy.StepFunc {
 	}
 }
 
-// isResult returns an error for a leaf of a result that must not leave the trace.
-func (f *Function) isResult(path string, x any) error {
+// checkResultLeaf returns an error for a leaf of a result that must not leave the trace.
+func (f *Function) checkResultLeaf(path string, x any) error {
 	switch x.(type) {
 	case strategy.Value, componentLeaf:
 		return fault.New(errkind.TypeError, f.opts.Name, "pass it as an argument and return its node",

@@ -18,15 +18,15 @@ import (
 // anyMembers is the hint for a value with members that is not a nest.
 const anyMembers = "make it a nest: slices, maps and structs whose members are of type any"
 
-// componentLeaf is implemented by the components of package eager: a replica's part of a value or of a
-// variable.
+// componentLeaf is implemented by eager.Component: one replica's tensor of a value or a variable.
 type componentLeaf interface {
 	Value() strategy.Value
 	Variable() *strategy.Variable
 	Replica() int
 }
 
-// classifyLeaf classifies a leaf of the arguments. The error has no location yet.
+// classifyLeaf reports whether a leaf of the arguments is a tensor, and otherwise returns its
+// static value. The error has no location.
 func classifyLeaf(s *strategy.TPUStrategy, x any) (static any, isTensor bool, wrong *strategy.ArgumentError) {
 	if reason, err := engine.Internal(s).CheckLeaf(x); reason != "" {
 		return nil, false, &strategy.ArgumentError{Reason: reason, Err: err}
@@ -51,12 +51,12 @@ func classifyLeaf(s *strategy.TPUStrategy, x any) (static any, isTensor bool, wr
 					Hint:   "give each replica a tensor, or run eager code with eager.Extended.CallForEachReplica"}
 			}
 		}
-		return x.At(0), false, staticLeaf(x.At(0))
+		return x.At(0), false, checkStatic(x.At(0))
 	}
 	if isTensorType(reflect.TypeOf(x)) {
 		return nil, true, nil
 	}
-	return x, false, staticLeaf(x)
+	return x, false, checkStatic(x)
 }
 
 // isTensorType reports whether host values of the type are tensors: numbers, bools and slices of
@@ -72,9 +72,9 @@ func isTensorType(t reflect.Type) bool {
 	return dtype != dtypes.InvalidDType && (t == dtype.GoType() || t == reflect.TypeFor[int]())
 }
 
-// staticLeaf returns an error for a value that cannot be compared, or contains tensors that the
+// checkStatic returns an error for a value that cannot be compared, or contains tensors that the
 // step would not receive as nodes.
-func staticLeaf(x any) *strategy.ArgumentError {
+func checkStatic(x any) *strategy.ArgumentError {
 	v := reflect.ValueOf(x)
 	switch {
 	case !v.IsValid() || v.Kind() == reflect.Func:
@@ -99,7 +99,8 @@ func isTensorObject(t reflect.Type) bool {
 	return t.Implements(reflect.TypeFor[strategy.Value]()) || t.Implements(reflect.TypeFor[componentLeaf]())
 }
 
-// containsType reports whether a value contains a value of a wanted type. It does not follow pointers.
+// containsType reports whether a value contains a value of a wanted type. It does not follow
+// pointers.
 func containsType(v reflect.Value, depth int, wanted func(reflect.Type) bool) bool {
 	if !v.IsValid() || depth > nest.MaxDepth {
 		return false
