@@ -7,15 +7,15 @@ import (
 )
 
 // Batch stacks size consecutive elements along a new axis 0, like tf.data's Dataset.batch. If the
-// number of elements is not a multiple of size, the last batch has fewer rows; dropRemainder omits
-// that batch. The batch dimension of the spec is known only with dropRemainder.
+// number of elements is not a multiple of size, the last batch has fewer rows. dropRemainder omits
+// that short batch and makes the batch dimension of the spec known.
 //
-// A batch of consecutive rows of one tensor in memory (from [FromSlices] or Unbatch) is a view of
-// that tensor and copies nothing. This also holds if Repeat, Take, Concatenate or another operation
-// that passes elements on unchanged is applied before Batch. All other batches are copied once.
+// If the elements are consecutive rows of one tensor in memory (from [FromSlices] or
+// [Dataset.Unbatch]), the batch is a view of that tensor. Operations that do not change elements,
+// such as Repeat and Take, keep this property. All other batches are copied once.
 //
-// Before [Distribute], batch a dataset with the global batch size: the number of rows that all
-// replicas together consume in one step.
+// If [Distribute] divides the dataset, size is the global batch size: the number of rows that all
+// replicas together process in one step.
 func (d Dataset) Batch(size int, dropRemainder bool) Dataset {
 	if size < 1 {
 		return invalidDataset("batch", "give at least 1", "a batch of %d rows", size)
@@ -37,15 +37,15 @@ func (d Dataset) Batch(size int, dropRemainder bool) Dataset {
 		}
 		return info
 	}, openWithCounters("batch", 0, func(_ context.Context, src Iterator, _ []int64) (Iterator, error) {
-		return &batchIterator{Iterator: src, size: size, drop: dropRemainder}, nil
+		return &batchIterator{Iterator: src, size: size, dropRemainder: dropRemainder}, nil
 	}))
 }
 
 type batchIterator struct {
 	Iterator
-	size   int
-	drop   bool
-	ranges []itemRange // reused buffer, empty between calls
+	size          int
+	dropRemainder bool
+	ranges        []elementRange // reused buffer, empty between calls
 }
 
 func (b *batchIterator) Next(ctx context.Context) (Element, error) {
@@ -64,7 +64,7 @@ func (b *batchIterator) Next(ctx context.Context) (Element, error) {
 		}
 		runs, count = appendRange(runs, r), count+r.n
 	}
-	if count == 0 || b.drop && count < b.size {
+	if count == 0 || b.dropRemainder && count < b.size {
 		return Element{}, io.EOF
 	}
 	batch, err := stackRanges(runs, count)
@@ -95,30 +95,30 @@ func (d Dataset) Unbatch() Dataset {
 		return info
 	}, openWithCounters("unbatch", 1, func(ctx context.Context, src Iterator, counters []int64) (Iterator, error) {
 		u := &unbatchIterator{pieceReader: pieceReader{Iterator: src}}
-		return u, u.restore(ctx, counters[0], numRows)
+		return u, u.restorePiece(ctx, counters[0], numRows)
 	}))
 }
 
 type unbatchIterator struct {
 	pieceReader
-	table *rowTable // of current
+	table *rowTable // the rows of the current batch
 }
 
 func (u *unbatchIterator) Next(ctx context.Context) (Element, error) { return nextElement(ctx, u) }
 
-func (u *unbatchIterator) nextRange(ctx context.Context, limit int) (itemRange, error) {
-	for u.next >= u.n {
+func (u *unbatchIterator) nextRange(ctx context.Context, limit int) (elementRange, error) {
+	for u.nextPiece >= u.numPieces {
 		if err := u.readBatch(ctx, numRows); err != nil {
-			return itemRange{}, err
+			return elementRange{}, err
 		}
 		u.table = nil
 	}
 	if u.table == nil {
 		u.table = &rowTable{u.current}
 	}
-	r := itemRange{item{table: u.table, row: u.next}, min(limit, u.n-u.next)}
-	u.next += r.n
+	r := elementRange{lazyElement{table: u.table, row: u.nextPiece}, min(limit, u.numPieces-u.nextPiece)}
+	u.nextPiece += r.n
 	return r, nil
 }
 
-func (u *unbatchIterator) State() (State, error) { return u.state("unbatch") }
+func (u *unbatchIterator) State() (State, error) { return u.pieceState("unbatch") }

@@ -8,20 +8,20 @@ import (
 
 // Cache stores all elements in memory during the first complete pass, like tf.data's Dataset.cache.
 // Later passes read the cache instead of the input. The input is always opened with epoch 0, so a
-// Shuffle before Cache has the same order in all passes; shuffle after Cache instead. The cache is
-// shared by this Dataset and the datasets derived from it, and is freed together with them. Before
-// the cache is complete, a restore reads the input from its start.
+// Shuffle before Cache has the same order in all passes: shuffle after Cache instead. Datasets
+// derived from the result share the cache. Before the cache is complete, a restore reads the input
+// from its start.
 func (d Dataset) Cache() Dataset {
-	shared := &cachedItems{}
-	return d.wrap(func(src Source) Source { return cacheSource{in: src, items: shared} })
+	shared := &cachedElements{}
+	return d.wrapSource(func(src Source) Source { return cacheSource{in: src, elements: shared} })
 }
 
-// cachedItems stores all elements. It is nil until the first pass is complete.
-type cachedItems = atomic.Pointer[[]item]
+// cachedElements is nil until the first complete pass has stored all elements.
+type cachedElements = atomic.Pointer[[]lazyElement]
 
 type cacheSource struct {
-	in    Source
-	items *cachedItems
+	in       Source
+	elements *cachedElements
 }
 
 func (c cacheSource) Info() Info { return c.in.Info() }
@@ -29,14 +29,14 @@ func (c cacheSource) Info() Info { return c.in.Info() }
 func (c cacheSource) replaceInputs(replace func(Source) (Source, error), sameElements bool) (_ Source, err error) {
 	c.in, err = replace(c.in)
 	if !sameElements {
-		c.items = &cachedItems{}
+		c.elements = &cachedElements{}
 	}
 	return c, err
 }
 
 func (c cacheSource) Open(ctx context.Context, _ Pass, start State) (Iterator, error) {
-	if list := c.items.Load(); list != nil {
-		return memorySource{op: "cache", n: len(*list), get: func(i int) item { return (*list)[i] }}.Open(ctx, Pass{}, start)
+	if list := c.elements.Load(); list != nil {
+		return memorySource{op: "cache", n: len(*list), elementAt: func(i int) lazyElement { return (*list)[i] }}.Open(ctx, Pass{}, start)
 	}
 	start, err := start.forOp("cache", 1, 0)
 	if err != nil {
@@ -48,7 +48,7 @@ func (c cacheSource) Open(ctx context.Context, _ Pass, start State) (Iterator, e
 	if err != nil {
 		return nil, err
 	}
-	f := &cacheFiller{Iterator: src, items: c.items}
+	f := &cacheFiller{Iterator: src, cache: c.elements}
 	if err := skipElements(ctx, f, start.Counters[0]); err != nil {
 		f.Close()
 		return nil, wrapError("cache", "", err)
@@ -56,23 +56,23 @@ func (c cacheSource) Open(ctx context.Context, _ Pass, start State) (Iterator, e
 	return f, nil
 }
 
-// cacheFiller reads the input and appends each element to list. At the end of the input it stores
-// the list in the cache.
+// cacheFiller reads the input and collects its elements. At the end of the input it stores them in
+// the cache.
 type cacheFiller struct {
 	Iterator
-	items    *cachedItems
-	elements []item
+	cache    *cachedElements
+	elements []lazyElement
 }
 
 func (f *cacheFiller) Next(ctx context.Context) (Element, error) { return nextElement(ctx, f) }
 
-func (f *cacheFiller) nextRange(ctx context.Context, _ int) (itemRange, error) {
+func (f *cacheFiller) nextRange(ctx context.Context, _ int) (elementRange, error) {
 	r, err := nextRange(ctx, f.Iterator, 1)
 	switch err {
 	case nil:
-		f.elements = append(f.elements, r.item)
+		f.elements = append(f.elements, r.lazyElement)
 	case io.EOF:
-		f.items.CompareAndSwap(nil, &f.elements)
+		f.cache.CompareAndSwap(nil, &f.elements)
 	}
 	return r, err
 }

@@ -30,7 +30,7 @@ func checkCompression(name string) error {
 	return valueError("read files", `use "GZIP", "ZLIB", "NONE", or "" to detect it`, "the compression %q", name)
 }
 
-// CompressionError reports a file whose compression format is not supported. It matches
+// CompressionError reports a file in an unsupported compression format. It matches
 // errors.ErrUnsupported.
 type CompressionError struct {
 	Path        string
@@ -48,8 +48,8 @@ func (*CompressionError) Is(target error) bool { return target == errors.ErrUnsu
 // Kind returns NotImplementedError.
 func (*CompressionError) Kind() errkind.Kind { return errkind.NotImplementedError }
 
-// unsupportedCompressions lists unsupported formats, which are recognized by the first bytes of a
-// file.
+// unsupportedCompressions lists formats that are detected by the first bytes of a file and
+// rejected.
 var unsupportedCompressions = []struct{ name, magic string }{
 	{"Zstandard", "\x28\xb5\x2f\xfd"},
 	{"bzip2", "BZh91AY&SY"},
@@ -62,9 +62,9 @@ var unsupportedCompressions = []struct{ name, magic string }{
 // detectionBytes is the number of bytes of a file that detectCompression examines.
 const detectionBytes = recordHeaderBytes
 
-// detectCompression returns the compression of a file that begins with head. plain reports whether
-// head is certainly the beginning of an uncompressed file. A nil plain disables detection, for
-// formats whose files may begin with any bytes.
+// detectCompression returns the compression format of a file that begins with head. isPlain reports
+// whether head can only be the beginning of an uncompressed file. With a nil isPlain, every file is
+// treated as uncompressed, because a file of raw binary records may begin with any bytes.
 func detectCompression(path string, head []byte, isPlain func(head []byte) bool) (string, error) {
 	if isPlain == nil || isPlain(head) {
 		return noCompression, nil
@@ -83,11 +83,10 @@ func detectCompression(path string, head []byte, isPlain func(head []byte) bool)
 	return noCompression, nil
 }
 
-// isText always returns false, so that detectCompression compares the magic numbers. No text in
-// UTF-8 begins with one of them.
+// isText returns false, because hardly any text begins like a compressed file. The compression of
+// text files is therefore always detected.
 func isText([]byte) bool { return false }
 
-// isRecordHeader reports whether head is the header of a TFRecord with a correct checksum.
 func isRecordHeader(head []byte) bool {
 	return len(head) >= recordHeaderBytes && maskedSum(crc32.MakeTable(crc32.Castagnoli),
 		head[:8]) == binary.LittleEndian.Uint32(head[8:])
@@ -124,7 +123,7 @@ func (d *decompressor) Read(p []byte) (int, error) {
 }
 
 // decompressionError converts a decoder's error for damaged or truncated data to an error that
-// matches ErrCorrupt. It returns other errors, such as read errors of the file, unchanged.
+// matches ErrCorrupt. It returns other errors, such as read errors, unchanged.
 func decompressionError(err error, compression string) error {
 	var flateError flate.CorruptInputError
 	switch {
@@ -138,7 +137,7 @@ func decompressionError(err error, compression string) error {
 	return err
 }
 
-// decompressFrom returns a reader of the decompressed bytes, beginning at offset.
+// decompressFrom returns a reader that begins at the given offset of the decompressed data.
 func (f *inputFile) decompressFrom(offset int64) (*bufio.Reader, error) {
 	raw, err := f.rawReader(0)
 	if err != nil {

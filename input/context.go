@@ -6,9 +6,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Context identifies the input pipeline for which the function of [FromFunction] creates a dataset.
-// It is TensorFlow's tf.distribute.InputContext. The zero value is invalid; a single process with a
-// single replica has Context{1, 0, 1}.
+// Context identifies one of the input pipelines that [FromFunction] creates, normally one per
+// process. It is TensorFlow's tf.distribute.InputContext. The zero value is invalid: a single
+// process with a single replica has Context{1, 0, 1}.
 type Context struct {
 	NumInputPipelines int // number of input pipelines, normally one per process: TensorFlow's num_input_pipelines
 	InputPipelineID   int // index of this pipeline, from 0: TensorFlow's input_pipeline_id
@@ -25,7 +25,7 @@ func (c Context) PerReplicaBatchSize(global int) (int, error) {
 	return global / c.NumReplicasInSync, nil
 }
 
-// String returns the pipeline's index and the number of pipelines as text.
+// String returns the pipeline's index and the number of pipelines.
 func (c Context) String() string {
 	return fmt.Sprintf("Context(input pipeline id %d, total: %d)", c.InputPipelineID, c.NumInputPipelines)
 }
@@ -44,8 +44,8 @@ func indivisibleError(global, replicas int) error {
 		Match: ErrIndivisible, Hint: hint}
 }
 
-// unevenReplicasError returns an error for a number of replicas that is not divisible by the number
-// of processes.
+// unevenReplicasError reports a number of replicas that is not divisible by the number of
+// processes.
 func unevenReplicasError(replicas, processes int) error {
 	return valueError("distribute", "give every process the same number of replicas",
 		"%d replicas in sync cannot be divided by %d processes", replicas, processes)

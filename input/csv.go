@@ -33,11 +33,11 @@ type CSVOptions struct {
 // byteOrderMark is the optional first character of a UTF-8 file.
 const byteOrderMark = "\ufeff"
 
-// CSV returns a dataset of the records of CSV files, like tf.data.experimental.make_csv_dataset but
-// not batched. Each element is a dictionary from column name to a scalar of the column's kind. CSV
-// skips empty lines and a byte order mark. Errors for a field that cannot be parsed as its kind,
-// for a record with another number of fields than the first, and for a missing title match
-// [ErrCorrupt].
+// CSV returns a dataset of the records of CSV files, like an unbatched
+// tf.data.experimental.make_csv_dataset. Each element is a dictionary from column name to a scalar
+// of the column's kind. Empty lines and a byte order mark are skipped. The error matches
+// [ErrCorrupt] if a field cannot be parsed, if a record has more or fewer fields than the first
+// record, or if a title is missing.
 func CSV(paths []string, opts CSVOptions) Dataset {
 	opts.Columns = slices.Clone(opts.Columns)
 	spec := map[string]Spec{}
@@ -61,18 +61,18 @@ func CSV(paths []string, opts CSVOptions) Dataset {
 }
 
 type csvReader struct {
-	r       *csv.Reader
-	base    int64 // offset at which r started
-	columns []Column
-	fields  []int // field index of each column
-	// mayBeHeader is true for a file that was opened at its start and has no header.
+	reader       *csv.Reader
+	startOffset  int64 // offset in the file at which reader started
+	columns      []Column
+	fieldIndices []int // field index of each column
+	// mayBeHeader is true if the file has no header and was opened at its start.
 	mayBeHeader bool
 }
 
 func openCSV(f *inputFile, start int64, opts CSVOptions) (recordReader, error) {
-	c := &csvReader{columns: opts.Columns, fields: make([]int, len(opts.Columns))}
+	c := &csvReader{columns: opts.Columns, fieldIndices: make([]int, len(opts.Columns))}
 	for i, col := range opts.Columns {
-		c.fields[i] = col.Index
+		c.fieldIndices[i] = col.Index
 	}
 	fields := 0
 	open := func(offset int64) error {
@@ -86,10 +86,10 @@ func openCSV(f *inputFile, start int64, opts CSVOptions) (recordReader, error) {
 				return err
 			}
 		}
-		c.r, c.base = csv.NewReader(r), offset
-		c.r.ReuseRecord, c.r.FieldsPerRecord = true, fields
+		c.reader, c.startOffset = csv.NewReader(r), offset
+		c.reader.ReuseRecord, c.reader.FieldsPerRecord = true, fields
 		if opts.Comma != 0 {
-			c.r.Comma = opts.Comma
+			c.reader.Comma = opts.Comma
 		}
 		return nil
 	}
@@ -97,7 +97,7 @@ func openCSV(f *inputFile, start int64, opts CSVOptions) (recordReader, error) {
 		if err := open(0); err != nil {
 			return nil, err
 		}
-		titles, err := c.r.Read()
+		titles, err := c.reader.Read()
 		if err == io.EOF {
 			return c, nil // an empty file has no records
 		}
@@ -105,7 +105,7 @@ func openCSV(f *inputFile, start int64, opts CSVOptions) (recordReader, error) {
 			return nil, corruptError(err, "", "header")
 		}
 		for i, col := range opts.Columns {
-			if c.fields[i] = slices.Index(titles, col.Name); c.fields[i] < 0 {
+			if c.fieldIndices[i] = slices.Index(titles, col.Name); c.fieldIndices[i] < 0 {
 				return nil, corruptError(nil, "give a Column the name of a title", "no column has the title %q, there are %q",
 					col.Name, titles)
 			}
@@ -119,14 +119,14 @@ func openCSV(f *inputFile, start int64, opts CSVOptions) (recordReader, error) {
 	return c, open(start)
 }
 
-func (c *csvReader) offset() int64 { return c.base + c.r.InputOffset() }
+func (c *csvReader) offset() int64 { return c.startOffset + c.reader.InputOffset() }
 
 func (c *csvReader) next() (Element, error) {
 	hint := ""
-	if c.mayBeHeader && c.r.InputOffset() == 0 {
+	if c.mayBeHeader && c.reader.InputOffset() == 0 {
 		hint = "if the first record holds the titles, set CSVOptions.Header"
 	}
-	record, err := c.r.Read()
+	record, err := c.reader.Read()
 	if err == io.EOF {
 		return Element{}, io.EOF
 	}
@@ -139,11 +139,11 @@ func (c *csvReader) next() (Element, error) {
 	}
 	out := make(map[string]Element, len(c.columns))
 	for i, col := range c.columns {
-		if c.fields[i] >= len(record) {
+		if c.fieldIndices[i] >= len(record) {
 			return Element{}, corruptError(nil, "give a Column an Index below the number of fields",
-				"column %q is field %d, the record has %d fields", col.Name, c.fields[i], len(record))
+				"column %q is field %d, the record has %d fields", col.Name, c.fieldIndices[i], len(record))
 		}
-		field := record[c.fields[i]]
+		field := record[c.fieldIndices[i]]
 		if field == "" {
 			field = col.Default
 		}
@@ -156,7 +156,7 @@ func (c *csvReader) next() (Element, error) {
 	return Dict(out), nil
 }
 
-// parseScalar parses text as a value of the kind. It ignores spaces around numbers and bools.
+// parseScalar parses text as a value of the given kind. It ignores spaces around numbers and bools.
 func parseScalar(kind Kind, text string) (Tensor, error) {
 	if kind == String {
 		return Scalar(strings.Clone(text)), nil

@@ -22,7 +22,7 @@ const (
 	Infinite Cardinality = -1
 )
 
-// String returns the count as text, "unknown" or "infinite".
+// String returns the number as text, or "unknown" or "infinite".
 func (c Cardinality) String() string {
 	switch c {
 	case UnknownCardinality:
@@ -35,18 +35,18 @@ func (c Cardinality) String() string {
 
 // Info describes a dataset before it is opened.
 type Info struct {
-	Spec        Spec        // of the elements; zero if unknown
-	Cardinality Cardinality // note that the zero value means empty
+	Spec        Spec        // spec of the elements; zero if unknown
+	Cardinality Cardinality // the zero value means an empty dataset
 	// BatchSize is the number of rows of a full batch. It is 0 if the elements are not batches, and
 	// Unknown for batches of unknown size.
 	BatchSize int
 
 	// batchSizeUncertain is true if an operation after Batch may have changed the number of rows of
-	// a batch. BatchSize is then an estimate, and RuleAuto does not select Sizes because of it.
+	// a batch. BatchSize is then an estimate, and RuleAuto does not select the rule Sizes.
 	batchSizeUncertain bool
 }
 
-// mergeBatchSize updates BatchSize for a dataset that combines the inputs info and next.
+// mergeBatchSize updates BatchSize for a dataset that also reads a second input, described by next.
 func (info *Info) mergeBatchSize(next Info) {
 	switch {
 	case info.BatchSize == 0 || next.BatchSize == 0:
@@ -58,14 +58,14 @@ func (info *Info) mergeBatchSize(next Info) {
 }
 
 // Pass identifies one pass over the data. Epoch is 0 for the first pass, and Repeat increments it.
-// Sources with a random order derive the order from the epoch, so that all processes and all
+// A source with a random order derives the order from the epoch, so that all processes and all
 // restores use the same order.
 type Pass struct {
 	Epoch uint64
 }
 
-// Source is the origin of a dataset's elements. Implement it to read data that this package does
-// not support. A Source must be safe for concurrent use.
+// Source provides the elements of a dataset. Implement it to read data formats that this package
+// does not support. A Source must be safe for concurrent use.
 type Source interface {
 	Info() Info
 	// Open starts a pass at a position: the zero State for the start, or a State returned by an
@@ -74,7 +74,7 @@ type Source interface {
 }
 
 // FileSharder is implemented by a Source whose files can be divided between processes. ShardFiles
-// returns a source of the files whose number is index modulo num.
+// returns a source of the files whose index in the list is index modulo num.
 type FileSharder interface {
 	ShardFiles(num, index int) (Source, error)
 }
@@ -92,9 +92,10 @@ type Iterator interface {
 
 // Dataset is a source together with the operations applied to it, like TensorFlow's
 // tf.data.Dataset. A Dataset is immutable and safe for concurrent use. Operations return new
-// datasets and read no data. An operation with invalid arguments returns a dataset whose
-// [Dataset.Err] is the reason; Open and [Distribute] return the same error. The zero Dataset is
-// empty.
+// datasets and read no data.
+//
+// An operation with invalid arguments returns a dataset whose [Dataset.Err] describes the problem.
+// Open and [Distribute] return the same error. The zero Dataset is empty.
 type Dataset struct {
 	src Source
 }
@@ -108,11 +109,10 @@ func New(src Source) Dataset {
 	return Dataset{recoveringSource{src}}
 }
 
-// Info returns the spec, cardinality and batch size, as far as they are known.
+// Info returns the spec, cardinality and batch size of the dataset, as far as they are known.
 func (d Dataset) Info() Info { return d.source().Info() }
 
-// Err returns the error of the first operation with invalid arguments from which this dataset was
-// derived. It returns nil if all arguments were valid.
+// Err returns the first error for invalid arguments of the operations that produced d, or nil.
 func (d Dataset) Err() error {
 	if b, ok := d.source().(errorSource); ok {
 		return b.err
@@ -133,7 +133,7 @@ func (d Dataset) Open(ctx context.Context) (Iterator, error) {
 }
 
 // OpenAt starts a pass at a saved position. The iterator returns the elements after that position.
-// If the position belongs to another pipeline, the error matches [ErrState].
+// If the position was saved by another dataset, the error matches [ErrState].
 func (d Dataset) OpenAt(ctx context.Context, pass Pass, start State) (Iterator, error) {
 	it, err := d.source().Open(ctx, pass, start)
 	if err != nil {
@@ -142,11 +142,10 @@ func (d Dataset) OpenAt(ctx context.Context, pass Pass, start State) (Iterator, 
 	return &stickyErrorIterator{in: it}, nil
 }
 
-// All iterates over the elements of the first pass. It yields an error at most once, as the last
-// pair.
+// All iterates over the elements of the first pass. After an error, the iteration ends.
 func (d Dataset) All(ctx context.Context) iter.Seq2[Element, error] { return d.Pass(ctx, Pass{}) }
 
-// Pass iterates over the elements of one pass. It yields an error at most once, as the last pair.
+// Pass iterates over the elements of the given pass. After an error, the iteration ends.
 func (d Dataset) Pass(ctx context.Context, pass Pass) iter.Seq2[Element, error] {
 	return func(yield func(Element, error) bool) {
 		it, err := d.OpenAt(ctx, pass, State{})
@@ -159,7 +158,7 @@ func (d Dataset) Pass(ctx context.Context, pass Pass) iter.Seq2[Element, error] 
 	}
 }
 
-// yieldAll yields the results of next until io.EOF. It yields an error as the last pair.
+// yieldAll calls next and yields its results, until next returns io.EOF or another error.
 func yieldAll[T any](ctx context.Context, next func(context.Context) (T, error), yield func(T, error) bool) {
 	for {
 		x, err := next(ctx)
@@ -176,16 +175,16 @@ func (s errorSource) Info() Info { return Info{Cardinality: UnknownCardinality} 
 
 func (s errorSource) Open(context.Context, Pass, State) (Iterator, error) { return nil, s.err }
 
-// wrap derives a dataset, or returns d if d has an error.
-func (d Dataset) wrap(newSource func(src Source) Source) Dataset {
+// wrapSource returns a dataset of newSource(d's source), or d itself if d has an error.
+func (d Dataset) wrapSource(newSource func(src Source) Source) Dataset {
 	if d.Err() != nil {
 		return d
 	}
 	return Dataset{newSource(d.source())}
 }
 
-// stickyErrorIterator returns the first error of Next from all later calls, because a pipeline that
-// failed has no position any more.
+// stickyErrorIterator returns the first error of Next from all later calls too, because a pipeline
+// that failed has no valid position.
 type stickyErrorIterator struct {
 	in  Iterator
 	err error
@@ -193,7 +192,7 @@ type stickyErrorIterator struct {
 
 var errClosed = newFault(errkind.FailedPreconditionError, "next", "open the dataset again", "the iterator is closed")
 
-// noStateError returns the error of State after Next returned err.
+// noStateError returns the error of State for an iterator whose Next has failed with err.
 func noStateError(err error) error {
 	return &errkind.Fault{Op: "input: state", Reason: "no position after an error", Err: err}
 }
@@ -227,7 +226,7 @@ func (g *stickyErrorIterator) Close() error {
 	return g.in.Close()
 }
 
-// multiply multiplies a cardinality by n. A negative n is infinite.
+// multiply multiplies a cardinality by n. A negative n means infinitely many repetitions.
 func (c Cardinality) multiply(n int64) Cardinality {
 	switch {
 	case c == 0 || n == 0:

@@ -8,20 +8,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// operation is a source that processes the elements of one input.
+// operation is a source that transforms the elements of one other source, such as Map or Shuffle.
 type operation struct {
 	in          Source
 	updateInfo  func(in Info) Info
 	open        openFunc
-	isShardHint bool // the policy Hint divides the data here
+	isShardHint bool // true for ShardHint, where the policy Hint divides the data
 }
 
-// openFunc opens the input and returns the iterator of an operation on it.
+// openFunc opens the source in at a position and returns an iterator over the transformed elements.
 type openFunc func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error)
 
-// derive returns the dataset of an operation on d, or d if d has an error.
+// derive returns a dataset that applies an operation to d, or d itself if d has an error.
 func (d Dataset) derive(updateInfo func(src Info) Info, open openFunc) Dataset {
-	return d.wrap(func(src Source) Source { return operation{src, updateInfo, open, false} })
+	return d.wrapSource(func(src Source) Source { return operation{src, updateInfo, open, false} })
 }
 
 func (d operation) Info() Info { return d.updateInfo(d.in.Info()) }
@@ -35,8 +35,7 @@ func (d operation) replaceInputs(replace func(Source) (Source, error), _ bool) (
 	return d, err
 }
 
-// composite is a source that reads other sources.
-type composite interface {
+type compositeSource interface {
 	// replaceInputs returns the same operation with each input replaced by replace(input).
 	// sameElements means that replace does not change the elements of the inputs.
 	replaceInputs(replace func(Source) (Source, error), sameElements bool) (Source, error)
@@ -52,26 +51,27 @@ func mapSources(sources []Source, f func(Source) (Source, error)) (out []Source,
 	return out, nil
 }
 
-// ErrNotShardable matches the error of the policy [File] for a dataset that does not read files. It
-// has the text of TensorFlow's NotFoundError.
+// ErrNotShardable matches the error of the policy [File] for a dataset that does not read files.
+// Its text is that of TensorFlow's NotFoundError.
 var ErrNotShardable = errkind.New(errkind.NotFoundError, "input: found an unshardable source dataset")
 
 func shardFiles(src Source, num, index int) (Source, error) {
 	switch s := src.(type) {
 	case FileSharder:
 		return s.ShardFiles(num, index)
-	case composite:
+	case compositeSource:
 		return s.replaceInputs(func(input Source) (Source, error) { return shardFiles(input, num, index) }, false)
 	}
 	return nil, &errkind.Fault{Match: ErrNotShardable, Reason: fmt.Sprintf("%T does not read files", src),
 		Hint: "use the policy Data or Off"}
 }
 
-// sameInfo is the updateInfo function of an operation that does not change the Info.
-func sameInfo(info Info) Info { return info }
+// keepInfo is the updateInfo function of operations that do not change the Info.
+func keepInfo(info Info) Info { return info }
 
-// openWithCounters returns the open function of an operation whose position consists of counters
-// and the position of its input. newIterator receives the input's iterator and the counters.
+// openWithCounters returns an openFunc for an operation whose saved position consists of
+// numCounters integers and the position of its input. newIterator receives the opened input and the
+// counters.
 func openWithCounters(op string, numCounters int, newIterator func(ctx context.Context, src Iterator,
 	counters []int64) (Iterator, error)) openFunc {
 	return func(ctx context.Context, src Source, pass Pass, start State) (Iterator, error) {
@@ -92,14 +92,15 @@ func openWithCounters(op string, numCounters int, newIterator func(ctx context.C
 	}
 }
 
-func boolCounter(value bool) int64 {
+func boolToInt64(value bool) int64 {
 	if value {
 		return 1
 	}
 	return 0
 }
 
-// operationState returns the position of an operation: its counters and the position of its input.
+// operationState returns the position of an operation, which consists of its counters and the
+// position of its input.
 func operationState(op string, input Iterator, counters ...int64) (State, error) {
 	inner, err := input.State()
 	if err != nil {
@@ -108,15 +109,17 @@ func operationState(op string, input Iterator, counters ...int64) (State, error)
 	return State{Op: op, Counters: counters, Inputs: []State{inner}}, nil
 }
 
-// pieceReader reads batches and counts the pieces (rows or chunks) of the current batch.
+// pieceReader is embedded by iterators that split batches into pieces: single rows or chunks of
+// rows.
 type pieceReader struct {
 	Iterator
-	stateBefore State // position of the iterator before current
-	current     Element
-	n, next     int // number of pieces of current, and the index of the next piece to return
+	stateBefore State // position of the input before the current batch
+	// current batch
+	current              Element
+	numPieces, nextPiece int // number of pieces of the current batch, and the index of the next piece to return
 }
 
-// readBatch reads the next batch. count returns its number of pieces.
+// readBatch reads the next batch. count returns the number of pieces of a batch.
 func (p *pieceReader) readBatch(ctx context.Context, count func(Element) (int, error)) (err error) {
 	if p.stateBefore, err = p.Iterator.State(); err != nil {
 		return err
@@ -129,28 +132,30 @@ func (p *pieceReader) readBatch(ctx context.Context, count func(Element) (int, e
 	if err != nil {
 		return err
 	}
-	p.current, p.n, p.next = e, n, 0
+	p.current, p.numPieces, p.nextPiece = e, n, 0
 	return nil
 }
 
-// restore loads the next batch and continues at piece next. It does nothing if next is 0.
-func (p *pieceReader) restore(ctx context.Context, next int64, count func(Element) (int, error)) error {
+// restorePiece reads the next batch and continues at the piece with index next. It does nothing if
+// next is 0.
+func (p *pieceReader) restorePiece(ctx context.Context, next int64, count func(Element) (int, error)) error {
 	if next == 0 {
 		return nil
 	}
-	if err := p.readBatch(ctx, count); err == io.EOF || err == nil && next > int64(p.n) {
-		return stateError("part %d of a batch of %d", next, p.n)
+	if err := p.readBatch(ctx, count); err == io.EOF || err == nil && next > int64(p.numPieces) {
+		return stateError("part %d of a batch of %d", next, p.numPieces)
 	} else if err != nil {
 		return err
 	}
-	p.next = int(next)
+	p.nextPiece = int(next)
 	return nil
 }
 
-// state returns the position of an operation: the index of the next piece and further counters.
-func (p *pieceReader) state(op string, counters ...int64) (State, error) {
-	if p.next >= p.n {
+// pieceState returns the position before the next piece. Further counters of the operation follow
+// the index of the piece.
+func (p *pieceReader) pieceState(op string, counters ...int64) (State, error) {
+	if p.nextPiece >= p.numPieces {
 		return operationState(op, p.Iterator, append([]int64{0}, counters...)...)
 	}
-	return State{Op: op, Counters: append([]int64{int64(p.next)}, counters...), Inputs: []State{p.stateBefore}}, nil
+	return State{Op: op, Counters: append([]int64{int64(p.nextPiece)}, counters...), Inputs: []State{p.stateBefore}}, nil
 }

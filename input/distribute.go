@@ -11,10 +11,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
-// Options specifies the replicas for which input is prepared and how the data is divided between
-// them. It combines TensorFlow's tf.distribute.InputOptions and
-// tf.data.experimental.DistributeOptions with the number of replicas. The zero value is one replica
-// on one process with automatic policy and rule.
+// Options specifies the replicas and how the data is divided between them. It combines TensorFlow's
+// tf.distribute.InputOptions and tf.data.experimental.DistributeOptions with the number of
+// replicas. The zero value is one replica on one process with an automatic policy and rule.
 type Options struct {
 	Replicas  int             // number of replicas of all processes together; 0: one
 	Processes int             // 0: one
@@ -26,14 +25,13 @@ type Options struct {
 	// that calls Distribute for each pass must set a different Epoch each time.
 	Epoch uint64
 
-	// AnyProcess returns true on all processes if any process passes true. The processes use it to
-	// agree on whether there is another step. It is called once per step, and only if processes can
-	// run out of data at different times. All processes call it the same number of times, until
-	// Next returns io.EOF or another error. If it is nil, each process decides for itself, which is
-	// correct only for a single process.
+	// AnyProcess returns true on all processes if any process passes true. It is a collective
+	// operation: all processes call it the same number of times, until Next returns an error. It is
+	// called once per step, and only if processes can run out of data at different times. If it is
+	// nil, each process decides for itself, which is correct only for a single process.
 	AnyProcess func(ctx context.Context, mine bool) (bool, error)
 
-	// Layout specifies how each replica's part is sharded over its devices. This package does not
+	// Layout specifies how a replica's batch is sharded over its devices. This package does not
 	// interpret it. The code that transfers elements to devices reads it from
 	// [DistributedDataset.Layout].
 	Layout any
@@ -59,8 +57,8 @@ type Options struct {
 	KeepOnHost bool
 }
 
-// ReplicationMode selects the number of input pipelines. It is TensorFlow's
-// tf.distribute.InputReplicationMode.
+// ReplicationMode specifies whether there is one input pipeline per process or one per replica. It
+// is TensorFlow's tf.distribute.InputReplicationMode.
 type ReplicationMode uint8
 
 const (
@@ -73,7 +71,7 @@ const (
 // String returns the constant's name.
 func (r ReplicationMode) String() string { return enum.Name(r, "PerWorker", "PerReplica") }
 
-// normalize sets the defaults and checks the options that do not depend on the data.
+// normalize sets default values and checks the options that do not depend on the data.
 func (o Options) normalize() (Options, error) {
 	o.Replicas, o.Processes = cmp.Or(o.Replicas, 1), cmp.Or(o.Processes, 1)
 	switch {
@@ -96,15 +94,16 @@ func (o Options) normalize() (Options, error) {
 	return o, nil
 }
 
-// DistributedDataset is the input of the replicas of one process, like TensorFlow's
+// DistributedDataset provides the input of the replicas of one process, like TensorFlow's
 // tf.distribute.DistributedDataset. It reads no data before Open and is safe for concurrent use. It
 // counts its passes, so all processes must open it the same number of times.
 type DistributedDataset struct {
 	opts    Options
 	passes  atomic.Uint64
 	streams []Dataset // one, or one for each local replica
-	// newStreams creates the streams of one process of a job.
-	newStreams        func(job jobSize, process int) (streams []Dataset, isShared bool, err error)
+	// newStreams creates the streams that one process of a job reads.
+	newStreams func(job jobSize, process int) (streams []Dataset, // the stream contains the batches of all replicas; each process uses those of its own replicas
+		isShared bool, err error)
 	isShared          bool // the stream contains the parts of all replicas; each process uses its own
 	localReplicas     int  // number of replicas of this process
 	spec              Spec
@@ -123,12 +122,12 @@ type DistributedDataset struct {
 // experimental_distribute_dataset. All processes must call it with the same dataset and the same
 // options except for Process.
 //
-// In every step, each replica receives one part of a batch. With one replica the batches are
+// In every step, each replica receives one part of a global batch. With one replica the batches are
 // unchanged. If the data ends within a step, the replicas without data receive batches of 0 rows.
 // If the dataset is infinite or all dimensions of its spec are known (as after Batch with
-// dropRemainder), an incomplete step is omitted instead.
+// dropRemainder), such an incomplete step is omitted.
 //
-// If the dataset is not batched, Distribute returns an error that matches [ErrNotBatched]; if
+// If the dataset is not batched, Distribute returns an error that matches [ErrNotBatched]. If
 // nothing is known about the elements, the first Next returns that error. Other errors match
 // [ErrNotShardable], [ErrTooFewFiles] or errors.ErrUnsupported.
 func Distribute(ds Dataset, opts Options) (*DistributedDataset, error) {
@@ -167,7 +166,7 @@ func Distribute(ds Dataset, opts Options) (*DistributedDataset, error) {
 	}
 	// With the policy Data and the rule Chunks, all processes have the same number of steps.
 	d.needsVote = opts.Processes > 1 && (p.policy != Data || !splitters[p.rule].equalSteps)
-	d.setEnding(p.stream.Info().Spec, ds.Info()) // the Info of the undivided dataset is the same on all processes
+	d.setEndBehavior(p.stream.Info().Spec, ds.Info()) // the Info of the undivided dataset is the same on all processes
 	return d, nil
 }
 
@@ -182,7 +181,6 @@ func checkBatched(info Info) error {
 	return nil
 }
 
-// globalBatchSize returns the number of rows of a global batch and whether that number is known.
 func globalBatchSize(info Info) (rows int, known bool) {
 	if rows = leadingDim(info.Spec); rows >= 1 && info.BatchSize != 0 {
 		return rows, true
@@ -190,19 +188,19 @@ func globalBatchSize(info Info) (rows int, known bool) {
 	return info.BatchSize, !info.batchSizeUncertain
 }
 
-// processPipeline is a stream of the parts of batches, one part per replica.
+// processPipeline is a stream of global batches that were split into one part per replica.
 type processPipeline struct {
 	stream      Dataset
 	policy      AutoShardPolicy
 	rule        SplitRule
 	cardinality Cardinality
-	isShared    bool // the stream contains the parts of the replicas of all processes
+	isShared    bool // the stream contains the batches of the replicas of all processes
 	globalBatch int  // rows of the batches that are split; below 1 if not known
 	isBatched   bool // true if the elements are known to be batches
 }
 
-// newProcessPipeline divides a source under a policy, for one process of a job, and splits its
-// batches into one part per replica. With one replica, batches are not split.
+// newProcessPipeline selects the data that one process of a job reads under a policy, and splits
+// its batches into one part per replica. With one replica, batches are not split.
 func newProcessPipeline(src Source, policy AutoShardPolicy, job jobSize, process int,
 	rule SplitRule) (p processPipeline, err error) {
 	if src, policy, err = shardSource(src, policy, job.processes, process); err != nil {
@@ -225,7 +223,7 @@ func newProcessPipeline(src Source, policy AutoShardPolicy, job jobSize, process
 	if p.isShared = policy == Data && job.processes > 1; p.isShared {
 		partsPerStep, process = job.replicas, 0 // all processes split in the same way and use their own parts
 	}
-	if p.stream, err = splitters[p.rule].split(p.stream, global, job, process); err != nil {
+	if p.stream, err = splitters[p.rule].splitBatches(p.stream, global, job, process); err != nil {
 		return p, err
 	}
 	if p.cardinality = p.stream.Info().Cardinality; p.cardinality > 0 {
@@ -234,9 +232,9 @@ func newProcessPipeline(src Source, policy AutoShardPolicy, job jobSize, process
 	return p, p.stream.Err()
 }
 
-// setEnding sets needsAllReplicas and needsVote, which specify how the input ends. They depend on
-// the Info of the dataset before its batches are split.
-func (d *DistributedDataset) setEnding(replicaSpec Spec, info Info) {
+// setEndBehavior sets needsAllReplicas and needsVote, which specify how the input ends. info
+// describes the dataset before its batches are split.
+func (d *DistributedDataset) setEndBehavior(replicaSpec Spec, info Info) {
 	d.spec = replicaSpec
 	d.needsAllReplicas = info.Cardinality == Infinite || isStaticSpec(info.Spec)
 	if info.Cardinality == Infinite {
@@ -244,12 +242,11 @@ func (d *DistributedDataset) setEnding(replicaSpec Spec, info Info) {
 	}
 }
 
-// Spec returns the spec of one replica's part, which is the same for all replicas. It is
+// Spec returns the spec of the elements of a replica, which is the same for all replicas. It is
 // TensorFlow's DistributedDataset.element_spec. It is zero if the spec of the dataset is unknown.
 func (d *DistributedDataset) Spec() Spec { return d.spec }
 
-// LocalReplicas returns the number of replicas of this process. Every step has one element for each
-// of them.
+// LocalReplicas returns the number of replicas of this process, and so of elements of every [Step].
 func (d *DistributedDataset) LocalReplicas() int { return d.localReplicas }
 
 // Layout returns [Options].Layout.
@@ -258,21 +255,22 @@ func (d *DistributedDataset) Layout() any { return d.opts.Layout }
 // KeepOnHost returns [Options].KeepOnHost.
 func (d *DistributedDataset) KeepOnHost() bool { return d.opts.KeepOnHost }
 
-// Policy returns the policy in use: the policy of the options, or the one that Auto selected.
+// Policy returns the policy in use. If the options specify Auto, it is the policy that Auto
+// selected.
 func (d *DistributedDataset) Policy() AutoShardPolicy { return d.policy }
 
-// Rule returns the rule by which batches are split, and RuleAuto if batches are not split.
+// Rule returns the rule by which batches are split, or RuleAuto if batches are not split.
 func (d *DistributedDataset) Rule() SplitRule { return d.rule }
 
 // Cardinality returns the number of steps of a pass, if it is known before the data is read.
 func (d *DistributedDataset) Cardinality() Cardinality { return d.cardinality }
 
 // MaxRows returns the largest number of rows of a replica in a step: ceil(G/N) for a global batch
-// of G rows and N replicas. It is the number of rows for [PadStep]. It returns Unknown if the batch
-// size is unknown, and is not valid after a Map that changes the number of rows.
+// of G rows and N replicas. Pass it to [PadStep] as the number of rows. MaxRows returns Unknown if
+// the batch size is unknown, and an invalid number after a Map that changes the number of rows.
 func (d *DistributedDataset) MaxRows() int { return d.maxRows }
 
-// All iterates over the steps of the next pass. It yields an error at most once, as the last pair.
+// All iterates over the steps of the next pass. After an error, the iteration ends.
 func (d *DistributedDataset) All(ctx context.Context) iter.Seq2[Step, error] {
 	return func(yield func(Step, error) bool) {
 		steps, err := d.Open(ctx)
@@ -285,9 +283,9 @@ func (d *DistributedDataset) All(ctx context.Context) iter.Seq2[Step, error] {
 	}
 }
 
-// Reduce calls fn for each step of the next pass. It passes state to the first call and the result
-// of the previous call to each later call, and returns the last result. It stops at the first
-// error. It is TensorFlow's DistributedDataset.reduce.
+// Reduce folds the steps of the next pass into one value, like TensorFlow's
+// DistributedDataset.reduce. It calls fn for each step with the previous result, beginning with
+// state, and returns the last result. It stops at the first error.
 func Reduce[S any](ctx context.Context, d *DistributedDataset, state S, fn func(S, Step) (S, error)) (S, error) {
 	for step, err := range d.All(ctx) {
 		if err == nil {

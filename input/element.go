@@ -8,22 +8,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Element is one item of a dataset: a nest of host tensors. A batch is an element whose tensors
+// Element is one element of a dataset: a nest of host tensors. A batch is an element whose tensors
 // contain the rows of the batch along axis 0.
 type Element = Nest[Tensor]
 
-// Unknown is the value of a dimension, a batch size or a count that is not known before the data is
-// read.
+// Unknown means that a dimension, a batch size or a count is not known before the data is read.
 const Unknown = -1
 
-// TensorSpec is the kind and the dimensions of a tensor, like tf.TensorSpec. A dimension of
-// [Unknown] may differ between elements.
+// TensorSpec is the kind and the dimensions of a tensor, like tf.TensorSpec. The size of a
+// dimension that is [Unknown] may differ between elements.
 type TensorSpec struct {
 	Kind Kind
 	Dims []int
 }
 
-// Spec describes the elements of a dataset, like tf.data's element_spec. With the zero Spec,
+// Spec describes the elements of a dataset, like tf.data's element_spec. The zero Spec means that
 // nothing is known about the elements.
 type Spec = Nest[TensorSpec]
 
@@ -77,7 +76,7 @@ func checkSpec(spec Spec, e Element) error {
 	return nil
 }
 
-// mapDims returns spec with f applied to the dimensions of every component.
+// mapDims returns a copy of spec in which f has transformed the dimensions of every component.
 func mapDims(spec Spec, f func(dims []int) []int) Spec {
 	out, _ := MapNest(spec, func(_ string, s TensorSpec) (TensorSpec, error) {
 		return TensorSpec{Kind: s.Kind, Dims: f(slices.Clone(s.Dims))}, nil
@@ -85,8 +84,8 @@ func mapDims(spec Spec, f func(dims []int) []int) Spec {
 	return out
 }
 
-// mergeSpecs returns a spec that matches both a and b: dimensions that differ become Unknown. It
-// returns false if the structures, kinds or ranks differ.
+// mergeSpecs returns a spec that matches elements of both specs: dimensions that differ become
+// Unknown. It returns false if the structures, kinds or ranks differ.
 func mergeSpecs(a, b Spec) (Spec, bool) {
 	if !sameStructure(a, b) {
 		return Spec{}, false
@@ -112,7 +111,7 @@ func isStaticSpec(spec Spec) bool {
 	return !spec.IsZero() && !slices.ContainsFunc(spec.Leaves(), func(s TensorSpec) bool { return !s.Static() })
 }
 
-// leadingDim returns the first dimension if it is known and equal in all components, else Unknown.
+// leadingDim returns the size of axis 0 if it is known and equal in all components, or Unknown.
 func leadingDim(spec Spec) int {
 	out := Unknown
 	for i, s := range spec.Leaves() {
@@ -124,7 +123,7 @@ func leadingDim(spec Spec) int {
 	return out
 }
 
-// emptyBatch returns an element of 0 rows for a spec: axis 0 and all unknown dimensions are 0.
+// emptyBatch returns an element whose axis 0 and unknown dimensions have size 0.
 func emptyBatch(spec Spec) (Element, error) {
 	return MapNest(spec, func(_ string, s TensorSpec) (Tensor, error) {
 		dims := slices.Clone(s.Dims)
@@ -157,8 +156,8 @@ func numRows(e Element) (int, error) {
 	return rows, nil
 }
 
-// sliceRows returns a view of rows start to end-1 of every component, clamped to the component's
-// number of rows.
+// sliceRows returns a view of rows start to end-1 of every component. Both limits are clamped to
+// the component's number of rows.
 func sliceRows(e Element, start, end int) (Element, error) {
 	return MapNest(e, func(path string, t Tensor) (Tensor, error) {
 		if t.Rank() == 0 {
@@ -168,7 +167,8 @@ func sliceRows(e Element, start, end int) (Element, error) {
 	})
 }
 
-// joinElements stacks or concatenates the components of parts. There must be at least one part.
+// joinElements concatenates the components of the elements along axis 0 or, if stack is set, stacks
+// them along a new axis 0. There must be at least one element.
 func joinElements(elements []Element, stack bool) (Element, error) {
 	first := elements[0]
 	columns := make([][]Tensor, len(first.Leaves()))
@@ -193,11 +193,11 @@ func joinElements(elements []Element, stack bool) (Element, error) {
 }
 
 // ErrNotBatched matches errors for a component without a batch axis in an operation on rows, such
-// as dividing a batch between replicas.
+// as splitting a batch between replicas.
 var ErrNotBatched = errkind.New(errkind.ValueError, "input: no batch axis")
 
-// notBatchedError returns an error that matches ErrNotBatched for the component at path, which is
-// "" if the element is a single tensor.
+// notBatchedError returns an error that matches ErrNotBatched for the component at path. The path
+// of a single tensor is "".
 func notBatchedError(path string, spec TensorSpec) error {
 	return &errkind.Fault{Op: "input", Reason: fmt.Sprintf("component %q (%v) has no batch axis to take rows from", path,
 		spec), Match: ErrNotBatched,

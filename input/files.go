@@ -16,14 +16,14 @@ import (
 // the operating system and detects gzip and zlib.
 type FileOptions struct {
 	FS fs.FS // nil: paths are those of the operating system
-	// Compression is TensorFlow's compression_type: "GZIP", "ZLIB" or "NONE". With "", the
-	// compression is detected from the first bytes of each file, except that [FixedRecords] reads
-	// files as uncompressed. Positions count decompressed bytes. A restore decompresses the file
-	// from its beginning.
+	// Compression is TensorFlow's compression_type: "GZIP", "ZLIB" or "NONE". If it is empty, the
+	// compression is detected from the first bytes of each file, except that [FixedRecords] assumes
+	// uncompressed files. Positions count decompressed bytes. A restore decompresses the file from
+	// its beginning.
 	Compression string
 }
 
-// ErrCorrupt matches the errors of files whose bytes do not follow their format.
+// ErrCorrupt matches errors for files with malformed contents.
 var ErrCorrupt = errkind.New(errkind.DataLossError, "corrupt record")
 
 // fileError adds the file's path and the byte offset of the record to an error.
@@ -98,7 +98,7 @@ func (s fileSource) Open(_ context.Context, _ Pass, start State) (Iterator, erro
 type fileIterator struct {
 	fileSource
 	fileIndex   int   // index of the current file
-	startOffset int64 // offset at which to open it
+	startOffset int64 // offset at which to open the current file
 	current     *inputFile
 	records     recordReader
 }
@@ -163,7 +163,7 @@ func (it *fileIterator) Close() error {
 	return nil
 }
 
-// inputFile is a file that can be read from any byte, seekable or not.
+// inputFile is a file that can be read from any byte offset, even if it is not seekable.
 type inputFile struct {
 	path        string
 	fsys        fs.FS
@@ -199,8 +199,8 @@ func (f *inputFile) size() (int64, error) {
 	return info.Size(), nil
 }
 
-// isCompressed reports whether the file is compressed. It is valid after the first call of from, or
-// if the compression was specified.
+// isCompressed reports whether the file is compressed. It is valid after the first call of reader,
+// or if the options specify the compression.
 func (f *inputFile) isCompressed() bool {
 	return f.compression == gzipCompression || f.compression == zlibCompression
 }
@@ -209,8 +209,7 @@ func (f *inputFile) isCompressed() bool {
 const readBufferBytes = 1 << 16
 
 // reader returns a reader of the decompressed bytes, beginning at offset. It invalidates earlier
-// readers. An offset beyond the end of the file is an error, because the position then belongs to
-// another file.
+// readers. An offset beyond the end of the file is an error, because it was saved for another file.
 func (f *inputFile) reader(offset int64) (*bufio.Reader, error) {
 	if f.compression == "" {
 		r, err := f.rawReader(0)

@@ -45,7 +45,8 @@ func FixedRecords(paths []string, opts FixedOptions) Dataset {
 	})
 }
 
-// newFixedReader returns a reader that begins at an offset of a file of the given decompressed size.
+// newFixedReader returns a reader that begins at an offset of the file. size is the file's size
+// after decompression, in bytes.
 func newFixedReader(f *inputFile, offset, size int64, opts FixedOptions) (recordReader, error) {
 	body := size - int64(opts.HeaderBytes) - int64(opts.FooterBytes)
 	if body < 0 || body%int64(opts.RecordBytes) != 0 {
@@ -57,28 +58,28 @@ func newFixedReader(f *inputFile, offset, size int64, opts FixedOptions) (record
 	if err != nil {
 		return nil, err
 	}
-	return &fixedReader{r: r, pos: offset, end: int64(opts.HeaderBytes) + body, size: opts.RecordBytes}, nil
+	return &fixedReader{reader: r, offsetBytes: offset, end: int64(opts.HeaderBytes) + body, recordBytes: opts.RecordBytes}, nil
 }
 
 type fixedReader struct {
-	r        *bufio.Reader
-	pos, end int64
-	size     int
+	reader           *bufio.Reader
+	offsetBytes, end int64
+	recordBytes      int
 }
 
-func (f *fixedReader) offset() int64 { return f.pos }
+func (f *fixedReader) offset() int64 { return f.offsetBytes }
 
 func (f *fixedReader) next() (Element, error) {
-	if f.pos >= f.end {
+	if f.offsetBytes >= f.end {
 		return Element{}, io.EOF
 	}
-	if f.end-f.pos < int64(f.size) {
-		return Element{}, stateError("byte %d is not the start of a record", f.pos)
+	if f.end-f.offsetBytes < int64(f.recordBytes) {
+		return Element{}, stateError("byte %d is not the start of a record", f.offsetBytes)
 	}
-	data := make([]byte, f.size)
-	if _, err := io.ReadFull(f.r, data); err != nil {
+	data := make([]byte, f.recordBytes)
+	if _, err := io.ReadFull(f.reader, data); err != nil {
 		return Element{}, corruptError(err, "read a file that nobody writes", "the file became shorter while it was read")
 	}
-	f.pos += int64(f.size)
+	f.offsetBytes += int64(f.recordBytes)
 	return Leaf(Vector(data...)), nil
 }

@@ -4,17 +4,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// FromFunction returns the distributed dataset of a function that returns a dataset of replica
-// batches, like TensorFlow's distribute_datasets_from_function. It calls fn once, with this
-// process's [Context], and the process's replicas receive the elements in turn. With the
-// replication PerReplica it calls fn once for each replica of this process. Each replica then has
-// its own pipeline, and the Context counts replicas as pipelines. A pass that resumes from a
-// position with other numbers of processes or replicas calls fn with the Contexts of that position.
-// The result of fn must therefore depend on the Context only.
+// FromFunction distributes the datasets that fn returns, like TensorFlow's
+// distribute_datasets_from_function. It calls fn once, with this process's [Context]. The elements
+// of the dataset must be batches for one replica. The process assigns them to its replicas in
+// round-robin order.
+//
+// With the replication PerReplica, it calls fn once for each replica of this process, and the
+// Context counts replicas as pipelines. If a pass resumes with other numbers of processes or
+// replicas, fn is called with the Contexts of the saved run. The result of fn must therefore depend
+// only on the Context.
 //
 // If the data ends within a step, FromFunction behaves like [Distribute]. The datasets of all
-// processes must have the same spec, and must be all infinite or all finite, because a process with
-// an infinite dataset takes part in no vote on the end. If fn panics, the error is a
+// processes must have the same spec. They must be all infinite or all finite, because a process
+// with an infinite dataset does not vote on the end of the data. If fn panics, the error is a
 // [*errkind.PanicError].
 func FromFunction(fn func(Context) (Dataset, error), opts Options) (*DistributedDataset, error) {
 	opts, err := opts.normalize()
@@ -41,7 +43,7 @@ func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed
 				contexts = append(contexts, Context{job.replicas, process*job.localReplicas() + i, job.replicas})
 			}
 		}
-		streams, err := datasetsFor(fn, contexts)
+		streams, err := createDatasets(fn, contexts)
 		return streams, false, err
 	}
 	if d.streams, _, err = d.newStreams(jobSize{opts.Replicas, opts.Processes}, opts.Process); err != nil {
@@ -57,7 +59,7 @@ func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed
 	}
 	d.needsVote = opts.Processes > 1
 	d.maxRows = maxPartRows(merged)
-	d.setEnding(merged.Spec, merged)
+	d.setEndBehavior(merged.Spec, merged)
 	d.cardinality = UnknownCardinality
 	if merged.Cardinality == Infinite {
 		d.cardinality = Infinite
@@ -71,11 +73,11 @@ func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed
 	return d, nil
 }
 
-// datasetsFor calls fn for each context. The datasets must have compatible specs.
-func datasetsFor(fn func(Context) (Dataset, error), contexts []Context) (streams []Dataset, err error) {
+// createDatasets calls fn for each context. It returns an error if the specs are not compatible.
+func createDatasets(fn func(Context) (Dataset, error), contexts []Context) (streams []Dataset, err error) {
 	var merged Spec
 	for i, c := range contexts {
-		ds, err := callFunction(fn, c)
+		ds, err := callDatasetFunc(fn, c)
 		if err == nil {
 			err = ds.Err()
 		}
@@ -98,12 +100,12 @@ func datasetsFor(fn func(Context) (Dataset, error), contexts []Context) (streams
 	return streams, nil
 }
 
-func callFunction(fn func(Context) (Dataset, error), c Context) (ds Dataset, err error) {
+func callDatasetFunc(fn func(Context) (Dataset, error), c Context) (ds Dataset, err error) {
 	defer errkind.Recover("input: the function of FromFunction", &err)
 	return fn(c)
 }
 
-// maxPartRows returns the largest number of rows of a replica's batches, or a value below 1 if it is
+// maxPartRows returns the largest number of rows of a replica's batch, or less than 1 if it is
 // unknown.
 func maxPartRows(info Info) int {
 	rows := leadingDim(info.Spec)

@@ -2,46 +2,46 @@ package input
 
 import "context"
 
-// item is an element within a pipeline: either the element elem, or row number row of a table that
-// has not been sliced yet.
-type item struct {
-	table *rowTable // nil if elem is the element
-	row   int
-	elem  Element
+// lazyElement is an element that is either loaded, or a row of a table that has not been sliced
+// yet.
+type lazyElement struct {
+	table  *rowTable // nil if the element is loaded
+	row    int
+	loaded Element
 }
 
-// element returns elem or the row of the table.
-func (i item) element() Element {
+// element returns the loaded element, or slices its row from the table.
+func (i lazyElement) element() Element {
 	if i.table == nil {
-		return i.elem
+		return i.loaded
 	}
-	return i.table.row(i.row)
+	return i.table.viewRow(i.row)
 }
 
-// itemRange is n consecutive rows of a table that begin with the item, or a single element.
-type itemRange struct {
-	item
+// elementRange is a range of n consecutive rows of a table, or a single loaded element.
+type elementRange struct {
+	lazyElement
 	n int
 }
 
-// rangeIterator is an Iterator that can also return its elements as ranges. Operations that do not
-// change elements pass on ranges, so that a batch of rows can be sliced at once. Next and nextRange
-// may be called in any order: each returns the next elements.
+// rangeIterator is an Iterator that can also return several elements at once as a range of rows.
+// Operations that do not change elements pass ranges on, so that Batch can slice them in one step.
+// Calls of Next and nextRange can be mixed.
 type rangeIterator interface {
 	// nextRange returns between one and limit elements.
-	nextRange(ctx context.Context, limit int) (itemRange, error)
+	nextRange(ctx context.Context, limit int) (elementRange, error)
 }
 
 // nextRange returns between one and limit elements of any iterator.
-func nextRange(ctx context.Context, it Iterator, limit int) (itemRange, error) {
+func nextRange(ctx context.Context, it Iterator, limit int) (elementRange, error) {
 	if lazy, ok := it.(rangeIterator); ok {
 		return lazy.nextRange(ctx, limit)
 	}
 	e, err := it.Next(ctx)
-	return itemRange{item{elem: e}, 1}, err
+	return elementRange{lazyElement{loaded: e}, 1}, err
 }
 
-// nextElement implements Next with nextRange.
+// nextElement implements the Next method of an iterator by its nextRange method.
 func nextElement(ctx context.Context, it rangeIterator) (Element, error) {
 	r, err := it.nextRange(ctx, 1)
 	if err != nil {
@@ -50,41 +50,42 @@ func nextElement(ctx context.Context, it rangeIterator) (Element, error) {
 	return r.element(), nil
 }
 
-// appendRange appends next to ranges, or extends the last range if next continues it.
-func appendRange(runs []itemRange, next itemRange) []itemRange {
-	if n := len(runs); n > 0 && next.table != nil && runs[n-1].table == next.table &&
-		runs[n-1].row+runs[n-1].n == next.row {
-		runs[n-1].n += next.n
-		return runs
+// appendRange appends next to ranges. If next continues the last range, it extends that range
+// instead.
+func appendRange(ranges []elementRange, next elementRange) []elementRange {
+	if n := len(ranges); n > 0 && next.table != nil && ranges[n-1].table == next.table &&
+		ranges[n-1].row+ranges[n-1].n == next.row {
+		ranges[n-1].n += next.n
+		return ranges
 	}
-	return append(runs, next)
+	return append(ranges, next)
 }
 
 // stackRanges stacks the n elements of ranges along a new axis 0. There must be at least one range.
-// Consecutive rows of one table become a view of the table; other rows of one table are copied
-// once.
-func stackRanges(runs []itemRange, n int) (Element, error) {
-	first := runs[0]
-	if first.table != nil && len(runs) == 1 {
+// If the elements are consecutive rows of one table, the result is a view. Other elements are
+// copied once.
+func stackRanges(ranges []elementRange, n int) (Element, error) {
+	first := ranges[0]
+	if first.table != nil && len(ranges) == 1 {
 		return sliceRows(first.table.element, first.row, first.row+n)
 	}
 	numbers := make([]int, 0, n)
-	for _, r := range runs {
+	for _, r := range ranges {
 		if r.table == nil || r.table != first.table {
-			return joinElements(expandRanges(runs, n), true)
+			return joinElements(expandRanges(ranges, n), true)
 		}
 		for i := range r.n {
 			numbers = append(numbers, r.row+i)
 		}
 	}
-	return MapNest(first.table.element, func(_ string, t Tensor) (Tensor, error) { return t.gather(numbers), nil })
+	return MapNest(first.table.element, func(_ string, t Tensor) (Tensor, error) { return t.gatherRows(numbers), nil })
 }
 
-func expandRanges(runs []itemRange, n int) []Element {
+func expandRanges(ranges []elementRange, n int) []Element {
 	out := make([]Element, 0, n)
-	for _, r := range runs {
+	for _, r := range ranges {
 		for i := range r.n {
-			element := r.item
+			element := r.lazyElement
 			element.row += i
 			out = append(out, element.element())
 		}

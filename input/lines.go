@@ -23,8 +23,8 @@ func Lines(paths []string, opts FileOptions) Dataset {
 }
 
 type lineReader struct {
-	r   *bufio.Reader
-	pos int64
+	reader *bufio.Reader
+	pos    int64
 }
 
 func (l *lineReader) offset() int64 { return l.pos }
@@ -32,7 +32,7 @@ func (l *lineReader) offset() int64 { return l.pos }
 func (l *lineReader) next() (Element, error) {
 	var line []byte
 	for {
-		chunk, err := l.r.ReadSlice('\n')
+		chunk, err := l.reader.ReadSlice('\n')
 		line = append(line, chunk...)
 		if err == nil {
 			break

@@ -8,22 +8,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// MapFunc converts one element to another. With [MapOptions].Parallel above 1, several calls run
+// MapFunc converts one element to another. If [MapOptions].Parallel is above 1, several calls run
 // concurrently. If the function panics, Next returns a [*errkind.PanicError] for that element.
 type MapFunc func(ctx context.Context, e Element) (Element, error)
 
-// MapOptions configures [Dataset.Map]. The zero value runs one call at a time and leaves the spec
-// of the results unknown.
+// MapOptions configures [Dataset.Map]. With the zero value, one call runs at a time, and the spec
+// of the results is unknown.
 type MapOptions struct {
-	Spec     Spec // of the results; zero: unknown. A result that does not match is an error
+	Spec     Spec // spec of the results; zero: unknown. A result that does not match is an error
 	Parallel int  // number of concurrent calls; 0 and 1 run in the caller's goroutine
 }
 
-// Map applies fn to every element, like tf.data's Dataset.map. The order of the elements is kept
-// for any value of Parallel. If the elements are batches, fn must return batches: fn may change the
-// number of rows, but must not remove the batch axis (use Unbatch for that). Opening the dataset at
-// a saved position may read some elements again and calls fn for each of them, so fn should be
-// deterministic.
+// Map applies fn to every element, like tf.data's Dataset.map. It preserves the order of the
+// elements, even with parallel calls. If the elements are batches, fn must return batches. It may
+// change the number of rows, but must not remove the batch axis (use Unbatch for that). After a
+// restore, fn may be called again for some elements, so fn should be deterministic.
 func (d Dataset) Map(fn MapFunc, opts MapOptions) Dataset {
 	if fn == nil {
 		return invalidDataset("map", "give one", "the function is nil")
@@ -56,7 +55,7 @@ func (d Dataset) Map(fn MapFunc, opts MapOptions) Dataset {
 	}))
 }
 
-// mapIterator implements Map without concurrency. A parallel map can resume from its State.
+// mapIterator implements Map with one call at a time. A parallel Map can resume from its State.
 type mapIterator struct {
 	Iterator
 	fn MapFunc
@@ -74,7 +73,7 @@ func (m *mapIterator) State() (State, error) { return operationState("map", m.It
 
 // Prefetch reads up to n elements ahead in a separate goroutine, like tf.data's Dataset.prefetch.
 // The goroutine starts with the first call of Next and exits at Close. If n is 0, Prefetch returns
-// d. The saved position counts only the elements that Next has returned; a restore reads at most 16
+// d. The saved position does not include elements that were read ahead. A restore reads at most 16
 // elements again.
 func (d Dataset) Prefetch(n int) Dataset {
 	if n < 0 {
@@ -83,7 +82,7 @@ func (d Dataset) Prefetch(n int) Dataset {
 	if n == 0 {
 		return d
 	}
-	return d.derive(sameInfo, openWithCounters("prefetch", 1, func(ctx context.Context, src Iterator,
+	return d.derive(keepInfo, openWithCounters("prefetch", 1, func(ctx context.Context, src Iterator,
 		counters []int64) (Iterator, error) {
 		if err := skipElements(ctx, src, counters[0]); err != nil {
 			return nil, err
@@ -92,23 +91,23 @@ func (d Dataset) Prefetch(n int) Dataset {
 	}))
 }
 
-// prefetchIterator reads its input ahead of the consumer and, if fn is set, applies fn to up to
-// depth elements concurrently.
+// prefetchIterator reads up to depth elements ahead of its consumer. If fn is set, it applies fn to
+// these elements concurrently.
 type prefetchIterator struct {
 	op     string
 	fn     MapFunc
 	in     Iterator
 	depth  int
 	cancel context.CancelFunc
-	ctx    context.Context // of the goroutines; canceled by Close
+	ctx    context.Context // context of the goroutines; canceled by Close
 
 	queue   chan *pendingElement // nil before the first Next
 	workers sync.WaitGroup
 	pending *pendingElement // received from the queue, not returned yet
 	err     error
 
-	savedState State // a position of the input, since elements before the next element to return
-	since      int64
+	savedState    State // latest saved position of the input, and the number of elements returned after that position
+	numSinceSaved int64
 }
 
 type pendingElement struct {
@@ -126,8 +125,8 @@ func newPrefetcher(src Iterator, op string, depth int, fn MapFunc) (Iterator, er
 	return &prefetchIterator{op: op, fn: fn, in: src, depth: depth, savedState: mark}, err
 }
 
-// start starts the producer. Its context has the values of the first caller's context, but not its
-// deadline.
+// start starts the goroutine that reads the input. Its context has the values of the first caller's
+// context, but not its deadline.
 func (a *prefetchIterator) start(ctx context.Context) {
 	a.ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	// The consumer waits for one result while the queue holds up to depth more.
@@ -140,7 +139,7 @@ func (a *prefetchIterator) produce() {
 	slots := make(chan struct{}, a.depth)
 	for n := 0; ; n++ {
 		p := &pendingElement{done: make(chan struct{})}
-		a.read(p, n > 0 && n%stateInterval == 0)
+		a.readInput(p, n > 0 && n%stateInterval == 0)
 		last := p.err != nil
 		if a.fn == nil || last {
 			close(p.done)
@@ -169,10 +168,10 @@ func (a *prefetchIterator) produce() {
 	}
 }
 
-// read reads the next element of the input. With saveState, it first saves the input's position,
-// which may cost more than reading the element. It recovers panics, because it runs in the
-// producer's goroutine.
-func (a *prefetchIterator) read(p *pendingElement, saveState bool) {
+// readInput reads the next element of the input into p. If saveState is set, it first saves the
+// input's position, which may cost more than reading the element. It recovers panics, because it
+// runs in a separate goroutine.
+func (a *prefetchIterator) readInput(p *pendingElement, saveState bool) {
 	defer errkind.Recover("input: the input of "+a.op, &p.err)
 	if saveState {
 		var state State
@@ -217,9 +216,9 @@ func (a *prefetchIterator) Next(ctx context.Context) (Element, error) {
 		return Element{}, p.err
 	}
 	if p.state != nil {
-		a.savedState, a.since = *p.state, 0
+		a.savedState, a.numSinceSaved = *p.state, 0
 	}
-	a.since++
+	a.numSinceSaved++
 	return p.element, nil
 }
 
@@ -227,7 +226,7 @@ func (a *prefetchIterator) State() (State, error) {
 	if a.err != nil && a.err != io.EOF {
 		return State{}, a.err
 	}
-	return State{Op: a.op, Counters: []int64{a.since}, Inputs: []State{a.savedState}}, nil
+	return State{Op: a.op, Counters: []int64{a.numSinceSaved}, Inputs: []State{a.savedState}}, nil
 }
 
 func (a *prefetchIterator) Close() error {

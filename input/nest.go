@@ -9,7 +9,7 @@ import (
 )
 
 // Nest is a tree: a leaf, an ordered tuple of nests, or a dictionary of named nests, like the
-// structures of tf.nest. Leaves are visited depth first, the members of a tuple in order and the
+// structures of tf.nest. Leaves are visited depth first: the members of a tuple in order, and the
 // entries of a dictionary in the byte order of their keys.
 //
 // A Nest is immutable and safe for concurrent use. The zero Nest has no leaves.
@@ -55,11 +55,11 @@ func (n Nest[T]) IsLeaf() bool { return n.shape == nestLeaf }
 // Leaf returns the leaf if the nest is a single leaf, and the zero T otherwise.
 func (n Nest[T]) Leaf() T { return n.leaf }
 
-// Len returns the number of members of a tuple or entries of a dictionary, and 0 for a leaf.
+// Len returns the number of members of a tuple or entries of a dictionary. It returns 0 for a leaf.
 func (n Nest[T]) Len() int { return len(n.children) }
 
 // At returns member i of a tuple, or entry i of a dictionary in the order of the keys. It returns
-// the zero Nest if there is no such member.
+// the zero Nest if i is out of range.
 func (n Nest[T]) At(i int) Nest[T] {
 	if i < 0 || i >= len(n.children) {
 		return Nest[T]{}
@@ -152,7 +152,8 @@ func unflatten[A, B any](n Nest[A], leaves []B) Nest[B] {
 	return out
 }
 
-// sameStructure reports whether both nests have the same tuples, keys and leaves.
+// sameStructure reports whether both nests have the same tuples, dictionary keys and leaf
+// positions.
 func sameStructure[A, B any](a Nest[A], b Nest[B]) bool {
 	if a.shape != b.shape || len(a.children) != len(b.children) || !slices.Equal(a.keys, b.keys) {
 		return false
@@ -165,8 +166,7 @@ func sameStructure[A, B any](a Nest[A], b Nest[B]) bool {
 	return true
 }
 
-// String returns the structure with its leaves as text: (a, b) for tuples and {k: a} for
-// dictionaries.
+// String formats the nest: (a, b) for tuples and {k: a} for dictionaries.
 func (n Nest[T]) String() string {
 	switch n.shape {
 	case nestLeaf:

@@ -3,12 +3,12 @@ package input
 import "fmt"
 
 // Pad extends every component of a batch to the given number of rows with zeros (empty strings for
-// String, false for Bool). It also returns a bool mask of dimensions [rows] that is true for the
-// original rows. If the batch already has that number of rows, it is returned unchanged. It is an
-// error if the components have different numbers of rows or more than rows rows.
+// String, false for Bool). It also returns a bool mask of shape [rows] that is true for the
+// original rows. A batch that already has this number of rows is returned unchanged. It is an error
+// if the components have different numbers of rows or more than rows rows.
 //
 // A compiled step has one shape. A short last batch therefore needs either Pad, with the mask
-// applied to the loss and the metrics, or a second compilation for its exact shape.
+// applied to the loss and the metrics, or a second compilation for its shape.
 func Pad(e Element, rows int) (Element, Tensor, error) {
 	count, err := numRows(e)
 	if err != nil {
@@ -38,9 +38,9 @@ func Pad(e Element, rows int) (Element, Tensor, error) {
 }
 
 // PadStep pads the elements of all replicas to the same number of rows with [Pad] and returns one
-// mask per replica. If rows is 0, it pads to the largest number of rows of this step on this
-// process. All processes must use the same shape: with several processes, pass a fixed number such
-// as [DistributedDataset.MaxRows].
+// mask per replica. If rows is 0, it pads to the largest number of rows in this step on this
+// process. With several processes, pass a fixed number such as [DistributedDataset.MaxRows],
+// because all processes must use the same shape.
 func PadStep(step Step, rows int) (Step, []Tensor, error) {
 	if rows == 0 {
 		for r, e := range step.Replicas {

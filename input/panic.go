@@ -6,11 +6,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// errExited is the error of a function that called runtime.Goexit.
+// errExited reports that a user's function called runtime.Goexit.
 var errExited = newFault(errkind.RuntimeError, "call function", "return an error instead of calling runtime.Goexit",
 	"a function of the dataset ended its goroutine")
 
-// recoveringSource wraps a user's source and recovers its panics.
+// recoveringSource converts panics of a user's source to errors.
 type recoveringSource struct{ Source }
 
 func (f recoveringSource) Open(ctx context.Context, pass Pass, start State) (it Iterator, err error) {

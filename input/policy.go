@@ -40,9 +40,9 @@ func (p AutoShardPolicy) String() string {
 	return fmt.Sprintf("AutoShardPolicy(%d)", int8(p))
 }
 
-// shardSource returns the part of a source that one process reads under a policy, and the policy
-// that Auto selected. Under Data it returns the complete source: the caller selects the parts of
-// its replicas.
+// shardSource applies a policy to a source. It returns a source of the data that the given process
+// reads, and the policy that Auto selected. Under the policy Data every process reads the complete
+// source, and the caller selects the parts of its replicas.
 func shardSource(src Source, policy AutoShardPolicy, processes, process int) (Source, AutoShardPolicy, error) {
 	switch policy {
 	case Off, Data:
@@ -69,12 +69,12 @@ func shardSource(src Source, policy AutoShardPolicy, processes, process int) (So
 		policy)
 }
 
-// ShardHint marks the place where the policy [Hint] divides the dataset. Distribute replaces it
-// with Shard(processes, process), like TensorFlow's shard(SHARD_HINT, SHARD_HINT). With any other
-// policy, opening the dataset is an error.
+// ShardHint is the place in a pipeline where the policy [Hint] divides the data between processes.
+// Distribute replaces it with Shard(processes, process), like TensorFlow's shard(SHARD_HINT,
+// SHARD_HINT). With any other policy, opening the dataset is an error.
 func (d Dataset) ShardHint() Dataset {
-	return d.wrap(func(src Source) Source {
-		return operation{src, sameInfo, func(context.Context, Source, Pass, State) (Iterator, error) {
+	return d.wrapSource(func(src Source) Source {
+		return operation{src, keepInfo, func(context.Context, Source, Pass, State) (Iterator, error) {
 			return nil, newFault(errkind.FailedPreconditionError, "shard hint", "use it, or Shard(num, index) instead",
 				"the dataset was not given to Distribute with the policy Hint")
 		}, true}
@@ -82,7 +82,7 @@ func (d Dataset) ShardHint() Dataset {
 }
 
 func applyShardHints(src Source, num, index int) (Source, error) {
-	c, ok := src.(composite)
+	c, ok := src.(compositeSource)
 	if !ok {
 		return src, nil
 	}

@@ -14,29 +14,30 @@ import (
 // pass ends. The current processes divide the pipelines of that job among themselves, and
 // re-split each step's parts if the number of replicas differs.
 
-// jobSize is the number of replicas and processes by which a run divides its data.
+// jobSize is the number of replicas and processes of a run, which determines how data is divided.
 type jobSize struct{ replicas, processes int }
 
 func (d jobSize) localReplicas() int { return d.replicas / d.processes }
 
-// readPlan specifies which pipelines of a job this process reads and which parts it uses. The job
-// may have other numbers of processes and replicas than the current one.
+// readPlan specifies the pipelines that this process reads and the parts of their batches that it
+// uses. If a run was resumed, its job may have other numbers of processes and replicas than the
+// current run.
 type readPlan struct {
 	job jobSize
-	// The pipelines of the job's processes firstProcess to endProcess-1 are read. If isShared is
-	// true, there is one pipeline with the parts of all processes.
+	// This process reads the pipelines of the job's processes firstProcess to endProcess-1. If
+	// isShared is true, there is one pipeline with the batches of all processes.
 	firstProcess, endProcess int
 	isShared                 bool
 	// firstPart is the index of the first part that belongs to this process. If numChunks is 0, it
-	// counts the replicas of the job. Otherwise the parts that are read are joined and split into
-	// numChunks chunks, and firstPart counts these chunks.
+	// is the index of a replica of the job. Otherwise the parts of a step are concatenated and
+	// split again into numChunks chunks, and firstPart is the index of a chunk.
 	firstPart, numChunks int
-	// readsAll is true if every process reads all pipelines, so that the processes need no vote on
-	// the end of the data.
-	readsAll bool
+	// readsAllPipelines is true if every process reads all pipelines. The processes then need no
+	// vote on the end of the data.
+	readsAllPipelines bool
 }
 
-// numParts returns the number of parts that are read for each step.
+// numParts returns the number of per-replica batches that this process reads for each step.
 func (s readPlan) numParts() int {
 	if s.isShared {
 		return s.job.replicas
@@ -44,21 +45,23 @@ func (s readPlan) numParts() int {
 	return (s.endProcess - s.firstProcess) * s.job.localReplicas()
 }
 
-// defaultReadPlan returns this process's plan for a pass with the current job size.
+// defaultReadPlan returns this process's readPlan for a pass that began with the current numbers of
+// replicas and processes.
 func (d *DistributedDataset) defaultReadPlan() readPlan {
 	p := d.opts.Process
 	return readPlan{job: jobSize{d.opts.Replicas, d.opts.Processes}, firstProcess: p, endProcess: p + 1,
 		isShared: d.isShared, firstPart: p * d.localReplicas}
 }
 
-// readPlanFor returns this process's plan for a pass that began with another job size.
+// readPlanFor returns this process's readPlan for a pass that began with the numbers of replicas
+// and processes of job.
 func (d *DistributedDataset) readPlanFor(job jobSize, isShared bool) readPlan {
 	current := jobSize{d.opts.Replicas, d.opts.Processes}
 	if job == current && isShared == d.isShared {
 		return d.defaultReadPlan()
 	}
 	p := d.opts.Process
-	s := readPlan{job: job, endProcess: job.processes, isShared: isShared, firstPart: p * d.localReplicas, readsAll: true}
+	s := readPlan{job: job, endProcess: job.processes, isShared: isShared, firstPart: p * d.localReplicas, readsAllPipelines: true}
 	switch {
 	case job.replicas != current.replicas:
 		// Groups of processes divide the pipelines, if the rows of a group match its replicas.
@@ -70,11 +73,11 @@ func (d *DistributedDataset) readPlanFor(job jobSize, isShared bool) readPlan {
 		s.firstProcess, s.endProcess = group*job.processes/groups, (group+1)*job.processes/groups
 		s.numChunks = current.replicas / groups
 		s.firstPart = p*d.localReplicas - group*s.numChunks
-		s.readsAll = groups == 1
+		s.readsAllPipelines = groups == 1
 	case !isShared: // each replica continues with its own part
 		s.firstProcess = s.firstPart / job.localReplicas()
 		s.endProcess = (s.firstPart+d.localReplicas-1)/job.localReplicas() + 1
-		s.readsAll = current.processes == 1 || job.processes == 1
+		s.readsAllPipelines = current.processes == 1 || job.processes == 1
 	}
 	return s
 }
@@ -87,12 +90,13 @@ func gcd(a, b int) int {
 }
 
 // MaxRows returns the largest number of rows of a replica in a step of this pass, or Unknown. It
-// differs from [DistributedDataset.MaxRows] only if the pass resumes from a position with another
-// number of replicas and the parts of a step do not form one global batch. That is the case with
-// [FromFunction] and with uneven chunks that each process splits separately.
+// can differ from [DistributedDataset.MaxRows] only in a pass that was saved with another number of
+// replicas. The dataset must then be from [FromFunction], or one whose processes split uneven
+// batches separately.
 func (s *Steps) MaxRows() int { return s.maxRows }
 
-// maxRowsAt returns MaxRows for a pass that resumes at p. streams are the streams of the job of p.
+// maxRowsAt returns the result of MaxRows for a pass that resumes at p. streams are the pipelines
+// of the saved run.
 func (s *Steps) maxRowsAt(p position, streams []Dataset) int {
 	rows := maxPartRows(streams[0].Info())
 	if s.dataset.splitsGlobalBatch {
@@ -107,7 +111,7 @@ func (s *Steps) maxRowsAt(p position, streams []Dataset) int {
 	return (rows*p.job.replicas + s.dataset.opts.Replicas - 1) / s.dataset.opts.Replicas
 }
 
-// sharedOp is the Op of the position of a pipeline that yields the parts of all processes.
+// sharedOp is the State.Op of a pipeline that yields the batches of all processes.
 const sharedOp = "dealt"
 
 // position is the decoded State of [Steps].
@@ -156,8 +160,7 @@ func parsePosition(state State) (p position, err error) {
 	return p, nil
 }
 
-// state encodes a position.
-func (p position) state() State {
+func (p position) encode() State {
 	s := State{Op: "steps", Counters: []int64{p.index, int64(p.job.replicas), int64(p.job.processes),
 		int64(p.firstProcess)}, Inputs: p.streams}
 	if p.pass > 0 || p.numProcesses > 1 {
@@ -173,8 +176,8 @@ func (p position) state() State {
 }
 
 // JoinStates merges the positions of all processes after the same step into the position of the
-// whole run. The order of states does not matter. [DistributedDataset.OpenAt] resumes from the
-// result with any number of processes and replicas. A run with a single process needs no join. If a
+// run. The order of states does not matter. [DistributedDataset.OpenAt] resumes from the result
+// with any number of processes and replicas. A run with a single process needs no join. If a
 // process is missing or the positions are after different steps, the error matches [ErrState].
 func JoinStates(states []State) (State, error) {
 	if len(states) == 0 {
@@ -205,7 +208,7 @@ func JoinStates(states []State) (State, error) {
 	}
 	if all.isShared { // each process has the position of the shared pipeline
 		all.firstProcess = 0
-		return all.state(), nil
+		return all.encode(), nil
 	}
 	if missing := slices.Index(found, false); missing >= 0 {
 		return State{}, &errkind.Fault{Match: ErrState, Reason: fmt.Sprintf("the position of process %d of %v is missing",
@@ -213,11 +216,11 @@ func JoinStates(states []State) (State, error) {
 			Hint: "join the positions that all processes have after the same step"}
 	}
 	all.firstProcess, all.numProcesses, all.streams = 0, all.job.processes, streams
-	return all.state(), nil
+	return all.encode(), nil
 }
 
 // SameStep reports whether two positions of [Steps] are after the same step of the same pass. The
-// positions may belong to different numbers of processes and replicas.
+// positions may belong to runs with different numbers of processes and replicas.
 func SameStep(a, b State) bool {
 	p, err := parsePosition(a)
 	q, err2 := parsePosition(b)

@@ -9,71 +9,72 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/chunk"
 )
 
-// SplitRule specifies how batches are split between replicas. TensorFlow has the same two rules in
-// RebatchDataset and LegacyRebatchDataset, and selects one of them automatically.
+// SplitRule specifies how batches are split between replicas. TensorFlow implements the same two
+// rules as RebatchDataset and LegacyRebatchDataset, and selects one of them automatically.
 type SplitRule uint8
 
 const (
-	// RuleAuto selects Chunks for batches of unknown size and under the policy Data (which the
-	// policy Auto selects for data that is not in files), and Sizes otherwise. After Map, Rebatch
-	// and RebatchSizes the size is known only if the spec contains it, as after a Map with a Spec.
+	// RuleAuto selects Chunks under the policy Data and for batches of unknown size, and otherwise
+	// Sizes. (The policy Auto selects Data if the data is not in files.) After Map, Rebatch and
+	// RebatchSizes the size is known only if the spec contains it, as after a Map with a Spec.
 	RuleAuto SplitRule = iota
-	// Chunks splits every batch of b rows into N chunks of ceil(b/N) rows; the last chunks may be
+	// Chunks splits every batch of b rows into N chunks of ceil(b/N) rows. The last chunks may be
 	// shorter or empty. A short last batch is therefore distributed over the replicas.
 	Chunks
-	// Sizes assigns a fixed share of the global batch size G to every replica: floor(G/N) or
-	// ceil(G/N) rows. The stream of all rows is split by these shares, even across batches. The
-	// first replicas receive the rows of a short last batch.
+	// Sizes gives every replica a fixed number of rows of a global batch of G rows: floor(G/N) or
+	// ceil(G/N). It counts rows across the boundaries of batches. The first replicas receive the
+	// rows of a short last batch.
 	Sizes
 )
 
 // splitter implements a SplitRule. A new rule needs a constant and an entry in splitters.
 type splitter struct {
 	name string
-	op   string // operation of the positions of the stream of parts
-	// split returns a stream of one part per replica of each batch. globalBatch is the number of rows
-	// of a batch, or below 1 if it is unknown.
-	split func(ds Dataset, globalBatch int, job jobSize, process int) (Dataset, error)
-	// equalSteps means that all processes have the same number of steps if they read the same data.
+	op   string // State.Op of the split stream
+	// splitBatches returns a stream that contains each batch of ds as one part per replica.
+	// globalBatch is the number of rows of a batch, or below 1 if it is unknown.
+	splitBatches func(ds Dataset, globalBatch int, job jobSize, process int) (Dataset, error)
+	// equalSteps means that processes that read the same data have the same number of steps.
 	equalSteps bool
-	// sharesBatch means that the processes together split one global batch in each step, also if they
-	// read different data. Otherwise each process splits its own batches.
+	// sharesBatch means that the processes together split one global batch in each step, even if
+	// they read different data. Otherwise each process splits its own batches.
 	sharesBatch bool
-	// parse returns the boundary of a position of a stream that split returned. It returns false if
+	// parseState converts a position of the split stream to a batchBoundary. It returns false if
 	// the position is not between two steps.
-	parse func(s State) (batchBoundary, bool)
-	// position is the inverse of parse. It returns false if the rule cannot resume at the boundary.
-	position func(b batchBoundary) (State, bool)
+	parseState func(s State) (batchBoundary, bool)
+	// stateAt is the inverse of parseState. It returns false if the rule cannot resume at the
+	// boundary.
+	stateAt func(b batchBoundary) (State, bool)
 }
 
-// batchBoundary is a position between two global batches: a position of the stream of undivided
-// batches, the number of rows that were used of the next batch, and whether the stream has ended.
+// batchBoundary is a position between two steps: the position of the stream of undivided batches,
+// the number of rows already used of its next batch, and whether the stream has ended (0 or 1).
 type batchBoundary struct {
-	batches State
-	row     int64
-	ended   int64
+	batchState State
+	rowsUsed   int64
+	ended      int64
 }
 
 // splitters is indexed by SplitRule. The entry of RuleAuto is for a single replica, whose batches
 // are not split.
 var splitters = [...]splitter{
 	RuleAuto: {name: "RuleAuto", sharesBatch: true,
-		split:    func(ds Dataset, _ int, _ jobSize, _ int) (Dataset, error) { return ds, nil },
-		parse:    func(s State) (batchBoundary, bool) { return batchBoundary{batches: s}, true },
-		position: func(b batchBoundary) (State, bool) { return b.batches, b.row == 0 }},
+		splitBatches: func(ds Dataset, _ int, _ jobSize, _ int) (Dataset, error) { return ds, nil },
+		parseState:   func(s State) (batchBoundary, bool) { return batchBoundary{batchState: s}, true },
+		stateAt:      func(b batchBoundary) (State, bool) { return b.batchState, b.rowsUsed == 0 }},
 	Chunks: {name: "Chunks", op: chunksOp, equalSteps: true,
-		split: func(ds Dataset, _ int, job jobSize, _ int) (Dataset, error) { return ds.Rebatch(job.replicas), nil },
-		parse: func(s State) (b batchBoundary, ok bool) {
+		splitBatches: func(ds Dataset, _ int, job jobSize, _ int) (Dataset, error) { return ds.Rebatch(job.replicas), nil },
+		parseState: func(s State) (b batchBoundary, ok bool) {
 			if s.validate(chunksOp, 1, 1) != nil || s.Counters[0] != 0 {
 				return b, false
 			}
-			return batchBoundary{batches: s.Inputs[0]}, true
+			return batchBoundary{batchState: s.Inputs[0]}, true
 		},
-		position: func(b batchBoundary) (State, bool) {
-			return State{Op: chunksOp, Counters: []int64{0}, Inputs: []State{b.batches}}, b.row == 0
+		stateAt: func(b batchBoundary) (State, bool) {
+			return State{Op: chunksOp, Counters: []int64{0}, Inputs: []State{b.batchState}}, b.rowsUsed == 0
 		}},
 	Sizes: {name: "Sizes", op: sizesOp, sharesBatch: true,
-		split: func(ds Dataset, globalBatch int, job jobSize, process int) (Dataset, error) {
+		splitBatches: func(ds Dataset, globalBatch int, job jobSize, process int) (Dataset, error) {
 			if globalBatch < 1 {
 				return ds, valueError("distribute", "batch the dataset with Batch, or use the rule Chunks",
 					"the rule Sizes needs the global batch size, which is not known")
@@ -84,26 +85,27 @@ var splitters = [...]splitter{
 			}
 			return ds.RebatchSizes(sizes), nil
 		},
-		parse: func(s State) (b batchBoundary, ok bool) {
+		parseState: func(s State) (b batchBoundary, ok bool) {
 			// The position is after a complete step, or at the end.
 			if s.validate(sizesOp, 3, 1) != nil || s.Counters[1] != 0 && s.Counters[2] == 0 {
 				return b, false
 			}
 			return batchBoundary{s.Inputs[0], s.Counters[0], s.Counters[2]}, true
 		},
-		position: func(b batchBoundary) (State, bool) {
-			return State{Op: sizesOp, Counters: []int64{b.row, 0, b.ended}, Inputs: []State{b.batches}}, true
+		stateAt: func(b batchBoundary) (State, bool) {
+			return State{Op: sizesOp, Counters: []int64{b.rowsUsed, 0, b.ended}, Inputs: []State{b.batchState}}, true
 		}},
 }
 
 // The operations of positions of Rebatch and RebatchSizes.
 const (
+	// The values of State.Op for Rebatch and RebatchSizes.
 	chunksOp = "chunks"
 	sizesOp  = "sizes"
 )
 
-// splitterOf returns the splitter of a position of a stream of parts, or the splitter of RuleAuto for
-// a position of another operation.
+// splitterOf returns the splitter that created a position, or the splitter of RuleAuto for a
+// position of another operation.
 func splitterOf(s State) splitter {
 	for _, p := range splitters[RuleAuto+1:] {
 		if p.op == s.Op {
@@ -128,12 +130,11 @@ func (r SplitRule) String() string {
 	return fmt.Sprintf("SplitRule(%d)", uint8(r))
 }
 
-// BatchSizes returns the sizes, in rows, into which one process splits its stream under the rule
-// [Sizes]. It is TensorFlow's batch_sizes_for_worker. There is one size for each replica of all
-// processes, and the sizes sum to the global batch size. The process uses the list cyclically: each
-// step uses as many sizes as the process has replicas. Over all processes, a step has the global
-// batch size, and two replicas differ by at most one row. The list of a process is the list of
-// process 0, rotated.
+// BatchSizes returns the numbers of rows into which one process splits its stream under the rule
+// [Sizes], like TensorFlow's batch_sizes_for_worker. The list has one size for each replica of all
+// processes, and the sizes sum to the global batch size. In each step, the process takes the next
+// sizes for its own replicas, and starts again at the end of the list. In a step, the sizes of all
+// processes sum to the global batch size, and two replicas differ by at most one row.
 func BatchSizes(global, replicas, processes, process int) ([]int, error) {
 	if global < 0 || replicas < 1 || processes < 1 || process < 0 || process >= processes {
 		return nil, valueError("batch sizes", "count processes from 0, and pass at least one replica and no negative batch",
@@ -153,8 +154,8 @@ func BatchSizes(global, replicas, processes, process int) ([]int, error) {
 	return sizes, nil
 }
 
-// mapLeadingDims returns spec with the first dimension of each component replaced by
-// newDim(dimension).
+// mapLeadingDims returns a copy of spec with newDim applied to the size of axis 0 of each
+// component.
 func mapLeadingDims(spec Spec, newDim func(dim int) int) Spec {
 	return mapDims(spec, func(dims []int) []int {
 		if len(dims) > 0 {
@@ -187,7 +188,7 @@ func (d Dataset) Rebatch(n int) Dataset {
 		return info
 	}, openWithCounters(chunksOp, 1, func(ctx context.Context, src Iterator, counters []int64) (Iterator, error) {
 		c := &chunkIterator{pieceReader{Iterator: src}, func(Element) (int, error) { return n, nil }}
-		return c, c.restore(ctx, counters[0], c.numChunks)
+		return c, c.restorePiece(ctx, counters[0], c.numChunks)
 	}))
 }
 
@@ -197,16 +198,16 @@ type chunkIterator struct {
 }
 
 func (c *chunkIterator) Next(ctx context.Context) (Element, error) {
-	if c.next >= c.n {
+	if c.nextPiece >= c.numPieces {
 		if err := c.readBatch(ctx, c.numChunks); err != nil {
 			return Element{}, err
 		}
 	}
-	c.next++
-	return chunkOf(c.current, c.n, c.next-1)
+	c.nextPiece++
+	return chunkAt(c.current, c.numPieces, c.nextPiece-1)
 }
 
-func chunkOf(e Element, n, i int) (Element, error) {
+func chunkAt(e Element, n, i int) (Element, error) {
 	return MapNest(e, func(path string, t Tensor) (Tensor, error) {
 		if t.Rank() == 0 {
 			return Tensor{}, notBatchedError(path, t.Spec())
@@ -215,13 +216,13 @@ func chunkOf(e Element, n, i int) (Element, error) {
 	})
 }
 
-func (c *chunkIterator) State() (State, error) { return c.state(chunksOp) }
+func (c *chunkIterator) State() (State, error) { return c.pieceState(chunksOp) }
 
-// RebatchSizes splits the stream of all rows into batches of the given sizes, independent of the
-// sizes of the input batches, like tf.data's Dataset.rebatch. It uses the list of sizes cyclically.
-// A size of 0 yields an empty batch. The last batch may have fewer rows. All components of a batch
-// must have the same number of rows. Rows are copied only if a batch consists of rows of several
-// input batches. A restore reads the current batch again.
+// RebatchSizes regroups the rows of all batches into batches of the given sizes, like tf.data's
+// Dataset.rebatch. It uses the list of sizes cyclically. A size of 0 yields an empty batch. The
+// last batch may have fewer rows. All components of a batch must have the same number of rows. Rows
+// are copied only if an output batch has rows of several input batches. A restore reads the current
+// batch again.
 func (d Dataset) RebatchSizes(sizes []int) Dataset {
 	sizes = slices.Clone(sizes)
 	total := 0
@@ -257,7 +258,7 @@ func (d Dataset) RebatchSizes(sizes []int) Dataset {
 		}
 		c := &resizeIterator{pieceReader: pieceReader{Iterator: src}, sizes: sizes, spec: spec, nextSize: int(counters[1]),
 			ended: counters[2] != 0}
-		return c, c.restore(ctx, counters[0], numRows)
+		return c, c.restorePiece(ctx, counters[0], numRows)
 	}))
 }
 
@@ -283,7 +284,7 @@ func (c *resizeIterator) Next(ctx context.Context) (Element, error) {
 	}
 	var parts []Element
 	for count := 0; count < want; {
-		if c.next >= c.n {
+		if c.nextPiece >= c.numPieces {
 			err := c.readBatch(ctx, numRows)
 			if err == io.EOF {
 				c.ended = true
@@ -294,12 +295,12 @@ func (c *resizeIterator) Next(ctx context.Context) (Element, error) {
 			}
 			continue
 		}
-		end := min(c.next+want-count, c.n)
-		part, err := sliceRows(c.current, c.next, end)
+		end := min(c.nextPiece+want-count, c.numPieces)
+		part, err := sliceRows(c.current, c.nextPiece, end)
 		if err != nil {
 			return Element{}, err
 		}
-		count, c.next = count+end-c.next, end
+		count, c.nextPiece = count+end-c.nextPiece, end
 		parts = append(parts, part)
 	}
 	if len(parts) == 0 {
@@ -313,7 +314,7 @@ func (c *resizeIterator) Next(ctx context.Context) (Element, error) {
 	return out, nil
 }
 
-// nextEmptyBatch returns a batch of 0 rows. If the spec is unknown, the shape is that of the
+// nextEmptyBatch returns a batch of 0 rows. If the spec is unknown, it uses the shape of the
 // current or the next input batch.
 func (c *resizeIterator) nextEmptyBatch(ctx context.Context) (Element, error) {
 	if !c.spec.IsZero() {
@@ -328,5 +329,5 @@ func (c *resizeIterator) nextEmptyBatch(ctx context.Context) (Element, error) {
 }
 
 func (c *resizeIterator) State() (State, error) {
-	return c.state(sizesOp, int64(c.nextSize), boolCounter(c.ended))
+	return c.pieceState(sizesOp, int64(c.nextSize), boolToInt64(c.ended))
 }

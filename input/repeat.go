@@ -6,10 +6,9 @@ import (
 )
 
 // Repeat repeats the dataset count times, or infinitely if count is negative, like tf.data's
-// Dataset.repeat. Each repetition has its own [Pass], so a Shuffle before Repeat has another order
-// each time. An empty dataset ends immediately, even if it is repeated infinitely. If count is
-// negative and the cardinality of the dataset is unknown, the cardinality of the result is
-// Infinite.
+// Dataset.repeat. Each repetition is another [Pass], so a Shuffle before Repeat has another order
+// each time. An empty dataset ends immediately, even with a negative count. The cardinality of an
+// infinite repetition is Infinite unless the dataset is known to be empty.
 func (d Dataset) Repeat(count int) Dataset {
 	return d.derive(func(info Info) Info {
 		info.Cardinality = info.Cardinality.multiply(int64(count))
@@ -45,9 +44,9 @@ func (r *repeatIterator) pass() Pass {
 
 func (r *repeatIterator) Next(ctx context.Context) (Element, error) { return nextElement(ctx, r) }
 
-func (r *repeatIterator) nextRange(ctx context.Context, limit int) (itemRange, error) {
+func (r *repeatIterator) nextRange(ctx context.Context, limit int) (elementRange, error) {
 	if r.count >= 0 && r.epoch >= r.count {
-		return itemRange{}, io.EOF
+		return elementRange{}, io.EOF
 	}
 	for {
 		got, err := nextRange(ctx, r.it, limit)
@@ -57,21 +56,21 @@ func (r *repeatIterator) nextRange(ctx context.Context, limit int) (itemRange, e
 		}
 		// The last pass stays open at its end, so that its position can be saved.
 		if !r.yielded || r.count >= 0 && r.epoch+1 >= r.count {
-			return itemRange{}, io.EOF
+			return elementRange{}, io.EOF
 		}
 		if err := r.it.Close(); err != nil {
-			return itemRange{}, err
+			return elementRange{}, err
 		}
 		r.epoch, r.yielded = r.epoch+1, false
 		if r.it, err = r.in.Open(ctx, r.pass(), State{}); err != nil {
 			r.it = closedIterator{}
-			return itemRange{}, err
+			return elementRange{}, err
 		}
 	}
 }
 
 func (r *repeatIterator) State() (State, error) {
-	return operationState("repeat", r.it, r.epoch, boolCounter(r.yielded))
+	return operationState("repeat", r.it, r.epoch, boolToInt64(r.yielded))
 }
 
 func (r *repeatIterator) Close() error { return r.it.Close() }

@@ -6,9 +6,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// resume returns the pipelines that this process reads of a run at a position, and the position of
-// each pipeline. It sets s.plan and s.maxRows.
-func (s *Steps) resume(p position) (streams []Dataset, states []State, err error) {
+// resumePipelines returns the pipelines of the saved run that this process reads, and the position
+// of each pipeline. It sets s.plan and s.maxRows.
+func (s *Steps) resumePipelines(p position) (streams []Dataset, states []State, err error) {
 	d := s.dataset
 	current := jobSize{d.opts.Replicas, d.opts.Processes}
 	if inner, ok := d.convertPosition(p); ok {
@@ -56,8 +56,8 @@ func (s *Steps) resume(p position) (streams []Dataset, states []State, err error
 }
 
 // upgradePosition converts a position saved by an earlier version of this package. With the policy
-// Data, earlier versions saved one position per process, of its own shard of the stream. The
-// position of the last process is at the end of the step, so it is the position of the shared
+// Data, earlier versions saved one position per process, each for a shard of the same stream. The
+// position of the last process is at the end of the step, so it becomes the position of the shared
 // stream.
 func (d *DistributedDataset) upgradePosition(p position) (position, error) {
 	if p.isShared || p.job.processes == 1 || d.policy != Data || !d.splitsGlobalBatch {
@@ -76,9 +76,8 @@ func (d *DistributedDataset) upgradePosition(p position) (position, error) {
 	return p, nil
 }
 
-// convertPosition converts the position of a pipeline that yields the parts of all replicas to the
-// position of the same pipeline with the current number of replicas, after the same global batches.
-// It returns false if the position cannot be converted.
+// convertPosition converts a position that was saved with another number of replicas to a position
+// with the current number, after the same global batches. It returns false if this is not possible.
 func (d *DistributedDataset) convertPosition(p position) (State, bool) {
 	if !d.splitsGlobalBatch || p.job.replicas == d.opts.Replicas || !p.isShared && p.job.processes != 1 {
 		return State{}, false
@@ -87,9 +86,9 @@ func (d *DistributedDataset) convertPosition(p position) (State, bool) {
 	if p.job.replicas > 1 {
 		from = splitterOf(p.streams[0])
 	}
-	boundary, ok := from.parse(p.streams[0])
+	boundary, ok := from.parseState(p.streams[0])
 	if !ok || p.job.replicas > 1 && from.op == "" {
 		return State{}, false
 	}
-	return splitters[d.rule].position(boundary)
+	return splitters[d.rule].stateAt(boundary)
 }

@@ -28,9 +28,9 @@ type takeIterator struct {
 
 func (t *takeIterator) Next(ctx context.Context) (Element, error) { return nextElement(ctx, t) }
 
-func (t *takeIterator) nextRange(ctx context.Context, limit int) (itemRange, error) {
+func (t *takeIterator) nextRange(ctx context.Context, limit int) (elementRange, error) {
 	if t.returned >= t.n {
-		return itemRange{}, io.EOF
+		return elementRange{}, io.EOF
 	}
 	r, err := nextRange(ctx, t.Iterator, int(min(int64(limit), t.n-t.returned)))
 	if err == nil {
@@ -52,8 +52,8 @@ func (d Dataset) Skip(n int) Dataset {
 		}
 		return info
 	}, openWithCounters("skip", 1, func(_ context.Context, src Iterator, counters []int64) (Iterator, error) {
-		return &filterIterator{Iterator: src, op: "skip", pos: counters[0],
-			keep: func(pos int64) bool { return pos >= int64(n) }}, nil
+		return &filterIterator{Iterator: src, op: "skip", index: counters[0],
+			keepIndex: func(pos int64) bool { return pos >= int64(n) }}, nil
 	}))
 }
 
@@ -73,39 +73,39 @@ func (d Dataset) Shard(num, index int) Dataset {
 		}
 		return info
 	}, openWithCounters("shard", 1, func(_ context.Context, src Iterator, counters []int64) (Iterator, error) {
-		return &filterIterator{Iterator: src, op: "shard", pos: counters[0],
-			keep: func(pos int64) bool { return pos%int64(num) == int64(index) }}, nil
+		return &filterIterator{Iterator: src, op: "shard", index: counters[0],
+			keepIndex: func(pos int64) bool { return pos%int64(num) == int64(index) }}, nil
 	}))
 }
 
-// filterIterator yields the elements for whose positions keep returns true.
+// filterIterator yields the elements whose index satisfies keepIndex.
 type filterIterator struct {
 	Iterator
-	op   string
-	pos  int64
-	keep func(pos int64) bool
+	op        string
+	index     int64
+	keepIndex func(pos int64) bool
 }
 
 func (p *filterIterator) Next(ctx context.Context) (Element, error) { return nextElement(ctx, p) }
 
-func (p *filterIterator) nextRange(ctx context.Context, _ int) (itemRange, error) {
+func (p *filterIterator) nextRange(ctx context.Context, _ int) (elementRange, error) {
 	for {
 		r, err := nextRange(ctx, p.Iterator, 1)
 		if err != nil {
-			return itemRange{}, err
+			return elementRange{}, err
 		}
-		p.pos++
-		if p.keep(p.pos - 1) {
+		p.index++
+		if p.keepIndex(p.index - 1) {
 			return r, nil
 		}
 	}
 }
 
-func (p *filterIterator) State() (State, error) { return operationState(p.op, p.Iterator, p.pos) }
+func (p *filterIterator) State() (State, error) { return operationState(p.op, p.Iterator, p.index) }
 
 // Concatenate yields the elements of d, then the elements of each of the others in order, like
-// tf.data's Dataset.concatenate. Dimensions that differ are [Unknown] in its spec; if the
-// structures, kinds or ranks differ, the spec is unknown.
+// tf.data's Dataset.concatenate. Dimensions that differ are [Unknown] in the spec of the result. If
+// the structures, kinds or ranks differ, the spec is unknown.
 func (d Dataset) Concatenate(others ...Dataset) Dataset {
 	c := concatSource{d.source()}
 	for _, o := range append([]Dataset{d}, others...) {
@@ -149,33 +149,33 @@ func (c concatSource) Open(ctx context.Context, pass Pass, start State) (Iterato
 	if start.Counters[0] >= int64(len(c)) {
 		return nil, stateError("part %d of %d", start.Counters[0], len(c))
 	}
-	it := &concatIterator{parts: c, pass: pass, index: int(start.Counters[0])}
+	it := &concatIterator{sources: c, pass: pass, index: int(start.Counters[0])}
 	it.in, err = c[it.index].Open(ctx, pass, start.Inputs[0])
 	return it, err
 }
 
 type concatIterator struct {
-	parts concatSource
-	pass  Pass
-	index int
-	in    Iterator
+	sources concatSource
+	pass    Pass
+	index   int
+	in      Iterator
 }
 
 func (c *concatIterator) Next(ctx context.Context) (Element, error) { return nextElement(ctx, c) }
 
-func (c *concatIterator) nextRange(ctx context.Context, limit int) (itemRange, error) {
+func (c *concatIterator) nextRange(ctx context.Context, limit int) (elementRange, error) {
 	for {
 		r, err := nextRange(ctx, c.in, limit)
-		if err != io.EOF || c.index+1 >= len(c.parts) {
+		if err != io.EOF || c.index+1 >= len(c.sources) {
 			return r, err
 		}
 		if err := c.in.Close(); err != nil {
-			return itemRange{}, err
+			return elementRange{}, err
 		}
 		c.index++
-		if c.in, err = c.parts[c.index].Open(ctx, c.pass, State{}); err != nil {
+		if c.in, err = c.sources[c.index].Open(ctx, c.pass, State{}); err != nil {
 			c.in = closedIterator{}
-			return itemRange{}, err
+			return elementRange{}, err
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// ShuffleOptions configures [Dataset.Shuffle]. The zero value has seed 0 and a different order in
+// ShuffleOptions configures [Dataset.Shuffle]. The zero value uses seed 0 and a different order in
 // each pass.
 type ShuffleOptions struct {
 	Seed          uint64
@@ -16,17 +16,16 @@ type ShuffleOptions struct {
 
 // Shuffle yields the elements in a random order, like tf.data's Dataset.shuffle. It keeps a buffer
 // of elements, yields a random element of the buffer, and replaces it with the next element of the
-// input. If the buffer is large enough for all elements, all orders are equally likely. The order
-// depends only on the seed and the pass, so it is the same on all processes.
+// input. If all elements fit into the buffer, all orders are equally likely. The order depends only
+// on the seed and the pass, so it is the same on all processes.
 //
 // The saved position contains the indices of the buffered elements, not the elements. A restore
-// reads the elements again, beginning at a position at or before the oldest buffered element. The
-// input must therefore yield the same elements again.
+// reads these elements again, so the input must yield the same elements again.
 func (d Dataset) Shuffle(buffer int, opts ShuffleOptions) Dataset {
 	if buffer < 1 {
 		return invalidDataset("shuffle", "give at least 1", "a buffer of %d elements", buffer)
 	}
-	return d.derive(sameInfo, func(ctx context.Context, src Source, pass Pass, start State) (Iterator, error) {
+	return d.derive(keepInfo, func(ctx context.Context, src Source, pass Pass, start State) (Iterator, error) {
 		s := &shuffleIterator{size: buffer, rng: splitMix64(opts.Seed)}
 		if !opts.SameEachEpoch {
 			s.rng ^= splitMix64(pass.Epoch + 0x51ed270b)
@@ -38,9 +37,9 @@ func (d Dataset) Shuffle(buffer int, opts ShuffleOptions) Dataset {
 	})
 }
 
-type bufferedItem struct {
+type bufferedElement struct {
 	index int64
-	item
+	lazyElement
 }
 
 type savedPosition struct {
@@ -52,14 +51,15 @@ type shuffleIterator struct {
 	in        Iterator
 	size      int
 	rng       uint64
-	buf       []bufferedItem
+	buffer    []bufferedElement
 	numRead   int64 // number of elements read from the input
 	ended     bool
-	positions []savedPosition // positions of the input; the first is at or before the oldest element in buf
+	positions []savedPosition // saved positions of the input; the first is at or before the oldest element in buffer
 }
 
-// numShuffleCounters is the number of counters of a saved position before the buffer: the two
-// halves of the generator's state, numRead, ended, and the index of the saved position.
+// numShuffleCounters is the number of counters in a State before the indices of the buffered
+// elements: the two halves of the generator's state, numRead, ended, and the index of the saved
+// input position.
 const numShuffleCounters = 5
 
 func (s *shuffleIterator) open(ctx context.Context, src Source, pass Pass, start State) (err error) {
@@ -102,8 +102,8 @@ func (s *shuffleIterator) open(ctx context.Context, src Source, pass Pass, start
 	return s.refillBuffer(ctx, base, want)
 }
 
-// refillBuffer reads the elements from base to s.numRead again, and fills the buffer with the
-// elements whose indices are in want, in the order of want.
+// refillBuffer reads the elements with the indices base to s.numRead-1 again. It fills the buffer
+// with the elements whose indices are in want, in the order of want.
 func (s *shuffleIterator) refillBuffer(ctx context.Context, base int64, want []int64) error {
 	places := make(map[int64]int, len(want))
 	for i, ord := range want {
@@ -112,7 +112,7 @@ func (s *shuffleIterator) refillBuffer(ctx context.Context, base int64, want []i
 	if len(places) != len(want) {
 		return stateError("a shuffle buffer holds an element twice")
 	}
-	s.buf = make([]bufferedItem, len(want))
+	s.buffer = make([]bufferedElement, len(want))
 	for ord := base; ord < s.numRead; ord++ {
 		r, err := nextRange(ctx, s.in, 1)
 		if err == io.EOF {
@@ -121,34 +121,34 @@ func (s *shuffleIterator) refillBuffer(ctx context.Context, base int64, want []i
 			return err
 		}
 		if i, ok := places[ord]; ok {
-			s.buf[i] = bufferedItem{ord, r.item}
+			s.buffer[i] = bufferedElement{ord, r.lazyElement}
 		}
 	}
 	return nil
 }
 
-// read reads one element from the input. It saves a position once per buffer size.
-func (s *shuffleIterator) read(ctx context.Context) (bufferedItem, error) {
+// readInput reads one element. After each s.size elements it saves the input's position.
+func (s *shuffleIterator) readInput(ctx context.Context) (bufferedElement, error) {
 	if s.numRead-s.positions[len(s.positions)-1].index >= int64(s.size) {
 		state, err := s.in.State()
 		if err != nil {
-			return bufferedItem{}, err
+			return bufferedElement{}, err
 		}
 		s.positions = append(s.positions, savedPosition{s.numRead, state})
 		s.dropOldPositions()
 	}
 	r, err := nextRange(ctx, s.in, 1)
 	if err != nil {
-		return bufferedItem{}, err
+		return bufferedElement{}, err
 	}
 	s.numRead++
-	return bufferedItem{s.numRead - 1, r.item}, nil
+	return bufferedElement{s.numRead - 1, r.lazyElement}, nil
 }
 
-// dropOldPositions removes the saved positions that no element in the buffer needs.
+// dropOldPositions removes the saved positions that are not needed to restore the buffer.
 func (s *shuffleIterator) dropOldPositions() {
 	oldest := s.numRead
-	for _, h := range s.buf {
+	for _, h := range s.buffer {
 		oldest = min(oldest, h.index)
 	}
 	for len(s.positions) > 1 && s.positions[1].index <= oldest {
@@ -158,34 +158,34 @@ func (s *shuffleIterator) dropOldPositions() {
 
 func (s *shuffleIterator) Next(ctx context.Context) (Element, error) { return nextElement(ctx, s) }
 
-func (s *shuffleIterator) nextRange(ctx context.Context, _ int) (itemRange, error) {
-	for !s.ended && len(s.buf) < s.size {
-		h, err := s.read(ctx)
+func (s *shuffleIterator) nextRange(ctx context.Context, _ int) (elementRange, error) {
+	for !s.ended && len(s.buffer) < s.size {
+		h, err := s.readInput(ctx)
 		if err == io.EOF {
 			s.ended = true
 			break
 		} else if err != nil {
-			return itemRange{}, err
+			return elementRange{}, err
 		}
-		s.buf = append(s.buf, h)
+		s.buffer = append(s.buffer, h)
 	}
-	if len(s.buf) == 0 {
-		return itemRange{}, io.EOF
+	if len(s.buffer) == 0 {
+		return elementRange{}, io.EOF
 	}
-	i := s.randomInt(len(s.buf))
-	out := s.buf[i]
-	last := len(s.buf) - 1
-	s.buf[i] = s.buf[last]
-	s.buf[last] = bufferedItem{}
-	s.buf = s.buf[:last]
-	return itemRange{out.item, 1}, nil
+	i := s.randomInt(len(s.buffer))
+	out := s.buffer[i]
+	last := len(s.buffer) - 1
+	s.buffer[i] = s.buffer[last]
+	s.buffer[last] = bufferedElement{}
+	s.buffer = s.buffer[:last]
+	return elementRange{out.lazyElement, 1}, nil
 }
 
 func (s *shuffleIterator) State() (State, error) {
 	s.dropOldPositions()
-	counters := []int64{int64(s.rng >> 32), int64(s.rng & 0xffffffff), s.numRead, boolCounter(s.ended),
+	counters := []int64{int64(s.rng >> 32), int64(s.rng & 0xffffffff), s.numRead, boolToInt64(s.ended),
 		s.positions[0].index}
-	for _, h := range s.buf {
+	for _, h := range s.buffer {
 		counters = append(counters, h.index)
 	}
 	return State{Op: "shuffle", Counters: counters, Inputs: []State{s.positions[0].state}}, nil
@@ -203,8 +203,8 @@ func (s *shuffleIterator) randomInt(n int) int {
 	}
 }
 
-// splitMix64 is the finalizer of the splitmix64 generator. It is implemented here because its
-// results must not change: saved positions and other processes depend on them.
+// splitMix64 is the finalizer of the splitmix64 generator. Its results must never change, because
+// saved positions and other processes depend on them.
 func splitMix64(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

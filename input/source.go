@@ -10,13 +10,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// memorySource is a source of n elements. get returns the element with an index.
 type memorySource struct {
-	op   string
-	n    int
-	spec Spec
-	get  func(i int) item
-	// table, if not nil, has element i as its row i.
+	op        string
+	n         int
+	spec      Spec
+	elementAt func(i int) lazyElement
+	// table contains element i as its row i. It may be nil.
 	table *rowTable
 }
 
@@ -50,10 +49,10 @@ func FromElements(list ...Element) Dataset {
 	}
 	list = slices.Clone(list)
 	return Dataset{memorySource{op: "elements", n: len(list), spec: spec,
-		get: func(i int) item { return item{elem: list[i]} }}}
+		elementAt: func(i int) lazyElement { return lazyElement{loaded: list[i]} }}}
 }
 
-// rowTable is an element whose rows are the elements of a dataset.
+// rowTable is a nest of tensors whose rows are the elements of a dataset.
 type rowTable struct{ element Element }
 
 // FromSlices returns a dataset of the rows of e, like tf.data's Dataset.from_tensor_slices. Element
@@ -67,12 +66,11 @@ func FromSlices(e Element) Dataset {
 	table := &rowTable{e}
 	spec := mapDims(SpecOf(e), func(dims []int) []int { return dims[1:] })
 	return Dataset{memorySource{op: "slices", n: n, spec: spec, table: table,
-		get: func(i int) item { return item{table: table, row: i} }}}
+		elementAt: func(i int) lazyElement { return lazyElement{table: table, row: i} }}}
 }
 
-// row returns row i, which must be in range.
-func (s *rowTable) row(i int) Element {
-	e, _ := MapNest(s.element, func(_ string, t Tensor) (Tensor, error) { return t.row(i), nil })
+func (s *rowTable) viewRow(i int) Element {
+	e, _ := MapNest(s.element, func(_ string, t Tensor) (Tensor, error) { return t.viewRow(i), nil })
 	return e
 }
 
@@ -82,10 +80,9 @@ func Range(n int) Dataset {
 		return invalidDataset("range", "give a number from 0", "of %d numbers", n)
 	}
 	return Dataset{memorySource{op: "range", n: n, spec: Leaf(TensorSpec{Kind: Int64}),
-		get: func(i int) item { return item{elem: Leaf(Scalar(int64(i)))} }}}
+		elementAt: func(i int) lazyElement { return lazyElement{loaded: Leaf(Scalar(int64(i)))} }}}
 }
 
-// memoryIterator iterates over elements in memory. Its position is an index.
 type memoryIterator struct {
 	memorySource
 	pos int
@@ -93,14 +90,14 @@ type memoryIterator struct {
 
 func (it *memoryIterator) Next(ctx context.Context) (Element, error) { return nextElement(ctx, it) }
 
-func (it *memoryIterator) nextRange(ctx context.Context, limit int) (itemRange, error) {
+func (it *memoryIterator) nextRange(ctx context.Context, limit int) (elementRange, error) {
 	if err := ctx.Err(); err != nil {
-		return itemRange{}, err
+		return elementRange{}, err
 	}
 	if it.pos >= it.n {
-		return itemRange{}, io.EOF
+		return elementRange{}, io.EOF
 	}
-	r := itemRange{it.get(it.pos), 1}
+	r := elementRange{it.elementAt(it.pos), 1}
 	if it.table != nil {
 		r.n = min(limit, it.n-it.pos)
 	}
@@ -113,8 +110,8 @@ func (it *memoryIterator) State() (State, error) {
 }
 func (it *memoryIterator) Close() error { return nil }
 
-// SeqOptions describes the elements of [FromSeq]. With the zero value the elements are not batches,
-// and their spec and number are unknown.
+// SeqOptions describes the elements of [FromSeq]. The zero value means elements that are not
+// batches, with unknown spec and number.
 type SeqOptions struct {
 	Spec  Spec // zero: unknown
 	Count int  // number of elements; 0 is unknown, a negative number is infinite
@@ -130,10 +127,11 @@ type seqSource struct {
 
 // FromSeq returns a dataset of the elements of a Go iterator, like tf.data's Dataset.from_generator
 // for Python generators. The dataset calls open once per pass, possibly from several goroutines
-// concurrently. Each iterator must start from the beginning. Next returns the first error that the
-// iterator yields, and an error for an element that does not match the spec. A restore iterates
-// again and skips the elements before the position, so the iterator must yield the same elements
-// for the same pass. A panic in open or in the iterator is returned as a [*errkind.PanicError].
+// concurrently. Each iterator must start from the beginning, and must yield the same elements for
+// the same pass, because a restore skips the elements before the saved position.
+//
+// Next returns the first error that the iterator yields, and an error for an element that does not
+// match the spec. A panic in open or in the iterator is returned as a [*errkind.PanicError].
 func FromSeq(open func(ctx context.Context, pass Pass) iter.Seq2[Element, error], opts SeqOptions) Dataset {
 	if open == nil {
 		return invalidDataset("from seq", "give one", "the function is nil")
@@ -161,7 +159,7 @@ func (s seqSource) Open(ctx context.Context, pass Pass, start State) (Iterator, 
 	}
 	// The iterator outlives this call, so its context must not have this call's deadline.
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	seq, err := s.start(inner, pass)
+	seq, err := s.callOpen(inner, pass)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -179,7 +177,7 @@ func (s seqSource) Open(ctx context.Context, pass Pass, start State) (Iterator, 
 	return it, nil
 }
 
-func (s seqSource) start(ctx context.Context, pass Pass) (seq iter.Seq2[Element, error], err error) {
+func (s seqSource) callOpen(ctx context.Context, pass Pass) (seq iter.Seq2[Element, error], err error) {
 	defer errkind.Recover("input: the function of FromSeq", &err)
 	return s.open(ctx, pass), nil
 }
@@ -227,7 +225,6 @@ func (it *seqIterator) Close() error {
 	return nil
 }
 
-// skipElements reads and discards n elements, to reach a position.
 func skipElements(ctx context.Context, it Iterator, n int64) error {
 	for i := int64(0); i < n; i++ {
 		if _, err := it.Next(ctx); err == io.EOF {

@@ -6,14 +6,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// State is a position in a dataset. It is small and contains no elements; each operation documents
-// which elements a restore reads again. The zero State is the start. A State can be stored as JSON.
-// It is valid only for the dataset that created it: opening another dataset with it returns an
-// error that matches [ErrState].
+// State is a saved position in a dataset. It can be stored as JSON and is small, because it
+// contains no elements. A restore may read some elements again; each operation documents which
+// ones. The zero State is the start. A State is valid only for the dataset that created it: any
+// other dataset returns an error that matches [ErrState].
 type State struct {
-	Op       string  `json:"op,omitempty"` // the operation that created the position
-	Counters []int64 `json:"at,omitempty"` // the counters of the operation
-	Inputs   []State `json:"in,omitempty"` // the positions of the operation's inputs
+	Op       string  `json:"op,omitempty"` // name of the operation that created the position
+	Counters []int64 `json:"at,omitempty"` // progress of the operation, such as element or row indices
+	Inputs   []State `json:"in,omitempty"` // positions of the operation's inputs
 }
 
 // ErrState matches errors for a State that belongs to another dataset or is invalid.
@@ -34,8 +34,8 @@ func ParseState(data []byte) (State, error) {
 	return s, nil
 }
 
-// forOp checks that s is a position of op with the given numbers of counters and inputs, and returns
-// s. For the zero State it returns the start position of op.
+// forOp checks that s is a position of op with the given numbers of counters and inputs, and
+// returns s. It converts the zero State to a start position of op with these numbers.
 func (s State) forOp(op string, counters, inputs int) (State, error) {
 	if s.IsZero() {
 		return State{Op: op, Counters: make([]int64, counters), Inputs: make([]State, inputs)}, nil
@@ -43,8 +43,8 @@ func (s State) forOp(op string, counters, inputs int) (State, error) {
 	return s, s.validate(op, counters, inputs)
 }
 
-// validate checks that s was created by op and has the given numbers of counters and inputs, and
-// that no counter is negative.
+// validate checks that s was created by op and has the given numbers of counters and inputs. A
+// negative counter is an error.
 func (s State) validate(op string, counters, inputs int) error {
 	if s.Op != op || len(s.Counters) != counters || len(s.Inputs) != inputs {
 		return stateError("it has %q with %d counters and %d inputs where %q with %d and %d is needed", s.Op,

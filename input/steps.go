@@ -10,13 +10,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Step is the input of one step: one element for each replica of this process, in the order of the
-// replica ids.
+// Step is the input of one training step: one element for each replica of this process, in the
+// order of the replica ids.
 type Step struct {
 	Index    int64 // from 0
 	Replicas []Element
-	// HasData[i] is true if replica i has data of the dataset. If it is false, the data has ended
-	// and the replica's element has 0 rows. An empty share of a batch counts as data.
+	// HasData[i] is false if the data has ended for replica i, whose element then has 0 rows. It is
+	// true for an empty part of a batch that has fewer rows than replicas.
 	HasData []bool
 }
 
@@ -27,7 +27,7 @@ type Steps struct {
 	plan         readPlan
 	streams      []Iterator
 	ended        []bool
-	parts        []Element // parts of the current step; real reports which of them have data
+	parts        []Element // per-replica batches of the current step; hasData is false where there is none
 	hasData      []bool
 	maxRows      int     // largest number of rows of a replica, or Unknown
 	firstElement Element // the first element; its spec is used for empty elements if the dataset's spec is unknown
@@ -42,13 +42,11 @@ func (d *DistributedDataset) Open(ctx context.Context) (*Steps, error) { return 
 // OpenAt resumes a pass at a position saved with [Steps.State]. The following steps contain each
 // element that was not used before exactly once. With the zero State it starts the next pass.
 //
-// The numbers of processes and replicas may differ from those of the saved run. In that case pass
-// the joined position of all processes (see [JoinStates]), if the saved run had several. With the
-// same numbers, each process may also pass its own position. The following global batches are the
-// same as without the interruption; with the same number of replicas, so are the parts of each
-// replica. Until the pass ends, the processes read the pipelines of the saved run: with fewer
-// processes, each reads several pipelines, and with more, several processes read the same pipeline.
-// The next pass uses the new numbers.
+// If the saved run had other numbers of processes or replicas, pass the joined position of all its
+// processes (see [JoinStates]). Otherwise each process may also pass its own position. The global
+// batches are the same as without the interruption. If the number of replicas is unchanged, each
+// replica also receives the same rows. Until the pass ends, the current processes divide the
+// pipelines of the saved run among themselves. The next pass uses the new numbers.
 //
 // If the position does not fit the dataset, the error matches [ErrState].
 func (d *DistributedDataset) OpenAt(ctx context.Context, state State) (*Steps, error) {
@@ -66,7 +64,7 @@ func (d *DistributedDataset) OpenAt(ctx context.Context, state State) (*Steps, e
 		}
 		d.advancePass(p.pass)
 		s.index, s.pass = p.index, p.pass
-		if streams, inner, err = s.resume(p); err != nil {
+		if streams, inner, err = s.resumePipelines(p); err != nil {
 			return nil, err
 		}
 	}
@@ -82,8 +80,7 @@ func (d *DistributedDataset) OpenAt(ctx context.Context, state State) (*Steps, e
 	return s, nil
 }
 
-// advancePass advances the pass counter beyond a pass that is resumed, so that the next Open starts
-// a later pass.
+// advancePass sets the pass counter so that the next Open starts a pass after the given one.
 func (d *DistributedDataset) advancePass(pass uint64) {
 	for {
 		n := d.passes.Load()
@@ -136,7 +133,7 @@ func (s *Steps) nextStep(ctx context.Context) (Step, error) {
 	return step, nil
 }
 
-// readParts reads the parts of a step, in the order of their replicas.
+// readParts reads the batches of all replicas in the readPlan for one step.
 func (s *Steps) readParts(ctx context.Context) error {
 	n, local := s.plan.numParts(), s.plan.job.localReplicas()
 	if s.parts == nil {
@@ -164,7 +161,7 @@ func (s *Steps) readParts(ctx context.Context) error {
 			continue
 		}
 		if err == nil {
-			err = s.checkFirst(e)
+			err = s.checkFirstElement(e)
 		}
 		if err != nil {
 			return err
@@ -174,7 +171,8 @@ func (s *Steps) readParts(ctx context.Context) error {
 	return nil
 }
 
-// assignParts assigns the parts that were read to the replicas of this process.
+// assignParts sets the elements of step for the replicas of this process. If the pass was saved
+// with another number of replicas, it concatenates and splits the batches again.
 func (s *Steps) assignParts(step *Step) error {
 	first := s.plan.firstPart
 	if s.plan.numChunks == 0 {
@@ -202,7 +200,7 @@ func (s *Steps) assignParts(step *Step) error {
 		}
 	}
 	for r := range step.Replicas {
-		part, err := chunkOf(batch, s.plan.numChunks, first+r)
+		part, err := chunkAt(batch, s.plan.numChunks, first+r)
 		if err != nil {
 			return err
 		}
@@ -211,8 +209,8 @@ func (s *Steps) assignParts(step *Step) error {
 	return nil
 }
 
-// checkFirst checks the first element of a dataset without a spec.
-func (s *Steps) checkFirst(e Element) error {
+// checkFirstElement returns an error for a dataset without a spec that is not known to be batched.
+func (s *Steps) checkFirstElement(e Element) error {
 	if !s.firstElement.IsZero() {
 		return nil
 	}
@@ -227,18 +225,18 @@ func (s *Steps) checkFirst(e Element) error {
 	return notBatchedError(e.Paths()[0], leaves[0].Spec())
 }
 
-// hasNextStep reports whether there is another step. The processes vote on it if they can run out
-// of data at different times.
+// hasNextStep reports whether there is another step. If processes can run out of data at different
+// times, they agree on the result through Options.AnyProcess.
 func (s *Steps) hasNextStep(ctx context.Context, step Step) (bool, error) {
 	hasData := step.HasData
-	if s.plan.readsAll || s.plan.numChunks > 0 {
+	if s.plan.readsAllPipelines || s.plan.numChunks > 0 {
 		hasData = s.hasData // includes replicas of other processes
 	}
 	hasNext := slices.Contains(hasData, true)
 	if s.dataset.needsAllReplicas {
 		hasNext = !slices.Contains(hasData, false)
 	}
-	if s.plan.readsAll || !s.dataset.needsVote || s.dataset.opts.AnyProcess == nil {
+	if s.plan.readsAllPipelines || !s.dataset.needsVote || s.dataset.opts.AnyProcess == nil {
 		return hasNext, nil
 	}
 	// If a step needs data for all replicas, the vote is on whether any process lacks data.
@@ -282,7 +280,7 @@ func (s *Steps) State() (State, error) {
 		}
 		p.streams = append(p.streams, inner)
 	}
-	return p.state(), nil
+	return p.encode(), nil
 }
 
 // Close releases files and goroutines. A second call does nothing.

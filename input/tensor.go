@@ -19,17 +19,17 @@ type Value interface {
 		float16.Float16 | bfloat16.BFloat16 | float32 | float64 | complex64 | complex128 | string
 }
 
-// Tensor is an immutable dense host tensor: values of one kind in row-major order, the leftmost
-// axis outermost. Rows are the entries along axis 0, the batch axis.
+// Tensor is an immutable dense host tensor: values of one kind in row-major order. Axis 0 is the
+// batch axis, and its entries are the rows.
 //
-// Tensors share storage (a slice of a batch is a view), so the values of a Tensor must never be
+// Tensors share memory (a slice of a batch is a view), so the values of a Tensor must never be
 // modified. A Tensor is safe for concurrent use. The zero Tensor is invalid and has kind [Invalid].
 type Tensor struct {
 	dims []int
 	data storage
 }
 
-// storage is a flat slice of values of one Go type, independent of the type.
+// storage is a flat slice of values, independent of their Go type.
 type storage interface {
 	kind() Kind
 	len() int
@@ -41,42 +41,43 @@ type storage interface {
 	bytes() []byte
 }
 
-// values implements storage with a pointer receiver, so that many can be allocated at once.
-type values[T Value] []T
+// typedStorage implements storage. Its methods have pointer receivers, so that many values can be
+// allocated at once.
+type typedStorage[T Value] []T
 
-func newStorage[T Value](flat []T) storage { return (*values[T])(&flat) }
+func newStorage[T Value](flat []T) storage { return (*typedStorage[T])(&flat) }
 
-func (v *values[T]) kind() Kind {
+func (v *typedStorage[T]) kind() Kind {
 	for k := range kinds {
-		if _, ok := kinds[k].empty.(*values[T]); ok {
+		if _, ok := kinds[k].empty.(*typedStorage[T]); ok {
 			return Kind(k)
 		}
 	}
 	return Invalid // unreachable: every T is in kinds
 }
 
-func (v *values[T]) len() int                    { return len(*v) }
-func (v *values[T]) view(start, end int) storage { return newStorage((*v)[start:end:end]) }
-func (v *values[T]) zeros(n int) storage         { return newStorage(make([]T, n)) }
-func (v *values[T]) flat() any                   { return []T(*v) }
+func (v *typedStorage[T]) len() int                    { return len(*v) }
+func (v *typedStorage[T]) view(start, end int) storage { return newStorage((*v)[start:end:end]) }
+func (v *typedStorage[T]) zeros(n int) storage         { return newStorage(make([]T, n)) }
+func (v *typedStorage[T]) flat() any                   { return []T(*v) }
 
-func (v *values[T]) join(parts []storage, n int) storage {
-	out := make(values[T], 0, n)
+func (v *typedStorage[T]) join(parts []storage, n int) storage {
+	out := make(typedStorage[T], 0, n)
 	for _, p := range parts {
-		out = append(out, *p.(*values[T])...)
+		out = append(out, *p.(*typedStorage[T])...)
 	}
 	return &out
 }
 
-func (v *values[T]) gather(rows []int, width int) storage {
-	out := make(values[T], 0, len(rows)*width)
+func (v *typedStorage[T]) gather(rows []int, width int) storage {
+	out := make(typedStorage[T], 0, len(rows)*width)
 	for _, r := range rows {
 		out = append(out, (*v)[r*width:(r+1)*width]...)
 	}
 	return &out
 }
 
-func (v *values[T]) bytes() []byte {
+func (v *typedStorage[T]) bytes() []byte {
 	if len(*v) == 0 || v.kind() == String {
 		return nil
 	}
@@ -124,8 +125,8 @@ func Zeros(kind Kind, dims ...int) (Tensor, error) {
 	return Tensor{dims: slices.Clone(dims), data: kinds[kind].empty.zeros(size)}, nil
 }
 
-// FromBytes returns a tensor with a copy of data, which contains raw values in the machine's byte
-// order, in the format of [Tensor.Bytes]. A bool is a byte of 0 or 1. The kind String is an error.
+// FromBytes returns a tensor with a copy of data, which contains values in the machine's byte
+// order, as [Tensor.Bytes] returns them. A bool is a byte of 0 or 1. The kind String is an error.
 func FromBytes(kind Kind, data []byte, dims ...int) (Tensor, error) {
 	if kind == String {
 		return Tensor{}, newFault(errkind.TypeError, "make tensor", "use NewTensor", "strings cannot be made from raw bytes")
@@ -229,10 +230,10 @@ func (t Tensor) Bytes() []byte {
 // Flat returns the values of t as []T, in row-major order. The slice is the tensor's storage, not a
 // copy: do not modify it. If t has another kind, Flat returns a TypeError.
 func Flat[T Value](t Tensor) ([]T, error) {
-	v, ok := t.data.(*values[T])
+	v, ok := t.data.(*typedStorage[T])
 	if !ok {
 		return nil, newFault(errkind.TypeError, "flat", "ask for the type of its kind", "a %v tensor does not hold %v",
-			t.Kind(), new(values[T]).kind())
+			t.Kind(), new(typedStorage[T]).kind())
 	}
 	return *v, nil
 }
@@ -243,7 +244,7 @@ func (t Tensor) Spec() TensorSpec { return TensorSpec{Kind: t.Kind(), Dims: t.Di
 // Like reports whether t and o have the same kind and dimensions.
 func (t Tensor) Like(o Tensor) bool { return t.Kind() == o.Kind() && slices.Equal(t.dims, o.dims) }
 
-// String prints kind and dimensions, such as "float32[2 3]".
+// String returns the kind and the dimensions, such as "float32[2 3]".
 func (t Tensor) String() string { return t.Spec().String() }
 
 func (t Tensor) rowSize() int {
@@ -266,14 +267,14 @@ func (t Tensor) Rows(start, end int) (Tensor, error) {
 	return Tensor{dims: dims, data: t.data.view(start*w, end*w)}, nil
 }
 
-// row returns a view of row i without the leading axis. The index must be in range.
-func (t Tensor) row(i int) Tensor {
+// viewRow returns a view of row i without the leading axis. The index must be in range.
+func (t Tensor) viewRow(i int) Tensor {
 	w := t.rowSize()
 	return Tensor{dims: t.dims[1:], data: t.data.view(i*w, (i+1)*w)}
 }
 
-// gather returns a tensor with copies of the rows with the given indices, which must be in range.
-func (t Tensor) gather(rows []int) Tensor {
+// gatherRows copies the rows with the given indices, which must be in range, to a new tensor.
+func (t Tensor) gatherRows(rows []int) Tensor {
 	dims := slices.Clone(t.dims)
 	dims[0] = len(rows)
 	return Tensor{dims: dims, data: t.data.gather(rows, t.rowSize())}
@@ -281,7 +282,8 @@ func (t Tensor) gather(rows []int) Tensor {
 
 var errScalars = valueError("join tensors", "batch the scalars first", "scalars have no rows to concatenate")
 
-// joinTensors concatenates tensors along axis 0, or with stack, stacks them along a new axis 0.
+// joinTensors concatenates tensors along axis 0 or, if stack is set, stacks them along a new axis
+// 0.
 func joinTensors(tensors []Tensor, stack bool) (Tensor, error) {
 	first := tensors[0]
 	if first.data == nil {

@@ -17,16 +17,16 @@ const (
 	recordFooterBytes = 4
 )
 
-// rewriteHint is the hint for a damaged or truncated file.
+// rewriteHint is the hint in errors for damaged or truncated files.
 const rewriteHint = "write the file again"
 
 // TFRecords returns a dataset of the records of TFRecord files, plain or compressed, like
 // tf.data.TFRecordDataset. Each element is a string scalar with the raw bytes of a record. Both
-// checksums of every record are verified; the error of a mismatch matches [ErrCorrupt].
+// checksums of every record are verified. The error for a wrong checksum matches [ErrCorrupt].
 //
-// Short records are views of 128 KiB blocks of the file, so reading a record does not allocate
-// memory for its data. A record that is kept, for example in a shuffle buffer, keeps its block in
-// memory: clone the strings with Map if that uses too much memory.
+// Reading a short record allocates no memory for its data, because the string refers to a 128 KiB
+// block of the file. An element that is kept, for example in a shuffle buffer, keeps its block in
+// memory. Clone the strings with Map if that uses too much memory.
 func TFRecords(paths []string, opts FileOptions) Dataset {
 	return fromFiles(paths, opts, "tfrecords", Leaf(TensorSpec{Kind: String}), isRecordHeader,
 		func(f *inputFile, offset int64) (recordReader, error) {
@@ -47,7 +47,7 @@ func TFRecords(paths []string, opts FileOptions) Dataset {
 
 const (
 	// readBlockBytes is the read size in bytes. It is larger than the buffer of the bufio.Reader,
-	// which is therefore bypassed.
+	// so reads bypass that buffer.
 	readBlockBytes       = 128 << 10
 	scalarsPerAllocation = 128 // number of scalars per allocation
 )
@@ -59,17 +59,17 @@ type tfrecordReader struct {
 	// buffer contains the bytes that were read, beginning at offset pos. They are never modified,
 	// because the strings of records refer to them.
 	buffer []byte
-	// texts and scalars are preallocated storage for the tensors of the next records.
-	texts   []string
-	scalars []values[string]
-	lengths lengthSums
+	// strings and scalars are preallocated storage for the tensors of the next records.
+	strings         []string
+	scalars         []typedStorage[string]
+	lengthChecksums lengthChecksums
 }
 
 func (t *tfrecordReader) offset() int64 { return t.pos }
 
 func (t *tfrecordReader) next() (Element, error) {
 	if len(t.buffer) < recordHeaderBytes {
-		if n, err := t.read(recordHeaderBytes); err == io.EOF && n > 0 {
+		if n, err := t.fillBuffer(recordHeaderBytes); err == io.EOF && n > 0 {
 			return Element{}, corruptError(nil, rewriteHint, "the file ends within the head of a record")
 		} else if err != nil {
 			return Element{}, err
@@ -77,7 +77,7 @@ func (t *tfrecordReader) next() (Element, error) {
 	}
 	head := t.buffer[:recordHeaderBytes]
 	size := binary.LittleEndian.Uint64(head)
-	if !t.lengths.matches(t.crcTable, size, head) {
+	if !t.lengthChecksums.matchesHeader(t.crcTable, size, head) {
 		return Element{}, corruptError(nil, rewriteHint, "the checksum of the length does not match")
 	}
 	if size > math.MaxInt64-recordHeaderBytes-recordFooterBytes {
@@ -85,7 +85,7 @@ func (t *tfrecordReader) next() (Element, error) {
 	}
 	recordBytes := recordHeaderBytes + int64(size) + recordFooterBytes
 	if int64(len(t.buffer)) < recordBytes {
-		if n, err := t.read(recordBytes); err == io.EOF {
+		if n, err := t.fillBuffer(recordBytes); err == io.EOF {
 			return Element{}, corruptError(nil, rewriteHint, "the file ends after %d of the %d bytes of a record",
 				n-recordHeaderBytes, size+recordFooterBytes)
 		} else if err != nil {
@@ -97,20 +97,20 @@ func (t *tfrecordReader) next() (Element, error) {
 		return Element{}, corruptError(nil, rewriteHint, "the checksum of the data does not match")
 	}
 	t.pos, t.buffer = t.pos+recordBytes, t.buffer[recordBytes:]
-	return Leaf(t.scalar(unsafe.String(unsafe.SliceData(body), len(body)))), nil
+	return Leaf(t.newScalar(unsafe.String(unsafe.SliceData(body), len(body)))), nil
 }
 
-// lengthSums caches the checksums of lengths, because lengths repeat and the checksum of 8 bytes
-// costs as much as the checksum of a short record. Entry i is for lengths that are i modulo the
-// size of the cache.
-type lengthSums [256]struct {
+// lengthChecksums caches the checksums of record lengths, which often repeat. Computing the
+// checksum of a length costs as much as that of a short record. Entry i is for lengths that are i
+// modulo 256.
+type lengthChecksums [256]struct {
 	size  uint64
 	sum   uint32
 	known bool
 }
 
-// matches reports whether the header of a record contains the checksum of its length.
-func (l *lengthSums) matches(sums *crc32.Table, size uint64, head []byte) bool {
+// matchesHeader reports whether the header of a record contains the correct checksum of its length.
+func (l *lengthChecksums) matchesHeader(sums *crc32.Table, size uint64, head []byte) bool {
 	entry := &l[size%uint64(len(l))]
 	if !entry.known || entry.size != size {
 		entry.size, entry.sum, entry.known = size, maskedSum(sums, head[:8]), true
@@ -118,9 +118,9 @@ func (l *lengthSums) matches(sums *crc32.Table, size uint64, head []byte) bool {
 	return entry.sum == binary.LittleEndian.Uint32(head[8:])
 }
 
-// read reads until buffer has n bytes. At the end of the file it returns io.EOF and the number of
-// bytes in buffer.
-func (t *tfrecordReader) read(n int64) (int64, error) {
+// fillBuffer reads until buffer has n bytes, and returns the number of bytes in buffer. At the end
+// of the file it returns io.EOF.
+func (t *tfrecordReader) fillBuffer(n int64) (int64, error) {
 	for int64(len(t.buffer)) < n {
 		room := max(n, readBlockBytes)
 		if n > readBlockBytes/4 {
@@ -147,8 +147,8 @@ func (t *tfrecordReader) read(n int64) (int64, error) {
 }
 
 // allocateUninitialized returns n bytes of uninitialized memory, which the caller must write before
-// reading. A strings.Builder allocates without clearing, unlike make; clearing would cost a third
-// of the time of reading.
+// reading. It uses a strings.Builder because make clears the memory, which would cost a third of
+// the time of reading a file.
 func allocateUninitialized(n int) []byte {
 	var b strings.Builder
 	b.Grow(max(n, 1))
@@ -156,14 +156,14 @@ func allocateUninitialized(n int) []byte {
 	return unsafe.Slice(unsafe.StringData(b.String()), b.Cap())[:n:n]
 }
 
-func (t *tfrecordReader) scalar(s string) Tensor {
-	if len(t.texts) == 0 {
-		t.texts, t.scalars = make([]string, scalarsPerAllocation), make([]values[string], scalarsPerAllocation)
+func (t *tfrecordReader) newScalar(s string) Tensor {
+	if len(t.strings) == 0 {
+		t.strings, t.scalars = make([]string, scalarsPerAllocation), make([]typedStorage[string], scalarsPerAllocation)
 	}
-	t.texts[0] = s
-	t.scalars[0] = t.texts[:1:1]
+	t.strings[0] = s
+	t.scalars[0] = t.strings[:1:1]
 	out := Tensor{data: &t.scalars[0]}
-	t.texts, t.scalars = t.texts[1:], t.scalars[1:]
+	t.strings, t.scalars = t.strings[1:], t.scalars[1:]
 	return out
 }
 
@@ -178,8 +178,7 @@ func AppendTFRecord(file, data []byte) []byte {
 	return binary.LittleEndian.AppendUint32(file, maskedSum(sums, data))
 }
 
-// maskedSum returns the masked CRC of data: rotated, plus a constant. TFRecord masks CRCs because
-// the CRC of data that contains CRCs is problematic.
+// maskedSum returns the CRC of data in TFRecord's masked form: rotated by 15 bits, plus a constant.
 func maskedSum(table *crc32.Table, data []byte) uint32 {
 	crc := crc32.Checksum(data, table)
 	return (crc>>15 | crc<<17) + 0xa282ead8

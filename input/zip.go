@@ -6,9 +6,9 @@ import (
 )
 
 // Zip yields tuples of the elements with the same index in all datasets and ends with the shortest
-// dataset, like tf.data's Dataset.zip. Zip datasets before batching, or with equal batch sizes. If
-// processes divide files, the files of every dataset are divided in the same way, so file i of one
-// dataset must belong to file i of the others.
+// dataset, like tf.data's Dataset.zip. Zip datasets before batching, or with equal batch sizes. The
+// policy [File] divides the files of every dataset by index, so files with the same index must
+// contain corresponding elements.
 func Zip(datasets ...Dataset) Dataset {
 	if len(datasets) == 0 {
 		return invalidDataset("zip", "give at least one", "no datasets")

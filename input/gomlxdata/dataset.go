@@ -14,9 +14,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 )
 
-// Options describes a GoMLX dataset. The zero value describes batches of unknown size and number.
+// Options describes a GoMLX dataset. The zero value means batches of unknown size and number.
 type Options struct {
-	Spec      input.Spec // of the elements as FromBatch returns them; zero: unknown
+	Spec      input.Spec // spec of the elements that FromBatch returns; zero: unknown
 	Count     int        // number of batches per pass; 0 is unknown, a negative number is infinite
 	BatchSize int        // number of rows of a full batch; 0 is unknown
 	// IgnoreSpec discards the Spec of GoMLX batches. If it is false, a batch with a Spec is an

@@ -22,7 +22,7 @@ const (
 	maxRank      = 8
 )
 
-// Array is the contents of a file.
+// Array is the contents of an IDX file.
 type Array struct {
 	// Dims are the dimensions, outermost first.
 	Dims []int
@@ -37,9 +37,9 @@ func formatError(format string, args ...any) error {
 	return &errkind.Fault{Match: ErrFormat, Reason: fmt.Sprintf(format, args...)}
 }
 
-// ReadFile reads the array in the file name, or in the file name.gz if the former does not exist.
-// Compression is detected from the contents, not from the name. A file that is not a regular file
-// is an error. The error of a malformed file matches [ErrFormat].
+// ReadFile reads the array in the file name, or in name.gz if name does not exist. Compression is
+// detected from the contents. Directories, devices and other special files are an error. The error
+// for a malformed file matches [ErrFormat].
 func ReadFile(folder fs.FS, name string) (Array, error) {
 	info, err := fs.Stat(folder, name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,8 +66,8 @@ func ReadFile(folder fs.FS, name string) (Array, error) {
 	return a, nil
 }
 
-// Read reads an array, which must extend to the end of r. The error of malformed data matches
-// [ErrFormat]; other errors are errors of r.
+// Read reads one array, which must extend to the end of r. The error for malformed data matches
+// [ErrFormat]. Errors of r are returned unchanged.
 func Read(r io.Reader) (Array, error) {
 	if r == nil {
 		return Array{}, &errkind.Fault{Op: "idx: read", Reason: "the reader is nil", Hint: "give an open file",
@@ -99,7 +99,7 @@ func Read(r io.Reader) (Array, error) {
 	return Array{Dims: dims, Data: data}, nil
 }
 
-// readHeader reads the dimensions and returns them and the number of elements.
+// readHeader reads the dimensions. size is the number of elements.
 func readHeader(in io.Reader) (dims []int, size int, err error) {
 	var magic [4]byte
 	if _, err := io.ReadFull(in, magic[:]); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// ReadTrainTest reads the sets "train" and "t10k" of [ReadLabeledImages] from the folder dir. If
-// dir is empty, it reads them from the file system fallback, such as embedded data.
+// ReadTrainTest reads the sets "train" and "t10k" with [ReadLabeledImages] from the folder dir. If
+// dir is empty, it reads from the file system fallback, such as embedded data.
 func ReadTrainTest(dir string, fallback fs.FS) (training, test input.Dataset, err error) {
 	if dir != "" {
 		fallback = files.Dir(dir)
