@@ -36,7 +36,8 @@ func (c cacheSource) replaceInputs(replace func(Source) (Source, error), sameEle
 
 func (c cacheSource) Open(ctx context.Context, _ Pass, start State) (Iterator, error) {
 	if list := c.elements.Load(); list != nil {
-		return memorySource{op: "cache", n: len(*list), elementAt: func(i int) lazyElement { return (*list)[i] }}.Open(ctx, Pass{}, start)
+		get := func(i int) lazyElement { return (*list)[i] }
+		return memorySource{op: "cache", n: len(*list), elementAt: get}.Open(ctx, Pass{}, start)
 	}
 	start, err := start.forOp("cache", 1, 0)
 	if err != nil {

@@ -48,8 +48,7 @@ func (*CompressionError) Is(target error) bool { return target == errors.ErrUnsu
 // Kind returns NotImplementedError.
 func (*CompressionError) Kind() errkind.Kind { return errkind.NotImplementedError }
 
-// unsupportedCompressions lists formats that are detected by the first bytes of a file and
-// rejected.
+// unsupportedCompressions lists formats that are detected by the first bytes of a file and rejected.
 var unsupportedCompressions = []struct{ name, magic string }{
 	{"Zstandard", "\x28\xb5\x2f\xfd"},
 	{"bzip2", "BZh91AY&SY"},

@@ -90,12 +90,11 @@ type Iterator interface {
 	Close() error
 }
 
-// Dataset is a source together with the operations applied to it, like TensorFlow's
-// tf.data.Dataset. A Dataset is immutable and safe for concurrent use. Operations return new
-// datasets and read no data.
+// Dataset is a source together with the operations applied to it, like TensorFlow's tf.data.Dataset. A
+// Dataset is immutable and safe for concurrent use. Operations return new datasets and read no data.
 //
-// An operation with invalid arguments returns a dataset whose [Dataset.Err] describes the problem.
-// Open and [Distribute] return the same error. The zero Dataset is empty.
+// An operation with invalid arguments returns a dataset whose [Dataset.Err] describes the problem. Open
+// and [Distribute] return the same error. The zero Dataset is empty.
 type Dataset struct {
 	src Source
 }

@@ -69,9 +69,8 @@ func shardFiles(src Source, num, index int) (Source, error) {
 // keepInfo is the updateInfo function of operations that do not change the Info.
 func keepInfo(info Info) Info { return info }
 
-// openWithCounters returns an openFunc for an operation whose saved position consists of
-// numCounters integers and the position of its input. newIterator receives the opened input and the
-// counters.
+// openWithCounters returns an openFunc for an operation whose saved position consists of numCounters
+// integers and the position of its input. newIterator receives the opened input and the counters.
 func openWithCounters(op string, numCounters int, newIterator func(ctx context.Context, src Iterator,
 	counters []int64) (Iterator, error)) openFunc {
 	return func(ctx context.Context, src Source, pass Pass, start State) (Iterator, error) {
@@ -109,8 +108,7 @@ func operationState(op string, input Iterator, counters ...int64) (State, error)
 	return State{Op: op, Counters: counters, Inputs: []State{inner}}, nil
 }
 
-// pieceReader is embedded by iterators that split batches into pieces: single rows or chunks of
-// rows.
+// pieceReader is embedded by iterators that split batches into pieces: single rows or chunks of rows.
 type pieceReader struct {
 	Iterator
 	stateBefore State // position of the input before the current batch

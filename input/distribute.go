@@ -102,9 +102,8 @@ type DistributedDataset struct {
 	passes  atomic.Uint64
 	streams []Dataset // one, or one for each local replica
 	// newStreams creates the streams that one process of a job reads.
-	newStreams func(job jobSize, process int) (streams []Dataset, // the stream contains the batches of all replicas; each process uses those of its own replicas
-		isShared bool, err error)
-	isShared          bool // the stream contains the parts of all replicas; each process uses its own
+	newStreams        func(job jobSize, process int) (streams []Dataset, isShared bool, err error)
+	isShared          bool // the stream contains the batches of all replicas; each process uses those of its own replicas
 	localReplicas     int  // number of replicas of this process
 	spec              Spec
 	policy            AutoShardPolicy
@@ -255,8 +254,7 @@ func (d *DistributedDataset) Layout() any { return d.opts.Layout }
 // KeepOnHost returns [Options].KeepOnHost.
 func (d *DistributedDataset) KeepOnHost() bool { return d.opts.KeepOnHost }
 
-// Policy returns the policy in use. If the options specify Auto, it is the policy that Auto
-// selected.
+// Policy returns the policy in use. If the options specify Auto, it is the policy that Auto selected.
 func (d *DistributedDataset) Policy() AutoShardPolicy { return d.policy }
 
 // Rule returns the rule by which batches are split, or RuleAuto if batches are not split.

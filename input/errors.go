@@ -19,8 +19,7 @@ func wrapError(op, subject string, err error) error {
 	return &errkind.Fault{Op: "input: " + op, Subject: subject, Err: err}
 }
 
-// stateError returns an error for a position that was saved by another dataset. It matches
-// ErrState.
+// stateError returns an error for a position that was saved by another dataset. It matches ErrState.
 func stateError(format string, args ...any) error {
 	return &errkind.Fault{Match: ErrState, Reason: fmt.Sprintf(format, args...),
 		Hint: "open the dataset that gave it, over the same data, or begin at the zero State"}

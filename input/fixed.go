@@ -14,9 +14,8 @@ type FixedOptions struct {
 }
 
 // FixedRecords returns a dataset of the fixed-length records of binary files, like
-// tf.data.FixedLengthRecordDataset. Each element is a uint8 vector of RecordBytes values. If the
-// length of a file without header and footer is not a multiple of RecordBytes, the error matches
-// [ErrCorrupt].
+// tf.data.FixedLengthRecordDataset. Each element is a uint8 vector of RecordBytes values. If the length
+// of a file without header and footer is not a multiple of RecordBytes, the error matches [ErrCorrupt].
 func FixedRecords(paths []string, opts FixedOptions) Dataset {
 	if opts.RecordBytes < 1 || opts.HeaderBytes < 0 || opts.FooterBytes < 0 {
 		return invalidDataset("fixed records", "give at least 1 byte for a record and 0 for the others",
@@ -58,28 +57,28 @@ func newFixedReader(f *inputFile, offset, size int64, opts FixedOptions) (record
 	if err != nil {
 		return nil, err
 	}
-	return &fixedReader{reader: r, offsetBytes: offset, end: int64(opts.HeaderBytes) + body, recordBytes: opts.RecordBytes}, nil
+	return &fixedReader{reader: r, pos: offset, end: int64(opts.HeaderBytes) + body, recordBytes: opts.RecordBytes}, nil
 }
 
 type fixedReader struct {
-	reader           *bufio.Reader
-	offsetBytes, end int64
-	recordBytes      int
+	reader      *bufio.Reader
+	pos, end    int64
+	recordBytes int
 }
 
-func (f *fixedReader) offset() int64 { return f.offsetBytes }
+func (f *fixedReader) offset() int64 { return f.pos }
 
 func (f *fixedReader) next() (Element, error) {
-	if f.offsetBytes >= f.end {
+	if f.pos >= f.end {
 		return Element{}, io.EOF
 	}
-	if f.end-f.offsetBytes < int64(f.recordBytes) {
-		return Element{}, stateError("byte %d is not the start of a record", f.offsetBytes)
+	if f.end-f.pos < int64(f.recordBytes) {
+		return Element{}, stateError("byte %d is not the start of a record", f.pos)
 	}
 	data := make([]byte, f.recordBytes)
 	if _, err := io.ReadFull(f.reader, data); err != nil {
 		return Element{}, corruptError(err, "read a file that nobody writes", "the file became shorter while it was read")
 	}
-	f.offsetBytes += int64(f.recordBytes)
+	f.pos += int64(f.recordBytes)
 	return Leaf(Vector(data...)), nil
 }

@@ -5,19 +5,18 @@ import (
 )
 
 // FromFunction distributes the datasets that fn returns, like TensorFlow's
-// distribute_datasets_from_function. It calls fn once, with this process's [Context]. The elements
-// of the dataset must be batches for one replica. The process assigns them to its replicas in
-// round-robin order.
+// distribute_datasets_from_function. It calls fn once, with this process's [Context]. The elements of
+// the dataset must be batches for one replica. The process assigns them to its replicas in round-robin
+// order.
 //
-// With the replication PerReplica, it calls fn once for each replica of this process, and the
-// Context counts replicas as pipelines. If a pass resumes with other numbers of processes or
-// replicas, fn is called with the Contexts of the saved run. The result of fn must therefore depend
-// only on the Context.
+// With the replication PerReplica, it calls fn once for each replica of this process, and the Context
+// counts replicas as pipelines. If a pass resumes with other numbers of processes or replicas, fn is
+// called with the Contexts of the saved run. The result of fn must therefore depend only on the
+// Context.
 //
-// If the data ends within a step, FromFunction behaves like [Distribute]. The datasets of all
-// processes must have the same spec. They must be all infinite or all finite, because a process
-// with an infinite dataset does not vote on the end of the data. If fn panics, the error is a
-// [*errkind.PanicError].
+// If the data ends within a step, FromFunction behaves like [Distribute]. The datasets of all processes
+// must have the same spec. They must be all infinite or all finite, because a process with an infinite
+// dataset does not vote on the end of the data. If fn panics, the error is a [*errkind.PanicError].
 func FromFunction(fn func(Context) (Dataset, error), opts Options) (*DistributedDataset, error) {
 	opts, err := opts.normalize()
 	if err != nil {

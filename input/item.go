@@ -2,8 +2,7 @@ package input
 
 import "context"
 
-// lazyElement is an element that is either loaded, or a row of a table that has not been sliced
-// yet.
+// lazyElement is an element that is either loaded, or a row of a table that has not been sliced yet.
 type lazyElement struct {
 	table  *rowTable // nil if the element is loaded
 	row    int
@@ -50,8 +49,7 @@ func nextElement(ctx context.Context, it rangeIterator) (Element, error) {
 	return r.element(), nil
 }
 
-// appendRange appends next to ranges. If next continues the last range, it extends that range
-// instead.
+// appendRange appends next to ranges. If next continues the last range, it extends that range instead.
 func appendRange(ranges []elementRange, next elementRange) []elementRange {
 	if n := len(ranges); n > 0 && next.table != nil && ranges[n-1].table == next.table &&
 		ranges[n-1].row+ranges[n-1].n == next.row {
@@ -61,9 +59,8 @@ func appendRange(ranges []elementRange, next elementRange) []elementRange {
 	return append(ranges, next)
 }
 
-// stackRanges stacks the n elements of ranges along a new axis 0. There must be at least one range.
-// If the elements are consecutive rows of one table, the result is a view. Other elements are
-// copied once.
+// stackRanges stacks the n elements of ranges along a new axis 0. There must be at least one range. If
+// the elements are consecutive rows of one table, the result is a view. Other elements are copied once.
 func stackRanges(ranges []elementRange, n int) (Element, error) {
 	first := ranges[0]
 	if first.table != nil && len(ranges) == 1 {

@@ -152,8 +152,7 @@ func unflatten[A, B any](n Nest[A], leaves []B) Nest[B] {
 	return out
 }
 
-// sameStructure reports whether both nests have the same tuples, dictionary keys and leaf
-// positions.
+// sameStructure reports whether both nests have the same tuples, dictionary keys and leaf positions.
 func sameStructure[A, B any](a Nest[A], b Nest[B]) bool {
 	if a.shape != b.shape || len(a.children) != len(b.children) || !slices.Equal(a.keys, b.keys) {
 		return false

@@ -19,9 +19,8 @@ type jobSize struct{ replicas, processes int }
 
 func (d jobSize) localReplicas() int { return d.replicas / d.processes }
 
-// readPlan specifies the pipelines that this process reads and the parts of their batches that it
-// uses. If a run was resumed, its job may have other numbers of processes and replicas than the
-// current run.
+// readPlan specifies the pipelines that this process reads and the parts of their batches that it uses.
+// If a run was resumed, its job may have other numbers of processes and replicas than the current run.
 type readPlan struct {
 	job jobSize
 	// This process reads the pipelines of the job's processes firstProcess to endProcess-1. If
@@ -61,7 +60,8 @@ func (d *DistributedDataset) readPlanFor(job jobSize, isShared bool) readPlan {
 		return d.defaultReadPlan()
 	}
 	p := d.opts.Process
-	s := readPlan{job: job, endProcess: job.processes, isShared: isShared, firstPart: p * d.localReplicas, readsAllPipelines: true}
+	s := readPlan{job: job, endProcess: job.processes, isShared: isShared, firstPart: p * d.localReplicas,
+		readsAllPipelines: true}
 	switch {
 	case job.replicas != current.replicas:
 		// Groups of processes divide the pipelines, if the rows of a group match its replicas.

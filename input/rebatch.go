@@ -42,8 +42,7 @@ type splitter struct {
 	// parseState converts a position of the split stream to a batchBoundary. It returns false if
 	// the position is not between two steps.
 	parseState func(s State) (batchBoundary, bool)
-	// stateAt is the inverse of parseState. It returns false if the rule cannot resume at the
-	// boundary.
+	// stateAt is the inverse of parseState. It returns false if the rule cannot resume at the boundary.
 	stateAt func(b batchBoundary) (State, bool)
 }
 

@@ -57,9 +57,8 @@ type shuffleIterator struct {
 	positions []savedPosition // saved positions of the input; the first is at or before the oldest element in buffer
 }
 
-// numShuffleCounters is the number of counters in a State before the indices of the buffered
-// elements: the two halves of the generator's state, numRead, ended, and the index of the saved
-// input position.
+// numShuffleCounters is the number of counters in a State before the indices of the buffered elements:
+// the two halves of the generator's state, numRead, ended, and the index of the saved input position.
 const numShuffleCounters = 5
 
 func (s *shuffleIterator) open(ctx context.Context, src Source, pass Pass, start State) (err error) {

@@ -181,8 +181,7 @@ func (t Tensor) Kind() Kind {
 	return t.data.kind()
 }
 
-// DType returns the dtype of GoMLX's compute module. It returns false for strings and the zero
-// Tensor.
+// DType returns the dtype of GoMLX's compute module. It returns false for strings and the zero Tensor.
 func (t Tensor) DType() (dtypes.DType, bool) { return t.Kind().DType() }
 
 // Rank returns the number of axes.
@@ -282,8 +281,7 @@ func (t Tensor) gatherRows(rows []int) Tensor {
 
 var errScalars = valueError("join tensors", "batch the scalars first", "scalars have no rows to concatenate")
 
-// joinTensors concatenates tensors along axis 0 or, if stack is set, stacks them along a new axis
-// 0.
+// joinTensors concatenates tensors along axis 0 or, if stack is set, stacks them along a new axis 0.
 func joinTensors(tensors []Tensor, stack bool) (Tensor, error) {
 	first := tensors[0]
 	if first.data == nil {

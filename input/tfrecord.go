@@ -100,9 +100,8 @@ func (t *tfrecordReader) next() (Element, error) {
 	return Leaf(t.newScalar(unsafe.String(unsafe.SliceData(body), len(body)))), nil
 }
 
-// lengthChecksums caches the checksums of record lengths, which often repeat. Computing the
-// checksum of a length costs as much as that of a short record. Entry i is for lengths that are i
-// modulo 256.
+// lengthChecksums caches the checksums of record lengths, which often repeat. Computing the checksum of
+// a length costs as much as that of a short record. Entry i is for lengths that are i modulo 256.
 type lengthChecksums [256]struct {
 	size  uint64
 	sum   uint32

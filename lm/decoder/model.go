@@ -22,7 +22,7 @@ import (
 )
 
 // Rules returns the rules that shard the variables over the logical devices: attention by heads,
-// the dense layers by hidden features, the embedding and the head by the vocabulary.
+// the dense layers by hidden features, and the embedding and the output layer by the vocabulary.
 func Rules() logical.Rules {
 	return logical.Rules{
 		logical.Match(`embedding/embeddings`, logical.SplitOverAxes("logical", "")),
@@ -32,9 +32,9 @@ func Rules() logical.Rules {
 	}
 }
 
-// Loss returns the loss of a replica: the mean cross-entropy, in nats, of the tokens of the windows
-// in[0], int32 [rows, Sequence+1], each given the previous tokens of its window. The metric "nats"
-// has the loss of each token, weighted by in[1], [rows, Sequence], if present.
+// Loss returns the loss of a replica: the mean cross-entropy, in nats, of the predicted tokens. in[0]
+// are windows of tokens, int32 [rows, Sequence+1], in which each token is predicted from the previous
+// tokens. in[1] are optional weights, [rows, Sequence]. The metric "nats" has the loss of each token.
 func (c Config) Loss(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	n := in[0].Shape().Dim(1) - 1
 	logits := c.Logits(rc, graph.SliceAxis(in[0], 1, graph.AxisRange(0, n)), nil)
@@ -44,7 +44,8 @@ func (c Config) Loss(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node 
 	return graph.ReduceAllMean(losses)
 }
 
-// Logits returns float32 [rows, n, Vocabulary] for tokens, int32 [rows, n]. cache is nil in training.
+// Logits returns logits, float32 [rows, n, Vocabulary], for tokens, int32 [rows, n]. cache is nil
+// in training.
 func (c Config) Logits(rc *strategy.ReplicaContext, tokens *graph.Node, cache *generate.Cache) *graph.Node {
 	scope := rc.Scope().WithInitializer(initializer.RandomNormalFn(rc.Scope(), 0.02))
 	c, positions := c.forCache(cache), cache.Positions(tokens)
@@ -58,8 +59,8 @@ func (c Config) Logits(rc *strategy.ReplicaContext, tokens *graph.Node, cache *g
 	return precision.Output(logical.SplitOver(logits, "", "", "logical"))
 }
 
-// attentionLayer is causal attention with rotary positions. The angles are float32, because bfloat16
-// is not precise enough for positions.
+// attentionLayer computes causal attention with rotary positions. The angles are float32, because
+// bfloat16 is not precise enough for positions.
 func (c Config) attentionLayer(scope *model.Scope, x, positions *graph.Node, cache *generate.Cache) *graph.Node {
 	project := func(name string, heads int) *graph.Node {
 		y := layers.Dense(scope.In("%s", name), x, false, heads, c.FeaturesPerHead())
@@ -73,19 +74,19 @@ func (c Config) attentionLayer(scope *model.Scope, x, positions *graph.Node, cac
 	angles := graph.Mul(graph.ConvertDType(graph.InsertAxes(positions, -1), dtypes.Float32), speeds)
 	rotary := pos.NewRoPEWithCosSin(graph.Cos(angles), graph.Sin(angles))
 	q, k = graph.ConvertDType(rotary.Encode(q, 1), x.DType()), graph.ConvertDType(rotary.Encode(k, 1), x.DType())
-	y := c.attention(cache, q, k, v)
+	y := c.attend(cache, q, k, v)
 	y = graph.Reshape(y, x.Shape().Dim(0), x.Shape().Dim(1), c.Heads*c.FeaturesPerHead())
 	return c.outputProjection(scope.In("out"), y)
 }
 
-// feedForward is a SwiGLU feed-forward layer.
+// feedForward computes a SwiGLU feed-forward layer.
 func (c Config) feedForward(scope *model.Scope, x *graph.Node) *graph.Node {
 	h := activation.Swish(layers.Dense(scope.In("gate"), x, false, c.Hidden))
 	h = graph.Mul(h, layers.Dense(scope.In("up"), x, false, c.Hidden))
 	return c.outputProjection(scope.In("down"), c.shardFeatures(h))
 }
 
-// rmsNorm is RMS normalization in float32.
+// rmsNorm computes RMS normalization in float32.
 func (c Config) rmsNorm(scope *model.Scope, x *graph.Node) *graph.Node {
 	rms := func(x *graph.Node) *graph.Node { return norm.RMSNorm(scope, x).WithEpsilon(c.Epsilon).Done() }
 	return c.gatherTokens(precision.FullPrecision(x, rms))

@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/remat"
 )
 
-// ComputeOptions contains options of the computation of a decoder, which change its losses only by
-// rounding, and HeadSize.
+// ComputeOptions configures how a decoder is computed. Except for HeadSize, the options change the
+// losses only by rounding.
 type ComputeOptions struct {
 	// Remat is the rematerialization policy of a layer: it selects the values that the backward pass
 	// does not recompute.
@@ -39,8 +39,8 @@ func (c Config) forCache(cache *generate.Cache) Config {
 	return c
 }
 
-// attention returns the result of attention, [rows, tokens, heads, size], sharded by heads.
-func (c Config) attention(cache *generate.Cache, q, k, v *graph.Node) *graph.Node {
+// attend returns the result of attention, [rows, tokens, heads, size], sharded by heads.
+func (c Config) attend(cache *generate.Cache, q, k, v *graph.Node) *graph.Node {
 	if !c.FlashAttention {
 		return c.shardFeatures(cache.Attend(q, k, v))
 	}
@@ -58,9 +58,9 @@ func (c Config) shardActivations(x *graph.Node) *graph.Node {
 	return logical.Replicate(x)
 }
 
-// outputProjection is the last product of a layer. Dimension 2 of x, the features, is sharded over the
-// logical devices. With ShardByTokens it uses Einsum, because GoMLX's dense layer merges rows and
-// tokens into one dimension, which prevents sharding by tokens.
+// outputProjection computes the output layer of an attention or feed-forward block. The features of
+// x (dimension 2) are sharded over the logical devices. With ShardByTokens it uses Einsum, because
+// GoMLX's dense layer merges rows and tokens into one dimension and so prevents sharding by tokens.
 func (c Config) outputProjection(scope *model.Scope, x *graph.Node) *graph.Node {
 	if !c.ShardByTokens {
 		return c.shardActivations(layers.Dense(scope, x, false, c.Width))
@@ -77,8 +77,8 @@ func (c Config) gatherTokens(x *graph.Node) *graph.Node {
 	return x
 }
 
-// shardFeatures annotates values within a layer, which are sharded by heads or hidden features,
-// dimension 2, and not by tokens.
+// shardFeatures annotates values within a layer. They are sharded by dimension 2, the heads or
+// hidden features, and not by tokens.
 func (c Config) shardFeatures(x *graph.Node) *graph.Node {
 	if !c.ShardByTokens {
 		return x

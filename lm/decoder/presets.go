@@ -53,7 +53,7 @@ func (c Config) Validate(replicas, logicalDevices, microbatches int) error {
 	return nil
 }
 
-// BatchShape returns the shape of a step's argument: int32 [Batch, Sequence+1].
+// BatchShape returns the shape of the training step's argument: int32 [Batch, Sequence+1].
 func (c Config) BatchShape() shapes.Shape { return shapes.Make(dtypes.Int32, c.Batch, c.Sequence+1) }
 
 // Parameters returns the number of parameters of the model.

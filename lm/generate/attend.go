@@ -8,15 +8,15 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// Attend returns the result of causal multi-head attention: for each query head of a token, the
-// mean of the values of all tokens up to this token, weighted by the softmax of the products of
-// query and keys divided by the square root of the head size. Queries are [rows, n, heads, size],
-// keys and values are [rows, n, key heads, size], and the result has the shape and dtype of the
-// queries. The number of heads must be a multiple of the number of key heads: with g = heads / key
-// heads, query heads h*g to h*g+g-1 use key head h.
+// Attend returns the result of causal multi-head attention. For each query head of a token, it is
+// the mean of the values of all tokens up to this token. The weights are the softmax of the
+// products of query and keys, divided by the square root of the head size. Queries are [rows, n,
+// heads, size], keys and values are [rows, n, key heads, size], and the result has the shape and
+// dtype of the queries. The number of heads must be a multiple of the number of key heads: with g =
+// heads / key heads, query heads h*g to h*g+g-1 use key head h.
 //
-// Scores and softmax are computed in Float32. With a cache, the keys and values are first added to
-// it; see [Cache.Update]. Apply rotary embeddings to queries and keys before calling Attend.
+// Scores and softmax are computed in Float32. A cache first adds the keys and values, as in
+// [Cache.Update]. Apply rotary embeddings to queries and keys before calling Attend.
 func (c *Cache) Attend(queries, keys, values *graph.Node) *graph.Node {
 	if queries.Rank() != 4 || keys.Rank() != 4 || queries.Shape().Dim(2)%keys.Shape().Dim(2) != 0 {
 		panicValueError("attention",
@@ -51,7 +51,7 @@ func checkHeads(keys, values *graph.Node) {
 	}
 }
 
-// causalMask returns the causal mask of complete sequences, [rows, n, n].
+// causalMask returns the causal attention mask of complete sequences, [rows, n, n].
 func causalMask(keys, values *graph.Node) *graph.Node {
 	checkHeads(keys, values)
 	g, rows, n := keys.Graph(), keys.Shape().Dim(0), keys.Shape().Dim(1)
@@ -62,9 +62,8 @@ func causalMask(keys, values *graph.Node) *graph.Node {
 
 // Rotary applies rotary position embeddings: it rotates elements i and i + size/2 of each head by
 // the angle position / base^(2i/size). x is [rows, n, heads, size], and positions are the result of
-// [Cache.Positions]. It equals GoMLX's pos.RoPE and the embedding of Llama, but each row has its
-// own positions. base is 10000 for most models. Angles are computed in Float32, and the result has
-// the dtype of x.
+// [Cache.Positions]. base is 10000 for most models. Angles are computed in Float32, and the result
+// has the dtype of x. The result equals GoMLX's pos.RoPE, but each row has its own positions.
 func Rotary(x, positions *graph.Node, base float64) *graph.Node {
 	if x.Rank() != 4 || positions.Rank() != 2 || x.Shape().Dim(-1)%2 != 0 || !(base > 0) {
 		panicValueError("rotary embedding",

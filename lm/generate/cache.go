@@ -15,9 +15,9 @@ import (
 
 // Cache stores the keys and values of earlier tokens for the attention layers of a model. A model
 // receives a Cache while it generates, and nil while it is trained. Attend, Positions and Update
-// work on nil, which represents complete sequences that start at position 0. Layer, SetLayer, Slot
-// and ValidSlots access the cache itself and panic with an error on nil. A Cache belongs to one
-// trace of a model.
+// support a nil Cache, which represents complete sequences that start at position 0. Layer,
+// SetLayer, Slot and ValidSlots access the cache itself and panic with an error on nil. A Cache
+// belongs to one trace of a model.
 type Cache struct {
 	rc *strategy.ReplicaContext
 	*deviceState
@@ -28,8 +28,8 @@ type Cache struct {
 	inLoop bool        // a call was in a loop, and represents all layers of the loop
 }
 
-// Positions returns the position of each token in its row, an int32 tensor of the shape of tokens,
-// [rows, n]. Without a cache the positions are 0 to n-1. They are the input of position tables and
+// Positions returns the position of each token in its row, as an int32 tensor of the shape of
+// tokens, [rows, n]. Without a cache the positions are 0 to n-1. Pass them to position tables and
 // rotary embeddings.
 func (c *Cache) Positions(tokens *graph.Node) *graph.Node {
 	if tokens.Rank() != 2 {
@@ -47,12 +47,12 @@ func (c *Cache) Positions(tokens *graph.Node) *graph.Node {
 }
 
 // Update adds the keys and values of a layer's tokens, [rows, n, heads, size] each, to the cache.
-// It returns all keys and values of the layer, [rows, heads, m, size], and the attention mask,
-// booleans [rows, n, m], which is true for the keys that a token attends to. m is n without a
-// cache, and the length of the cache with one. Each layer must call Update or [Cache.Attend] once,
-// and the layers must be called in the same order in each pass.
+// It returns all keys and values of the layer, [rows, heads, m, size], in the dtype of its
+// arguments. It also returns the attention mask, booleans [rows, n, m], which is true for the keys
+// that a token attends to. m is n without a cache, and the length of the cache with one.
 //
-// The results have the dtype of keys and values; the cache stores them in Options.DType.
+// Each layer must call Update or [Cache.Attend] once, and the layers must be called in the same
+// order in each pass. The cache stores keys and values in Options.DType.
 func (c *Cache) Update(keys, values *graph.Node) (allKeys, allValues, mask *graph.Node) {
 	checkHeads(keys, values)
 	g, shape := keys.Graph(), keys.Shape().Dimensions
@@ -74,12 +74,12 @@ func (c *Cache) Update(keys, values *graph.Node) (allKeys, allValues, mask *grap
 		layerValues := graph.DynamicSlice(all, []*graph.Node{layer, zero, zero, zero, zero}, sizes)
 		return graph.ConvertDType(graph.Squeeze(layerValues, 0), keys.DType())
 	}
-	return add(c.keys, keys), add(c.values, values), c.mask(g)
+	return add(c.keys, keys), add(c.values, values), c.attentionMask(g)
 }
 
-// mask returns the attention mask: the token's own slot and the slots before it, from the row's
-// first token on.
-func (c *Cache) mask(g *graph.Graph) *graph.Node {
+// attentionMask returns booleans [rows, tokens, slots]. A token attends to the slots from its row's
+// first token up to its own slot.
+func (c *Cache) attentionMask(g *graph.Graph) *graph.Node {
 	shape := shapes.Make(dtypes.Int32, c.rows, c.tokens, c.length)
 	slots := graph.Iota(g, shape, 2)
 	last := graph.Add(graph.Iota(g, shape, 1), graph.BroadcastToShape(c.slot, shape))
@@ -87,8 +87,8 @@ func (c *Cache) mask(g *graph.Graph) *graph.Node {
 	return graph.LogicalAnd(graph.LessOrEqual(slots, last), graph.GreaterOrEqual(slots, first))
 }
 
-// nextLayer returns the index of the current layer. The running program counts the layers, so that
-// each iteration of a loop has its own index.
+// nextLayer returns the index of the current layer and increments it. The index is a variable on
+// the device, so that it also counts the iterations of a loop over layers.
 func (c *Cache) nextLayer(g *graph.Graph) *graph.Node {
 	c.calls++
 	if gate, ok := g.Backend().(region.Target); ok && len(gate.OpenPasses()) > 0 {
@@ -99,7 +99,7 @@ func (c *Cache) nextLayer(g *graph.Graph) *graph.Node {
 	return layer
 }
 
-func (c *Cache) startPass() {
+func (c *Cache) resetLayers() {
 	c.calls, c.inLoop = 0, false
 	for _, v := range []*strategy.Variable{c.keys, c.values} {
 		c.rc.Read(v)
@@ -107,8 +107,8 @@ func (c *Cache) startPass() {
 	c.rc.Assign(c.layer, int32(0))
 }
 
-// checkCalls panics with an error unless the model has used the cache in each layer. The running
-// program counts the layers of a loop.
+// checkCalls panics with an error unless the model has used the cache in each layer. It cannot
+// check layers in a loop, because only the running program counts them.
 func (c *Cache) checkCalls() {
 	switch {
 	case c.calls == 0:
@@ -129,7 +129,7 @@ func valueError(subject, hint, reason string, args ...any) error {
 		Class: errkind.ValueError}
 }
 
-// panicValueError panics with a ValueError, which the trace returns.
+// panicValueError panics with a ValueError, which the tracer of the model returns as an error.
 func panicValueError(subject, hint, reason string, args ...any) {
 	panic(valueError(subject, hint, reason, args...))
 }

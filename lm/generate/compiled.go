@@ -12,15 +12,15 @@ import (
 
 // Programs are the compiled programs of a generator.
 type Programs struct {
-	// Prefill reads a chunk of the prompts into the cache, and Decode generates tokens. The
-	// arguments in their reports include the cache as "generate/keys" and "generate/values".
+	// Prefill reads a chunk of the prompts into the cache, and Decode generates tokens. In their
+	// reports, the arguments "generate/keys" and "generate/values" are the cache.
 	Prefill, Decode *strategy.CompiledStep
 }
 
-// Compiled compiles the programs for a sampling without running them. s.MaxTokens is not required.
-// A later Generate uses the same programs. With a strategy that compiles ahead of time,
-// Options.BatchSize is required. Compiled creates the model's variables in the store, so that a
-// checkpoint can be restored before the first Generate.
+// Compiled compiles the programs for the given kind of sampling without running them. s.MaxTokens
+// is not required. A later Generate uses the same programs. With a strategy that compiles ahead of
+// time, Options.BatchSize is required. Compiled creates the model's variables in the store, so that
+// a checkpoint can be restored before the first Generate.
 //
 // The errors are those of [Generator.Generate] and [*strategy.MemoryError].
 func (g *Generator) Compiled(ctx context.Context, s Sampling) (*Programs, error) {
@@ -33,7 +33,7 @@ func (g *Generator) Compiled(ctx context.Context, s Sampling) (*Programs, error)
 	if g.opts.BatchSize == 0 && g.state == nil {
 		return nil, valueError("Options.BatchSize", "set it: there are no prompts to count", "it is 0")
 	}
-	leave, err := g.acquire(ctx, g.opts.BatchSize)
+	leave, err := g.lockState(ctx, g.opts.BatchSize)
 	if err != nil {
 		return nil, err
 	}

@@ -18,26 +18,24 @@ import (
 type Output struct {
 	// Tokens are the generated tokens, without the prompt and without a token of Sampling.Stop.
 	Tokens []int32
-	// Stopped reports that a token of Sampling.Stop ended the output, as opposed to
-	// Sampling.MaxTokens.
+	// Stopped is true if a token of Sampling.Stop ended the output, and false if Sampling.MaxTokens
+	// was reached.
 	Stopped bool
 }
 
-// Generate continues each of the prompts, which may differ in length, and returns one output for
-// each, in the same order. An output does not depend on the other prompts, only on its own prompt
-// and the prompt's index in the call. Generate uses the current values of the store's variables on
-// the devices.
+// Generate continues each of the prompts, which may differ in length, and returns one output for each,
+// in the same order. An output depends only on its own prompt and the prompt's index in the call.
+// Generate uses the current values of the store's variables on the devices.
 //
 // With several processes, each process must pass all prompts in the same order, and receives all
 // outputs.
 //
-// When ctx ends or Sampling.Stream returns an error, Generate returns between two launches with the
-// tokens generated so far and the error.
+// If ctx ends or Sampling.Stream returns an error, Generate returns the tokens generated so far and the
+// error when the current launch is complete.
 //
-// Invalid prompts, an invalid sampling and an invalid model are errors of kind ValueError, which
-// are returned before the first launch. Logits that contain NaN are an error of kind
-// InvalidArgumentError. Other errors are [strategy.TraceError], [strategy.ErrClosed] and the errors
-// of the compiler.
+// Invalid prompts, an invalid sampling and an invalid model are errors of kind ValueError, which are
+// returned before the first launch. Logits that contain NaN are an error of kind InvalidArgumentError.
+// Other errors are [strategy.TraceError], [strategy.ErrClosed] and the errors of the compiler.
 func (g *Generator) Generate(ctx context.Context, prompts [][]int32, s Sampling) ([]Output, error) {
 	if err := engine.Internal(g.strategy).CheckUsable(ctx, "generating"); err != nil {
 		return nil, err
@@ -45,7 +43,7 @@ func (g *Generator) Generate(ctx context.Context, prompts [][]int32, s Sampling)
 	if err := g.opts.checkPrompts(prompts, s); err != nil {
 		return nil, err
 	}
-	leave, err := g.acquire(ctx, len(prompts))
+	leave, err := g.lockState(ctx, len(prompts))
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +74,7 @@ func (r *batchGeneration) run(ctx context.Context) error {
 	if err := r.prefill(ctx); err != nil {
 		return err
 	}
-	bound, err := r.decodeProgramFor(r.sampling.variant()).bind(ctx)
+	bound, err := r.decodeProgramFor(r.sampling.variant()).bindVariables(ctx)
 	if err != nil {
 		return err
 	}
@@ -197,7 +195,8 @@ func (r *batchGeneration) fetchTokens(ctx context.Context, v strategy.Value) (to
 	return tokens, nil
 }
 
-// appendTokens appends the tokens of a launch to the outputs and reports whether any row continues.
+// appendTokens appends the tokens of a launch to the outputs and reports whether an output is
+// incomplete.
 func (r *batchGeneration) appendTokens(tokens []int32) (hasMore bool, err error) {
 	chunk := r.state.opts.TokensPerLaunch
 	for i := range r.outputs {

@@ -15,9 +15,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// ModelFunc returns the logits of the token that follows each of tokens. The same function is used
-// for training and for generation. tokens are int32 [rows, n], and the logits are floats [rows, n,
-// vocabulary]. Attention layers use the cache, which is nil in training.
+// ModelFunc returns, for each token, the logits of the token that follows it. The same function is
+// used for training and for generation. tokens are int32 [rows, n], and the logits are floats
+// [rows, n, vocabulary]. Attention layers use the cache, which is nil in training.
 //
 // n is 1 while tokens are generated. GoMLX's layers.Embedding interprets a last dimension of 1 as a
 // dimension of indices: pass graph.InsertAxes(tokens, -1) to it.
@@ -54,14 +54,14 @@ type Options struct {
 }
 
 // Generator generates text with a model whose variables are on the devices. It is safe for
-// concurrent use; concurrent calls run one after the other.
+// concurrent use, but concurrent calls run one after the other.
 type Generator struct {
 	strategy *strategy.TPUStrategy
 	store    *model.Store
 	model    ModelFunc
 	opts     Options
 
-	lock chan struct{} // a mutex: holds one token while locked
+	lock chan struct{} // a mutex: contains one value while locked
 	// lock protects the following fields. The first call initializes them.
 	state           *deviceState
 	prefillFunction *strategy.Function
@@ -70,7 +70,7 @@ type Generator struct {
 	closed          bool
 }
 
-// deviceState contains the variables on the devices between launches. Each replica has its own rows.
+// deviceState contains the variables that keep the state of the generation between launches.
 type deviceState struct {
 	opts      Options
 	rows      int // rows of a replica
@@ -106,25 +106,25 @@ func New(s *strategy.TPUStrategy, store *model.Store, m ModelFunc, opts Options)
 		decodePrograms: map[samplingVariant]*decodeProgram{}}, nil
 }
 
-// acquire locks the generator and initializes it in the first call. leave unlocks it.
-func (g *Generator) acquire(ctx context.Context, prompts int) (leave func(), err error) {
+// lockState locks the generator and creates its state in the first call. unlock unlocks it.
+func (g *Generator) lockState(ctx context.Context, prompts int) (unlock func(), err error) {
 	select {
 	case g.lock <- struct{}{}:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	leave = func() { <-g.lock }
+	unlock = func() { <-g.lock }
 	if g.closed {
-		leave()
+		unlock()
 		return nil, &strategy.Error{Op: "generate", Reason: "the generator is closed", Match: strategy.ErrClosed, Hint: "close it after its last call"}
 	}
 	if g.state == nil {
 		if err := g.initState(ctx, prompts); err != nil {
-			leave()
+			unlock()
 			return nil, err
 		}
 	}
-	return leave, nil
+	return unlock, nil
 }
 
 func (g *Generator) initState(ctx context.Context, prompts int) error {
@@ -169,7 +169,7 @@ func (g *Generator) initState(ctx context.Context, prompts int) error {
 	return nil
 }
 
-// Close releases the generator's memory on the devices. The model's variables stay.
+// Close releases the generator's memory on the devices. It does not affect the model's variables.
 func (g *Generator) Close() error {
 	if g == nil || g.lock == nil {
 		return nil

@@ -10,10 +10,10 @@ import (
 
 // Layer returns the keys and values of a layer in the cache, [rows, key heads, length, size] each,
 // in Options.DType. Layers are counted from 0. Layer, [Cache.SetLayer], [Cache.Slot] and
-// [Cache.ValidSlots] are for models whose attention updates the cache itself; they panic with an
+// [Cache.ValidSlots] are for models whose attention updates the cache itself. They panic with an
 // error on a nil cache.
 func (c *Cache) Layer(layer int) (keys, values *graph.Node) {
-	c.checkAccess("Layer", layer)
+	c.checkCall("Layer", layer)
 	read := func(v *strategy.Variable) *graph.Node {
 		return graph.Squeeze(graph.Slice(c.rc.Read(v), graph.AxisElem(layer)), 0)
 	}
@@ -21,9 +21,9 @@ func (c *Cache) Layer(layer int) (keys, values *graph.Node) {
 }
 
 // SetLayer replaces the keys and values of a layer. They must have the shapes that [Cache.Layer]
-// returns. A model calls it once for each layer, instead of [Cache.Update].
+// returns. A model calls SetLayer once for each layer, instead of [Cache.Update].
 func (c *Cache) SetLayer(layer int, keys, values *graph.Node) {
-	c.checkAccess("SetLayer", layer)
+	c.checkCall("SetLayer", layer)
 	g := keys.Graph()
 	want := shapes.Make(c.opts.DType, c.keys.Shape().Dimensions[1:]...)
 	if !keys.Shape().Equal(want) || !values.Shape().Equal(want) {
@@ -41,23 +41,23 @@ func (c *Cache) SetLayer(layer int, keys, values *graph.Node) {
 }
 
 // Slot returns the cache slot of the first current token, an int32 scalar. It is the same for all
-// rows, because it includes the padding before a row's first token.
+// rows, because the padding before a row's first token also occupies slots.
 func (c *Cache) Slot() *graph.Node {
-	c.checkAccess("Slot", 0)
+	c.checkCall("Slot", 0)
 	return c.slot
 }
 
-// ValidSlots returns false for the slots that are padding before a row's first token, and true for
-// all other slots, including the slots after the current tokens: booleans [rows, length].
+// ValidSlots returns booleans [rows, length], which are false for padding before a row's first
+// token. They are true for all other slots, including the slots after the current tokens.
 func (c *Cache) ValidSlots() *graph.Node {
-	c.checkAccess("ValidSlots", 0)
+	c.checkCall("ValidSlots", 0)
 	shape := shapes.Make(dtypes.Int32, c.rows, c.length)
 	return graph.GreaterOrEqual(graph.Iota(c.slot.Graph(), shape, 1),
 		graph.BroadcastToShape(graph.InsertAxes(c.pad, -1), shape))
 }
 
-// checkAccess panics with an error if the cache is nil or the layer is invalid.
-func (c *Cache) checkAccess(method string, layer int) {
+// checkCall panics with an error if the cache is nil or the layer is invalid.
+func (c *Cache) checkCall(method string, layer int) {
 	if c == nil {
 		panicValueError("Cache."+method, "call it only if the cache is not nil", "the cache is nil, as in training")
 	}

@@ -17,34 +17,35 @@ import (
 // starting with the last token of the prompt. Prompts are padded at their beginning, so that all
 // rows write to the same slot of the cache.
 
-// decodeProgram generates tokens with one variant of sampling.
+// decodeProgram is the compiled program that generates tokens with one variant of sampling.
 type decodeProgram struct {
 	function *strategy.Function
 	binding  *strategy.Binding // nil before the first launch
 }
 
-// prefillStep is the step function that reads a chunk of the prompts. in[0] are the tokens, int32
-// [rows, chunk]. The other inputs are the state of the rows and the slot of the chunk's first
-// token.
+// prefillStep is the step function that reads a chunk of the prompts into the cache. in[0] are the
+// tokens, int32 [rows, chunk]. The other inputs are the state of the rows and the slot of the
+// chunk's first token.
 func (g *Generator) prefillStep(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 	t := g.state
 	tokens, start := in[0], in[5]
 	for i, v := range []*strategy.Variable{t.rowState, t.seed, t.samplingParams, t.stop} {
 		rc.Assign(v, in[1+i])
 	}
-	g.logits(rc, tokens, start)
+	g.computeLogits(rc, tokens, start)
 	rc.Assign(t.slot, graph.AddScalar(start, t.opts.PromptTokensPerLaunch))
 	rc.Assign(t.count, int32(0))
 	return []*graph.Node{rc.Read(t.layer)}
 }
 
-// logits runs the model on tokens whose first slot is slot.
-func (g *Generator) logits(rc *strategy.ReplicaContext, tokens, slot *graph.Node) *graph.Node {
+// computeLogits runs the model on tokens. slot is the cache slot of the first token.
+func (g *Generator) computeLogits(rc *strategy.ReplicaContext, tokens, slot *graph.Node) *graph.Node {
 	t, o := g.state, g.opts
-	c := &Cache{rc: rc, deviceState: t, tokens: tokens.Shape().Dim(1), slot: slot, pad: column(rc.Read(t.rowState), 1)}
-	checkStore := g.watchStore()
+	c := &Cache{rc: rc, deviceState: t, tokens: tokens.Shape().Dim(1), slot: slot,
+		pad: sliceColumn(rc.Read(t.rowState), 1)}
+	checkStore := g.newVariableCheck()
 	out := o.Precision.Forward(rc.Graph(), []*graph.Node{tokens}, func(in []*graph.Node) []*graph.Node {
-		c.startPass()
+		c.resetLayers()
 		return []*graph.Node{g.model(rc, in[0], c)}
 	})[0]
 	c.checkCalls()
@@ -66,15 +67,15 @@ func (g *Generator) newDecodeStep(v samplingVariant) strategy.StepFunc {
 	return func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		t := g.state
 		row, slot, count := rc.Read(t.rowState), rc.Read(t.slot), rc.Read(t.count)
-		token, pad, remaining := column(row, 0), column(row, 1), column(row, 2)
-		logits := g.logits(rc, graph.InsertAxes(token, -1), slot)
+		token, pad, remaining := sliceColumn(row, 0), sliceColumn(row, 1), sliceColumn(row, 2)
+		logits := g.computeLogits(rc, graph.InsertAxes(token, -1), slot)
 		logits = logical.Replicate(graph.ConvertDType(graph.Squeeze(logits, 1), dtypes.Float32))
 		position := graph.Sub(graph.BroadcastToShape(slot, pad.Shape()), pad)
 		var seed, params *graph.Node
-		if v.random {
+		if v.isRandom {
 			seed, params = rc.Read(t.seed), rc.Read(t.samplingParams)
 		}
-		next := v.sample(logits, seed, params, position)
+		next := v.sampleTokens(logits, seed, params, position)
 
 		zeros, ones := graph.ZerosLike(remaining), graph.OnesLike(remaining)
 		active := graph.GreaterThan(remaining, zeros)
@@ -99,12 +100,11 @@ func (g *Generator) newDecodeStep(v samplingVariant) strategy.StepFunc {
 	}
 }
 
-// column returns column i of a tensor [rows, n].
-func column(x *graph.Node, i int) *graph.Node {
+// sliceColumn returns column i, [rows], of a tensor [rows, n].
+func sliceColumn(x *graph.Node, i int) *graph.Node {
 	return graph.Squeeze(graph.Slice(x, graph.AxisRange(), graph.AxisElem(i)), 1)
 }
 
-// decodeProgramFor returns the program of a variant, and creates it if necessary.
 func (g *Generator) decodeProgramFor(v samplingVariant) *decodeProgram {
 	d := g.decodePrograms[v]
 	if d == nil {
@@ -118,8 +118,8 @@ func (g *Generator) decodeProgramFor(v samplingVariant) *decodeProgram {
 	return d
 }
 
-// bind prepares the decoder for launches.
-func (d *decodeProgram) bind(ctx context.Context) (_ *strategy.Binding, err error) {
+// bindVariables binds the program to its variables before the first launch.
+func (d *decodeProgram) bindVariables(ctx context.Context) (_ *strategy.Binding, err error) {
 	if d.binding == nil {
 		d.binding, err = d.function.Bind(ctx)
 	}
@@ -128,7 +128,7 @@ func (d *decodeProgram) bind(ctx context.Context) (_ *strategy.Binding, err erro
 
 // watchStore returns a function that panics with an error if the model has since created variables
 // in a store that already had trained ones.
-func (g *Generator) watchStore() (check func()) {
+func (g *Generator) newVariableCheck() (check func()) {
 	known, trained := map[string]bool{}, false
 	for v := range g.store.IterVariables() {
 		known[v.Path()] = true

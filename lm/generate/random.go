@@ -6,15 +6,15 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// gumbel returns noise of the standard Gumbel distribution, Float32 [rows, n]. The index of the
-// largest sum of log-probability and noise is a sample of the distribution. seed is Uint32 [rows,
-// 2], position is int32 [rows]. The noise is a function of a row's seed, the position of the token
-// and the index, so it depends on no other token and no replica.
-func gumbel(seed, position *graph.Node, n int) *graph.Node {
+// gumbelNoise returns noise of the standard Gumbel distribution, Float32 [rows, n]. The index of
+// the largest sum of log-probability and noise is a sample of the distribution. seed is Uint32
+// [rows, 2], position is int32 [rows]. The noise depends only on a row's seed and position, and not
+// on other rows or replicas.
+func gumbelNoise(seed, position *graph.Node, n int) *graph.Node {
 	g := seed.Graph()
 	shape := shapes.Make(dtypes.Uint32, position.Shape().Dim(0), n)
 	broadcast := func(x *graph.Node) *graph.Node { return graph.BroadcastToShape(graph.InsertAxes(x, -1), shape) }
-	bits, _ := threefry(broadcast(column(seed, 0)), broadcast(column(seed, 1)),
+	bits, _ := threefryBlock(broadcast(sliceColumn(seed, 0)), broadcast(sliceColumn(seed, 1)),
 		broadcast(graph.ConvertDType(position, dtypes.Uint32)), graph.Iota(g, shape, 1))
 	// 23 random bits, at the centers of their intervals, so that u is neither 0 nor 1.
 	u := graph.ConvertDType(graph.BitwiseShiftRightLogicalScalar(bits, uint32(9)), dtypes.Float32)
@@ -22,9 +22,9 @@ func gumbel(seed, position *graph.Node, n int) *graph.Node {
 	return graph.Neg(graph.Log(graph.Neg(graph.Log(u))))
 }
 
-// threefry is the block function Threefry-2x32 with 20 rounds (Salmon et al., "Parallel Random
-// Numbers: As Easy as 1, 2, 3") for Uint32 tensors of one shape.
-func threefry(key0, key1, x0, x1 *graph.Node) (_, _ *graph.Node) {
+// threefryBlock is the block function Threefry-2x32 with 20 rounds (Salmon et al., "Parallel Random
+// Numbers: As Easy as 1, 2, 3") for Uint32 tensors of the same shape.
+func threefryBlock(key0, key1, x0, x1 *graph.Node) (_, _ *graph.Node) {
 	number := func(n uint32) *graph.Node { return graph.BroadcastToShape(graph.Const(x0.Graph(), n), x0.Shape()) }
 	keys := [3]*graph.Node{key0, key1, graph.BitwiseXor(graph.BitwiseXor(key0, key1), number(0x1BD11BDA))}
 	rotations := [2][4]uint32{{13, 15, 26, 6}, {17, 29, 16, 24}}

@@ -8,7 +8,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// Sampling configures how tokens are selected. With only MaxTokens set, the most likely token is
+// Sampling configures how tokens are selected. If only MaxTokens is set, the most likely token is
 // always selected.
 type Sampling struct {
 	// MaxTokens is the maximum number of generated tokens for each prompt. The prompt and these
@@ -56,44 +56,44 @@ func (s *Sampling) validate(o *Options) error {
 	return nil
 }
 
-// samplingVariant is the part of a Sampling that determines the compiled program.
-type samplingVariant struct{ random, topK, topP bool }
+// samplingVariant contains the properties of a Sampling that require different compiled programs.
+type samplingVariant struct{ isRandom, hasTopK, hasTopP bool }
 
 func (s *Sampling) variant() samplingVariant {
 	return samplingVariant{s.Temperature > 0, s.TopK > 0, s.TopP > 0 && s.TopP < 1}
 }
 
-// sample selects a token for each row of logits, Float32 [rows, vocabulary]. It returns int32
+// sampleTokens selects a token for each row of logits, Float32 [rows, vocabulary]. It returns int32
 // [rows], with -1 for a row that contains a NaN. params are temperature, top k and top p, [rows,
-// 3]; seed is [rows, 2], and position is the position of the token, int32 [rows].
-func (v samplingVariant) sample(logits, seed, params, position *graph.Node) *graph.Node {
+// 3]. seed is [rows, 2], and position is the position of the token, int32 [rows].
+func (v samplingVariant) sampleTokens(logits, seed, params, position *graph.Node) *graph.Node {
 	bad := graph.ReduceLogicalOr(graph.NotEqual(logits, logits), -1)
 	x := logits
-	if v.random {
+	if v.isRandom {
 		param := func(i int) *graph.Node { return graph.Slice(params, graph.AxisRange(), graph.AxisElem(i)) } // [rows, 1]
 		broadcast := func(column *graph.Node) *graph.Node { return graph.BroadcastToDims(column, x.Shape().Dimensions...) }
 		x = graph.Div(graph.Sub(x, broadcast(graph.ReduceAndKeep(x, graph.ReduceMax, -1))), broadcast(param(0)))
 		never := graph.Infinity(x.Graph(), dtypes.Float32, -1)
 		keepAbove := func(weights, sum *graph.Node) {
-			keys := orderedBits(x)
+			keys := toOrderedBits(x)
 			x = graph.Where(graph.GreaterOrEqual(keys, broadcast(weightThreshold(keys, weights, sum))), x,
 				graph.BroadcastToDims(never, x.Shape().Dimensions...))
 		}
-		if v.topK {
+		if v.hasTopK {
 			keepAbove(graph.OnesLike(x), param(1))
 		}
-		if v.topP {
+		if v.hasTopP {
 			p := graph.Exp(x)
 			keepAbove(p, graph.Mul(param(2), graph.ReduceAndKeep(p, graph.ReduceSum, -1)))
 		}
-		x = graph.Add(x, gumbel(seed, position, x.Shape().Dim(-1)))
+		x = graph.Add(x, gumbelNoise(seed, position, x.Shape().Dim(-1)))
 	}
 	token := graph.ArgMax(x, -1, dtypes.Int32)
 	return graph.Where(bad, graph.BroadcastToShape(graph.Const(x.Graph(), int32(-1)), token.Shape()), token)
 }
 
-// orderedBits maps Float32 to Uint32 and preserves the order.
-func orderedBits(x *graph.Node) *graph.Node {
+// toOrderedBits converts Float32 values to Uint32 values with the same order.
+func toOrderedBits(x *graph.Node) *graph.Node {
 	g := x.Graph()
 	bits := graph.Bitcast(x, dtypes.Uint32)
 	sign := graph.BroadcastToShape(graph.Const(g, uint32(1<<31)), bits.Shape())
@@ -101,9 +101,9 @@ func orderedBits(x *graph.Node) *graph.Node {
 	return graph.Where(negative, graph.BitwiseNot(bits), graph.BitwiseOr(bits, sign))
 }
 
-// weightThreshold returns for each row the largest number for which the weights of all keys that
-// are at least this number add up to at least sum: [rows, 1], for keys and weights [rows, n]. It
-// determines the number bit by bit, without sorting.
+// weightThreshold returns for each row the largest number t for which the keys that are at least t
+// have weights with a sum of at least sum. The result is [rows, 1], for keys and weights [rows, n].
+// It determines t bit by bit, without sorting.
 func weightThreshold(keys, weights, sum *graph.Node) *graph.Node {
 	g := keys.Graph()
 	zeros, none := graph.ZerosLike(weights), graph.Const(g, uint32(0))

@@ -18,7 +18,7 @@ import (
 func TestThreefryGivesThePublishedNumbers(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		a, b := threefry(in[0], in[1], in[2], in[3])
+		a, b := threefryBlock(in[0], in[1], in[2], in[3])
 		return []*graph.Node{graph.Stack([]*graph.Node{a, b}, 0)}
 	}, strategy.FunctionOptions{})
 	const all = math.MaxUint32
@@ -84,7 +84,7 @@ func TestSamplingDrawsWithTheProbabilitiesOfTheLogits(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-				return []*graph.Node{c.variant().sample(in[0], in[1], in[2], in[3])}
+				return []*graph.Node{c.variant().sampleTokens(in[0], in[1], in[2], in[3])}
 			}, strategy.FunctionOptions{})
 			var rows [][]float32
 			var seeds [][]uint32

@@ -6,7 +6,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// LoadError reports a load that ended early, and the variables that have changed.
+// LoadError reports an incomplete load, and the variables that have changed.
 type LoadError struct {
 	// Loaded are the paths of the variables with new values. All other variables are unchanged.
 	Loaded []string
@@ -14,7 +14,7 @@ type LoadError struct {
 	Err error
 }
 
-// Error returns a text with the number of changed variables and the cause.
+// Error returns the number of changed variables and the cause.
 func (e *LoadError) Error() string {
 	reason := "no variable has changed"
 	if len(e.Loaded) > 0 {

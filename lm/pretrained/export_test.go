@@ -17,9 +17,9 @@ type Given struct {
 
 // Give sets the values of variables like Load.
 func Give(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, all []Given) (*Report, error) {
-	values := make([]newValue, len(all))
+	values := make([]variableValue, len(all))
 	for i, x := range all {
-		values[i] = newValue{x.Path, x.Parts}
+		values[i] = variableValue{x.Path, x.Parts}
 	}
 	return setVariables(ctx, s, store, values)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Options configure a load. With the zero value, every trainable variable of the model must be in
+// Options configure [Load]. With the zero value, every trainable variable of the model must be in
 // the files.
 type Options struct {
 	// OptionalVariables contains regular expressions for complete paths of trainable variables that
@@ -26,14 +26,14 @@ type Options struct {
 	DType dtypes.DType
 }
 
-// Report describes a load in this process.
+// Report describes the result of [Load] in this process.
 type Report struct {
 	// OnDevices are the paths of the variables whose values are on the devices. InStore are the
 	// paths of the variables whose values are read by the first step that uses them.
 	OnDevices, InStore []string
 	// DeviceBytes is the number of bytes of the OnDevices variables on this process's devices.
 	DeviceBytes int
-	// StagedBytes is the maximum host memory that the transfer to the devices used at a time.
+	// StagedBytes is the peak host memory of the transfer to the devices.
 	StagedBytes int
 	// BytesRead is the number of bytes that were read from the files, without the headers and
 	// without the values of the InStore variables.
@@ -51,27 +51,25 @@ func (r *Report) String() string {
 			time.Millisecond), float64(r.StagedBytes)/mb)
 }
 
-// Load sets the variables of a store to the tensors of files, by rules. It changes nothing unless
-// everything fits: each tensor must be used or ignored by a rule, and each trainable variable must
-// be filled.
+// Load sets the variables of a store to the tensors of files, by rules. It changes nothing unless each
+// tensor is used or ignored by a rule and each trainable variable is filled.
 //
 // Call Load after a step was compiled ([train.Step.Compiled]): the variables of the model are known
-// then, and their values are copied to the devices immediately. If no step was compiled, Load
-// creates variables in the store with the shapes of the files. Their values are read when the first
-// step runs, so f must stay open until then. Further variables of the model are not checked in this
-// case.
+// then, and their values are copied to the devices immediately. If no step was compiled, Load creates
+// variables in the store with the shapes of the files. Their values are read when the first step runs,
+// so f must stay open until then. Load cannot check in this case that every variable is filled.
 //
-// Each process reads the ranges of the files that its devices store, each range once, and copies
-// one range to the devices while it reads the next. The host memory for the transfer is a sixteenth
-// of the bytes on the process's devices, or the largest single shard. If devices share the host's
-// memory, as with the CPU plugin, shards of at least 256 kB that one device stores are read
-// directly into their final buffers. Variables without a value get their values together, or not at
-// all if there is an error. Variables with a value are replaced one after the other, and the old
-// value stays until the new value is complete. All processes must call Load, each for its own
-// devices.
+// Each process reads only the ranges of the files that its devices store, and copies one range to the
+// devices while it reads the next. The host memory for the transfer is a sixteenth of the bytes on the
+// process's devices, or the largest single shard. If devices share the host's memory, as with the CPU
+// plugin, shards of at least 256 kB that one device stores are read directly into their final buffers.
 //
-// Errors are [*weights.PlanError], errors of the rules and files, [*LoadError], which lists the
-// changed variables, and [strategy.ErrContext] if Load is called while a step is traced.
+// Variables without a value receive their values together, or not at all if there is an error.
+// Variables with a value are replaced one after the other, and the old value stays until the new value
+// is complete. All processes must call Load, each for its own devices.
+//
+// Errors are [*weights.PlanError], errors of the rules and files, [*LoadError], which lists the changed
+// variables, and [strategy.ErrContext] if Load is called while a step is traced.
 func Load(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, f *weights.File, rules weights.Rules,
 	opts Options) (*Report, error) {
 	start, bytesBefore := time.Now(), f.BytesRead()
@@ -79,9 +77,9 @@ func Load(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, f *w
 	if err != nil {
 		return nil, err
 	}
-	var values []newValue
+	var values []variableValue
 	for _, v := range plan.Variables() {
-		values = append(values, newValue{v.Path, &lazyValue{plan, f, v}})
+		values = append(values, variableValue{v.Path, &lazyValue{plan, f, v}})
 	}
 	r, err := setVariables(ctx, s, store, values)
 	if err != nil {
@@ -121,7 +119,7 @@ func newPlan(s *strategy.TPUStrategy, store *model.Store, tensors []weights.Tens
 	return weights.NewPlan(tensors, variables, rules, po)
 }
 
-// lazyValue reads a variable's value from files. It implements lazytensor.Reader.
+// lazyValue is a variable's value that is read from files on demand. It implements lazytensor.Reader.
 type lazyValue struct {
 	plan     *weights.Plan
 	file     *weights.File

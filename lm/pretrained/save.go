@@ -12,13 +12,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Save writes a model to a directory in the format of Hugging Face. It applies the rules in the
-// reverse direction of [Load], to the variables' values on the devices, or in the store before the
-// first step. tensors are the tensors to write: [weights.File.Tensors] of the files from which the
+// Save writes a model to a directory in the format of Hugging Face. It is the inverse of [Load]
+// with the same rules. It writes the variables' values on the devices or, before the first step, in
+// the store. tensors are the tensors to write: [weights.File.Tensors] of the files from which the
 // model was loaded, or [weights.Config.Tensors]. Tensors that the rules ignore are not written.
 //
-// All values are in the host's memory at a time. With several processes all processes must call
-// Save, and process 0 writes. See [weights.Plan.Write] for the files.
+// All values are in the host's memory at the same time. With several processes all processes must
+// call Save, and process 0 writes. See [weights.Plan.Write] for the files.
 func Save(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, dir string, tensors []weights.Tensor,
 	rules weights.Rules, opts weights.WriteOptions) error {
 	onDevices := s.Variables(store)

@@ -11,15 +11,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-type newValue struct {
+type variableValue struct {
 	path  string
 	parts lazytensor.Reader
 }
 
-// setVariables sets variables of the store: on the devices if a traced step uses them, and
-// otherwise in the store, until the first step that uses them runs. It creates missing variables as
-// trainable variables.
-func setVariables(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, values []newValue) (*Report,
+// setVariables sets the values of variables. The value of a variable that a traced step uses is
+// copied to the devices. Other values stay in the store until the first step that uses them runs.
+// Missing variables are created as trainable variables.
+func setVariables(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, values []variableValue) (*Report,
 	error) {
 	m, r := engine.Internal(s), &Report{}
 	failed := func(err error) (*Report, error) {
@@ -48,7 +48,7 @@ func setVariables(ctx context.Context, s *strategy.TPUStrategy, store *model.Sto
 	}
 	var first, later []*strategy.Variable // without and with a value
 	var firstParts, laterParts []lazytensor.Reader
-	var stored []newValue
+	var stored []variableValue
 	for _, x := range values {
 		switch v, traced := s.Variables(store).Lookup(x.path); {
 		case !traced:

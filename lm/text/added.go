@@ -5,26 +5,26 @@ import (
 	"unicode/utf8"
 )
 
-// addedToken is a token whose content Append finds in texts before it splits them into words.
+// addedToken is a token such as <|endoftext|> that is found in a text before the text is split.
 type addedToken struct {
 	id         int32
 	content    string
-	singleWord bool // only where neither neighbor is a word character
-	lstrip     bool // with the white space before
-	rstrip     bool // with the white space after
-	normalized bool // in the normalized text
+	singleWord bool // matches only where neither neighbor is a word character
+	lstrip     bool // includes the preceding white space
+	rstrip     bool // includes the following white space
+	normalized bool // is found in the normalized text
 	special    bool
 }
 
 // tokenTrie finds the longest added token at a position of a text.
 type tokenTrie struct {
-	tokens []addedToken
-	nodes  []trieNode // the root is first
-	first  [256]bool  // the first bytes of the contents
+	tokens     []addedToken
+	nodes      []trieNode // the root is first
+	firstBytes [256]bool  // the first bytes of all tokens
 }
 
 type trieNode struct {
-	token int32 // an index of tokens, or -1
+	token int32 // index in tokenTrie.tokens, or -1
 	edges []trieEdge
 }
 
@@ -33,15 +33,16 @@ type trieEdge struct {
 	node int32
 }
 
-// add adds a token that is found by its pattern. It returns false if another token has the pattern.
-func (m *tokenTrie) add(pattern string, token addedToken) bool {
+// addToken adds a token that is found where the text contains pattern. It returns false if another
+// token has the same pattern.
+func (m *tokenTrie) addToken(pattern string, token addedToken) bool {
 	if len(m.nodes) == 0 {
 		m.nodes = []trieNode{{token: -1}}
 	}
 	node := int32(0)
-	m.first[pattern[0]] = true
+	m.firstBytes[pattern[0]] = true
 	for i := range len(pattern) {
-		next := m.child(node, pattern[i])
+		next := m.childNode(node, pattern[i])
 		if next < 0 {
 			next = int32(len(m.nodes))
 			m.nodes = append(m.nodes, trieNode{token: -1})
@@ -57,7 +58,7 @@ func (m *tokenTrie) add(pattern string, token addedToken) bool {
 	return true
 }
 
-func (m *tokenTrie) child(node int32, b byte) int32 {
+func (m *tokenTrie) childNode(node int32, b byte) int32 {
 	for _, e := range m.nodes[node].edges {
 		if e.b == b {
 			return e.node
@@ -66,16 +67,16 @@ func (m *tokenTrie) child(node int32, b byte) int32 {
 	return -1
 }
 
-// find returns the leftmost and longest token in text from offset on, and its bounds. It returns nil
-// if there is none.
-func (m *tokenTrie) find(text []byte, offset int) (t *addedToken, start, end int) {
+// findToken returns the longest token at the leftmost possible position in text[offset:], and its
+// bounds in text. It returns nil if there is none.
+func (m *tokenTrie) findToken(text []byte, offset int) (t *addedToken, start, end int) {
 	for start = offset; start < len(text); start++ {
-		if !m.first[text[start]] {
+		if !m.firstBytes[text[start]] {
 			continue
 		}
 		node := int32(0)
 		for i := start; i < len(text); i++ {
-			if node = m.child(node, text[i]); node < 0 {
+			if node = m.childNode(node, text[i]); node < 0 {
 				break
 			}
 			if token := m.nodes[node].token; token >= 0 {
@@ -89,13 +90,13 @@ func (m *tokenTrie) find(text []byte, offset int) (t *addedToken, start, end int
 	return nil, 0, 0
 }
 
-// split finds the tokens in text. It calls found with the id of each token, and other with the text
-// between the tokens. Like the official package, it removes the spaces that a token strips even if
-// another token begins with them.
-func (m *tokenTrie) split(text []byte, skipSpecial bool, found func(id int32), other func(text []byte)) {
+// splitText finds the added tokens in text. It calls onToken with the id of each token, and onText
+// with the text between tokens. Like Hugging Face's tokenizers, it strips white space next to a
+// token even if another token begins with that white space.
+func (m *tokenTrie) splitText(text []byte, skipSpecial bool, onToken func(id int32), onText func(text []byte)) {
 	done := 0
 	for offset := 0; len(m.tokens) > 0; {
-		t, start, end := m.find(text, offset)
+		t, start, end := m.findToken(text, offset)
 		if t == nil {
 			break
 		}
@@ -113,13 +114,13 @@ func (m *tokenTrie) split(text []byte, skipSpecial bool, found func(id int32), o
 			end += spaceAfter(text[end:])
 		}
 		if done < start {
-			other(text[done:start])
+			onText(text[done:start])
 		}
-		found(t.id)
+		onToken(t.id)
 		done = end
 	}
 	if done < len(text) {
-		other(text[done:])
+		onText(text[done:])
 	}
 }
 
@@ -138,7 +139,7 @@ func endsWithWord(text []byte) bool {
 	return n > 0 && isWordRune(r)
 }
 
-// spaceBefore returns the number of bytes of white space at the end of text.
+// spaceBefore returns the length of the white space at the end of text, in bytes.
 func spaceBefore(text []byte) int {
 	n := len(text)
 	for n > 0 {
@@ -151,7 +152,7 @@ func spaceBefore(text []byte) int {
 	return len(text) - n
 }
 
-// spaceAfter returns the number of bytes of white space at the beginning of text.
+// spaceAfter returns the length of the white space at the beginning of text, in bytes.
 func spaceAfter(text []byte) int {
 	n := 0
 	for n < len(text) {

@@ -4,9 +4,9 @@ package text
 // character of Latin-1 is written as that character. The other bytes are written as the characters
 // from U+0100, in order.
 var (
-	byteRune  [256]rune
-	runeByte  = map[rune]byte{}
-	byteOrder []byte // bytes in the order of their characters
+	byteToRune [256]rune
+	runeToByte = map[rune]byte{}
+	byteOrder  []byte // bytes in the order of their characters
 )
 
 func init() {
@@ -14,33 +14,33 @@ func init() {
 	var hidden []byte
 	for b := range 256 {
 		if visible(b) {
-			byteRune[b] = rune(b)
+			byteToRune[b] = rune(b)
 			byteOrder = append(byteOrder, byte(b))
 		} else {
-			byteRune[b] = 0x100 + rune(len(hidden))
+			byteToRune[b] = 0x100 + rune(len(hidden))
 			hidden = append(hidden, byte(b))
 		}
 	}
 	byteOrder = append(byteOrder, hidden...)
-	for b, r := range byteRune {
-		runeByte[r] = byte(b)
+	for b, r := range byteToRune {
+		runeToByte[r] = byte(b)
 	}
 }
 
-// bytesToVisible converts bytes to visible characters.
+// bytesToVisible converts each byte to a visible character, as in tokenizer files.
 func bytesToVisible(bytes string) string {
 	out := make([]rune, 0, len(bytes))
 	for i := range len(bytes) {
-		out = append(out, byteRune[bytes[i]])
+		out = append(out, byteToRune[bytes[i]])
 	}
 	return string(out)
 }
 
-// visibleToBytes is the inverse of bytesToVisible. It returns false for other characters.
+// visibleToBytes is the inverse of bytesToVisible. It returns false for text with other characters.
 func visibleToBytes(text string) (string, bool) {
 	out := make([]byte, 0, len(text))
 	for _, r := range text {
-		b, ok := runeByte[r]
+		b, ok := runeToByte[r]
 		if !ok {
 			return "", false
 		}

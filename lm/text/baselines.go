@@ -7,21 +7,21 @@ import (
 )
 
 // BitsPerByte converts the loss of a model to bits per byte of the texts. nats is the sum of the
-// losses of all targets: the negative natural logarithms of their predicted probabilities. For a
-// mean loss, pass the mean times [Tokens.Targets]. Separators count in nats, because the end of a
-// text is predicted too, but not as bytes. If the texts have no bytes, the result is NaN.
+// losses of all targets: the negative natural logarithms of their predicted probabilities. To
+// convert a mean loss, multiply it by [Tokens.Targets]. Separators are predicted and count as
+// targets, but not as bytes. If the texts are empty, the result is NaN.
 func (t *Tokens) BitsPerByte(nats float64) float64 {
-	if t.bytes == 0 {
+	if t.numBytes == 0 {
 		return math.NaN()
 	}
-	return nats / math.Ln2 / float64(t.bytes)
+	return nats / math.Ln2 / float64(t.numBytes)
 }
 
-// forEachTarget calls f with each predicted token and the token before it.
+// forEachTarget calls f with each predicted token and the preceding token.
 func (t *Tokens) forEachTarget(ctx context.Context, f func(previous, token int32)) error {
 	ids := make([]int32, 1<<16)
 	previous := int32(-1)
-	for from := 0; from < t.n; from += len(ids) {
+	for from := 0; from < t.numTokens; from += len(ids) {
 		if err := ctx.Err(); err != nil {
 			return wrapError("count", "", err)
 		}
@@ -35,13 +35,13 @@ func (t *Tokens) forEachTarget(ctx context.Context, f func(previous, token int32
 	return nil
 }
 
-// checkCounts returns an error if the vocabularies differ or if there are no bytes.
+// checkCounts returns an error if the vocabularies differ or if the held-out texts are empty.
 func checkCounts(training, heldOut *Tokens) error {
 	if training.vocabulary != heldOut.vocabulary || training.separator != heldOut.separator {
 		return valueError("count", "encode both with one tokenizer",
 			"tokens of a vocabulary of %d, and held-out tokens of one of %d", training.vocabulary, heldOut.vocabulary)
 	}
-	if heldOut.bytes == 0 {
+	if heldOut.numBytes == 0 {
 		return valueError("count", "hold out texts that are not empty", "the held-out texts have no bytes")
 	}
 	return nil
@@ -61,8 +61,7 @@ func countUnigrams(ctx context.Context, t, heldOut *Tokens) (counts []float64, t
 }
 
 // UnigramBitsPerByte returns the bits per byte of the held-out texts for a model that uses only the
-// token frequencies in training: each token has the probability (count + 1) / (tokens +
-// vocabulary).
+// token frequencies in training. The probability of each token is (count + 1) / (tokens + vocabulary).
 func UnigramBitsPerByte(ctx context.Context, training, heldOut *Tokens) (float64, error) {
 	counts, total, err := countUnigrams(ctx, training, heldOut)
 	if err != nil {
@@ -80,8 +79,8 @@ func UnigramBitsPerByte(ctx context.Context, training, heldOut *Tokens) (float64
 const bigramPrior = 8
 
 // BigramBitsPerByte returns the bits per byte of the held-out texts for a model that uses only the
-// frequencies of token pairs in training. After token a, token b has the probability (count(a, b) +
-// 8 u(b)) / (count(a) + 8), where u is the probability of [UnigramBitsPerByte].
+// frequencies of token pairs in training. The probability of token b after token a is (count(a, b)
+// + 8 u(b)) / (count(a) + 8), where u is the probability in [UnigramBitsPerByte].
 func BigramBitsPerByte(ctx context.Context, training, heldOut *Tokens) (float64, error) {
 	counts, total, err := countUnigrams(ctx, training, heldOut)
 	if err != nil {
@@ -118,8 +117,8 @@ func BigramBitsPerByte(ctx context.Context, training, heldOut *Tokens) (float64,
 	return heldOut.BitsPerByte(nats), err
 }
 
-// GzipBitsPerByte returns the bits per byte of the texts, concatenated in their order and
-// compressed with gzip at level 9.
+// GzipBitsPerByte returns the compressed size of the texts in bits per byte. It concatenates the
+// texts in order and compresses them with gzip at level 9.
 func GzipBitsPerByte(ctx context.Context, files Files) (float64, error) {
 	if files.Bytes() == 0 {
 		return 0, valueError("gzip", "list files that are not empty", "the texts have no bytes")
@@ -130,7 +129,7 @@ func GzipBitsPerByte(ctx context.Context, files Files) (float64, error) {
 		return 0, wrapError("gzip", "", err)
 	}
 	n := int64(0)
-	for p, err := range files.chunks(ctx) {
+	for p, err := range files.readChunks(ctx) {
 		if err != nil {
 			return 0, wrapError("gzip", "", err)
 		}
@@ -145,7 +144,6 @@ func GzipBitsPerByte(ctx context.Context, files Files) (float64, error) {
 	return 8 * float64(size) / float64(n), nil
 }
 
-// byteCounter is a writer that counts bytes.
 type byteCounter int64
 
 func (c *byteCounter) Write(p []byte) (int, error) {

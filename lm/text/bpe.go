@@ -12,72 +12,72 @@ import (
 // EndOfText is the name of the separator of tokenizers that [Train] returns.
 const EndOfText = "<|endoftext|>"
 
-// NoToken is the id that [BPE.Append] returns for a byte that has no token. A file's vocabulary may
-// omit bytes; many omit the 13 bytes that UTF-8 never uses. No byte is left out silently: [Encode]
-// and [BPE.AppendText] return an error for NoToken.
+// NoToken is the id that [BPE.Append] returns for a byte that has no token. The vocabulary of a
+// file may omit bytes, and often omits the 13 bytes that UTF-8 never uses. [Encode] and
+// [BPE.AppendText] return an error for NoToken, so no byte is dropped silently.
 const NoToken int32 = -1
 
-// BPE is a tokenizer by byte-level byte pair encoding. It splits a text into words, as
-// [SplitPattern] describes. The bytes of each word are its first tokens, and neighboring tokens are
-// joined in the order in which the merges were learned. [Train] learns a BPE from texts, and
+// BPE is a tokenizer that uses byte-level byte pair encoding. It splits a text into words, as
+// [SplitPattern] describes. Each word is first encoded as its bytes. Then adjacent tokens are
+// merged, in the order in which the merges were learned. [Train] learns a BPE from texts, and
 // [ReadBPE] reads one from a file of Hugging Face's tokenizers.
 //
-// Any bytes can be encoded and decoded without loss, unless the file specifies otherwise: a file
-// may normalize texts to Unicode's form NFC, omit bytes, or strip white space next to added tokens.
-// Added tokens, such as <|endoftext|>, are found in texts before the texts are split; see
+// Any bytes can be encoded and decoded without loss, with three exceptions that depend on the file.
+// It may normalize texts to Unicode's form NFC, omit bytes, or strip white space next to added
+// tokens. Added tokens, such as <|endoftext|>, are found in texts before the texts are split. See
 // [BPE.SpecialAsText] for texts that must not contain special tokens.
 //
 // A BPE is immutable and safe for concurrent use.
 type BPE struct {
-	text        []string         // of each token; "" for ids without a token
-	ids         map[string]int32 // of the vocabulary, by the names in files
+	tokenText   []string         // bytes of each token; "" for ids without a token
+	idsByName   map[string]int32 // vocabulary; a name is the token's bytes as visible characters
 	addedTokens []addedToken
 	separator   int32
 	merges      []merge // in the order in which they were learned
-	words       SplitPattern
-	// steps split texts if preTokenizerJSON, which they implement, is not that of a known SplitPattern.
-	steps         []splitStep
+	pattern     SplitPattern
+	// splitSteps implement preTokenizer if it is not one of the known SplitPatterns.
+	splitSteps    []splitStep
 	preTokenizer  *preTokenizerJSON
-	nfc           bool // brings texts to Unicode's form NFC
-	ignoreMerges  bool // words that are tokens become these tokens, however they would be joined
+	normalizesNFC bool
+	ignoreMerges  bool // encode a word that is in the vocabulary as one token, even if merges give another result
 	specialAsText bool
-	unknown       int32 // the token of bytes without a token, or NoToken
+	unknownID     int32 // token for bytes without a token, or NoToken
 	unknownName   string
-	fuseUnknown   bool // one token for neighboring bytes without a token
+	fuseUnknown   bool // encode adjacent bytes without a token as one unknown token
 
-	// prepare derives the following fields from the fields above.
-	bytes            [256]int32 // the token of each byte
-	lacksToken       [256]bool  // the bytes without a token
-	wholeWords       map[string]int32
-	table            pairTable
-	exact, normalize tokenTrie // the added tokens that are found before and after normalization
-	encoders         *sync.Pool
+	// buildTables derives the following fields from the fields above.
+	byteIDs                       [256]int32 // the token of each byte
+	lacksToken                    [256]bool  // whether each byte has no token
+	wholeWords                    map[string]int32
+	mergeRanks                    pairTable
+	exactTokens, normalizedTokens tokenTrie // added tokens to find before and after normalization
+	encoders                      *sync.Pool
 }
 
-// merge joins two adjacent tokens.
+// merge replaces two adjacent tokens with one.
 type merge struct{ left, right, joined int32 }
 
 // Vocabulary returns the number of tokens.
-func (b *BPE) Vocabulary() int { return len(b.text) }
+func (b *BPE) Vocabulary() int { return len(b.tokenText) }
 
 // Separator returns the id of the separator.
 func (b *BPE) Separator() int32 { return b.separator }
 
-// Token returns the bytes of a token as a string, and the content of an added token. It returns
+// Token returns the bytes of a token, or the content of an added token, as a string. It returns
 // false if there is no such token.
 func (b *BPE) Token(id int32) (string, bool) {
-	if id < 0 || int(id) >= len(b.text) || b.text[id] == "" {
+	if id < 0 || int(id) >= len(b.tokenText) || b.tokenText[id] == "" {
 		return "", false
 	}
-	return b.text[id], true
+	return b.tokenText[id], true
 }
 
-// AppendText appends the bytes of the tokens, and the contents of added tokens.
+// AppendText appends the bytes of the tokens, including the contents of added tokens.
 func (b *BPE) AppendText(text []byte, ids []int32) ([]byte, error) {
 	for i, id := range ids {
 		s, ok := b.Token(id)
 		if !ok {
-			return text, unknownTokenError(id, i, len(b.text))
+			return text, unknownTokenError(id, i, len(b.tokenText))
 		}
 		text = append(text, s...)
 	}
@@ -85,68 +85,68 @@ func (b *BPE) AppendText(text []byte, ids []int32) ([]byte, error) {
 }
 
 // SpecialAsText returns a tokenizer that encodes the names of special tokens in texts as ordinary
-// text, as the official package does with encode_special_tokens=True. Use it for untrusted texts
-// that must not contain special tokens, such as documents or user prompts. Added tokens that are
-// not special are still found.
+// text, like Hugging Face's tokenizers with encode_special_tokens=True. Use it for untrusted texts,
+// such as documents or user prompts. Added tokens that are not special are still found.
 func (b *BPE) SpecialAsText() *BPE {
 	out := *b
 	out.specialAsText = true
-	_ = out.prepare() // it returned nil for b, which has the same tokens
+	_ = out.buildTables() // it returned nil for b, which has the same tokens
 	return &out
 }
 
-// Append appends the tokens of text. It encodes 50 to 60 MB/s of Go sources on one core, and 12 to
-// 15 MB/s with [Lines]. Files with a pre-tokenizer that is not one of [SplitPattern] are slower.
-// Append caches the tokens of words in 1.3 MiB per concurrent goroutine. Bytes that have no token
-// become [NoToken].
+// Append appends the tokens of text. Bytes that have no token become [NoToken].
+//
+// On one core it encodes 50 to 60 MB/s of Go sources, or 12 to 15 MB/s with [Lines]. Files with a
+// pre-tokenizer that is not a [SplitPattern] are slower. Append caches the tokens of words in 1.3
+// MiB per concurrent goroutine.
 func (b *BPE) Append(ids []int32, text []byte) []int32 {
 	e := b.encoders.Get().(*encoder)
 	defer b.encoders.Put(e)
-	if len(b.addedTokens) == 0 && !b.nfc {
+	if len(b.addedTokens) == 0 && !b.normalizesNFC {
 		return e.encodeText(ids, text)
 	}
 	found := func(id int32) { ids = append(ids, id) }
-	b.exact.split(text, b.specialAsText, found, func(text []byte) {
-		if b.nfc {
+	b.exactTokens.splitText(text, b.specialAsText, found, func(text []byte) {
+		if b.normalizesNFC {
 			text = normalizeNFC(text)
 		}
-		b.normalize.split(text, b.specialAsText, found, func(text []byte) { ids = e.encodeText(ids, text) })
+		b.normalizedTokens.splitText(text, b.specialAsText, found, func(text []byte) { ids = e.encodeText(ids, text) })
 	})
 	return ids
 }
 
-// prepare fills in the fields that are derived from the others. It returns an error if two added
-// tokens have the same normalized content.
-func (b *BPE) prepare() error {
-	b.table = newPairTable(len(b.merges))
+// buildTables sets the derived fields. It returns an error if two added tokens have the same
+// normalized content.
+func (b *BPE) buildTables() error {
+	b.mergeRanks = newPairTable(len(b.merges))
 	for rank, m := range b.merges {
-		b.table.insert(m.left, m.right, int32(rank))
+		b.mergeRanks.insert(m.left, m.right, int32(rank))
 	}
 	for c := range 256 {
-		id, ok := b.ids[string(byteRune[c])]
+		id, ok := b.idsByName[string(byteToRune[c])]
 		if b.lacksToken[c] = !ok; !ok {
-			id = b.unknown
+			id = b.unknownID
 		}
-		b.bytes[c] = id
+		b.byteIDs[c] = id
 	}
-	b.exact, b.normalize = tokenTrie{}, tokenTrie{}
+	b.exactTokens, b.normalizedTokens = tokenTrie{}, tokenTrie{}
 	special := map[string]bool{}
 	for _, t := range b.addedTokens {
-		m, pattern := &b.exact, t.content
+		m, pattern := &b.exactTokens, t.content
 		if t.normalized {
-			if m = &b.normalize; b.nfc {
+			if m = &b.normalizedTokens; b.normalizesNFC {
 				pattern = string(normalizeNFC([]byte(pattern)))
 			}
 		}
-		if !m.add(pattern, t) {
+		if !m.addToken(pattern, t) {
 			return tokenizerFileError("leave one of them out",
 				"the added token %q and another one are equal after normalization", t.content)
 		}
 		special[t.content] = t.special
 	}
 	if b.ignoreMerges {
-		b.wholeWords = make(map[string]int32, len(b.ids))
-		for name, id := range b.ids {
+		b.wholeWords = make(map[string]int32, len(b.idsByName))
+		for name, id := range b.idsByName {
 			if bytes, ok := visibleToBytes(name); ok && !(b.specialAsText && special[name]) {
 				b.wholeWords[bytes] = id
 			}
@@ -156,16 +156,16 @@ func (b *BPE) prepare() error {
 	return nil
 }
 
-// firstMissingByte returns the position of the first byte of text that has no token.
+// firstMissingByte returns the index of the first byte of text that has no token.
 func (b *BPE) firstMissingByte(text []byte) (index int, found bool) {
 	index = slices.IndexFunc(text, func(c byte) bool { return b.lacksToken[c] })
 	return index, index >= 0
 }
 
 type cachedWord struct {
-	low, high uint64 // its bytes
-	size, n   uint8  // of bytes, of tokens; size 0: none
-	ids       [5]int32
+	low, high           uint64 // bytes of the word, packed by packWord
+	numBytes, numTokens uint8  // 0 for an unused entry
+	ids                 [5]int32
 }
 
 // cacheBits is the binary logarithm of the number of cached words.
@@ -181,13 +181,13 @@ type encoder struct {
 	regex regex.Matcher
 }
 
-// encodeText splits a text without added tokens into words and appends their tokens.
+// encodeText splits a text without added tokens into words and appends the tokens of each word.
 func (e *encoder) encodeText(ids []int32, text []byte) []int32 {
 	if e.bpe.preTokenizer != nil {
-		splitAll(e.bpe.steps, &e.regex, text, false, func(word []byte) { ids = e.encodeWord(ids, word) })
+		splitWords(e.bpe.splitSteps, &e.regex, text, false, func(word []byte) { ids = e.encodeWord(ids, word) })
 		return ids
 	}
-	next := patterns[e.bpe.words].next
+	next := patterns[e.bpe.pattern].nextWord
 	for i := 0; i < len(text); {
 		end := next(text, i)
 		ids = e.encodeWord(ids, text[i:end])
@@ -200,23 +200,23 @@ func (e *encoder) encodeWord(ids []int32, word []byte) []int32 {
 	if len(word) > 16 {
 		return e.mergeWord(ids, word)
 	}
-	low, high := packBytes(word)
+	low, high := packWord(word)
 	h := (low*0x9e3779b97f4a7c15 ^ bits.RotateLeft64(high, 29)) * 0xbf58476d1ce4e5b9
 	k := &e.cache[h>>(64-cacheBits)]
-	if k.low == low && k.high == high && int(k.size) == len(word) {
-		return append(ids, k.ids[:k.n]...)
+	if k.low == low && k.high == high && int(k.numBytes) == len(word) {
+		return append(ids, k.ids[:k.numTokens]...)
 	}
 	numBefore := len(ids)
 	ids = e.mergeWord(ids, word)
 	if n := len(ids) - numBefore; n <= len(k.ids) {
-		*k = cachedWord{low: low, high: high, size: uint8(len(word)), n: uint8(n)}
+		*k = cachedWord{low: low, high: high, numBytes: uint8(len(word)), numTokens: uint8(n)}
 		copy(k.ids[:], ids[numBefore:])
 	}
 	return ids
 }
 
-// packBytes returns a word of at most 16 bytes as two numbers.
-func packBytes(word []byte) (low, high uint64) {
+// packWord packs a word of at most 16 bytes into two integers.
+func packWord(word []byte) (low, high uint64) {
 	for i, c := range word {
 		if i < 8 {
 			low |= uint64(c) << (8 * i)
@@ -227,12 +227,12 @@ func packBytes(word []byte) (low, high uint64) {
 	return low, high
 }
 
-// maxShortWord is the maximum length, in bytes, of a word for which mergeWord searches all pairs.
-// Longer words use mergeLongWord.
+// maxShortWord is the maximum length, in bytes, of a word for which mergeWord searches all pairs of
+// tokens. Longer words are passed to mergeLongWord.
 const maxShortWord = 64
 
-// mergeWord appends the tokens of a word. It repeatedly joins the adjacent tokens whose merge was
-// learned first, the leftmost first.
+// mergeWord appends the tokens of a word. It repeatedly merges the pair of adjacent tokens whose
+// merge was learned first. Of several equal pairs it merges the leftmost.
 func (e *encoder) mergeWord(ids []int32, word []byte) []int32 {
 	if id, ok := e.bpe.wholeWords[string(word)]; ok {
 		return append(ids, id)
@@ -242,14 +242,14 @@ func (e *encoder) mergeWord(ids []int32, word []byte) []int32 {
 		if e.bpe.fuseUnknown && i > 0 && e.bpe.lacksToken[c] && e.bpe.lacksToken[word[i-1]] {
 			continue
 		}
-		ids = append(ids, e.bpe.bytes[c])
+		ids = append(ids, e.bpe.byteIDs[c])
 	}
 	if len(word) > maxShortWord {
 		return append(ids[:numBefore], e.mergeLongWord(ids[numBefore:])...)
 	}
 	tokens, ranks := ids[numBefore:], e.ranks[:0]
 	for i := range len(tokens) - 1 {
-		ranks = append(ranks, e.bpe.table.lookup(tokens[i], tokens[i+1]))
+		ranks = append(ranks, e.bpe.mergeRanks.lookup(tokens[i], tokens[i+1]))
 	}
 	e.ranks = ranks
 	for {
@@ -266,10 +266,10 @@ func (e *encoder) mergeWord(ids []int32, word []byte) []int32 {
 		tokens = append(tokens[:index+1], tokens[index+2:]...)
 		ranks = append(ranks[:index], ranks[index+1:]...)
 		if index > 0 {
-			ranks[index-1] = e.bpe.table.lookup(tokens[index-1], tokens[index])
+			ranks[index-1] = e.bpe.mergeRanks.lookup(tokens[index-1], tokens[index])
 		}
 		if index < len(ranks) {
-			ranks[index] = e.bpe.table.lookup(tokens[index], tokens[index+1])
+			ranks[index] = e.bpe.mergeRanks.lookup(tokens[index], tokens[index+1])
 		}
 	}
 }
@@ -280,12 +280,13 @@ type wordToken struct {
 	prev, next int32
 }
 
-// mergeCandidate is a possible merge: its rank in the high bits, and the index of the left token.
+// mergeCandidate is a possible merge: its rank in the high bits, and the left token's index in the
+// low bits.
 type mergeCandidate uint64
 
 func (p mergeCandidate) less(o mergeCandidate) bool { return p < o }
 
-// mergeLongWord is mergeWord for long words, in time O(n log n): a word may be an entire file.
+// mergeLongWord is a variant of mergeWord with time O(n log n), because a word may be an entire file.
 func (e *encoder) mergeLongWord(tokens []int32) []int32 {
 	links := e.links[:0]
 	e.queue = e.queue[:0]
@@ -297,7 +298,7 @@ func (e *encoder) mergeLongWord(tokens []int32) []int32 {
 		if i < 0 || links[i].next < 0 {
 			return
 		}
-		if rank := e.bpe.table.lookup(links[i].id, links[links[i].next].id); rank != math.MaxInt32 {
+		if rank := e.bpe.mergeRanks.lookup(links[i].id, links[links[i].next].id); rank != math.MaxInt32 {
 			e.queue.push(mergeCandidate(rank)<<32 | mergeCandidate(i))
 		}
 	}
@@ -329,9 +330,9 @@ func (e *encoder) mergeLongWord(tokens []int32) []int32 {
 	return out
 }
 
-// pairTable maps pairs of tokens to the numbers of their merges.
+// pairTable is a hash table from pairs of tokens to the ranks of their merges.
 type pairTable struct {
-	keys  []uint64 // one more than the pair, so that 0 is empty
+	keys  []uint64 // the pair plus one; 0 marks an empty entry
 	ranks []int32
 	shift int
 }
@@ -350,7 +351,7 @@ func (t *pairTable) insert(left, right, rank int32) {
 	t.keys[i], t.ranks[i] = key, rank
 }
 
-// lookup returns the number of the merge, or the greatest number if there is none.
+// lookup returns the rank of a pair's merge, or math.MaxInt32 if there is none.
 func (t *pairTable) lookup(left, right int32) int32 {
 	key := uint64(left)<<32 | uint64(right) + 1
 	for i := key * 0x9e3779b97f4a7c15 >> t.shift; t.keys[i] != 0; i = (i + 1) & uint64(len(t.keys)-1) {

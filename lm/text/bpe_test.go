@@ -35,7 +35,7 @@ func TestTrainByHand(t *testing.T) {
 	require.NoError(t, err)
 	var got []string
 	for _, m := range b.merges {
-		got = append(got, b.text[m.left]+"|"+b.text[m.right])
+		got = append(got, b.tokenText[m.left]+"|"+b.tokenText[m.right])
 	}
 	// h+e and t+h occur three times, and h is before t. Then t+he three times, " "+the twice.
 	assert.Equal(t, []string{"h|e", "t|he", " |the", " the|n"}, got)
@@ -58,7 +58,7 @@ func slowTrain(words map[string]int64, n int) (out []string) {
 	split := map[string][]int32{}
 	for w := range words {
 		for _, c := range []byte(w) {
-			split[w] = append(split[w], b.bytes[c])
+			split[w] = append(split[w], b.byteIDs[c])
 		}
 	}
 	ids := map[string]int32{}
@@ -78,11 +78,11 @@ func slowTrain(words map[string]int64, n int) (out []string) {
 		if counts[best] == 0 {
 			return out
 		}
-		joined := b.text[best[0]] + b.text[best[1]]
+		joined := b.tokenText[best[0]] + b.tokenText[best[1]]
 		id, ok := ids[joined]
 		if !ok {
-			id = int32(len(b.text))
-			b.text, ids[joined] = append(b.text, joined), id
+			id = int32(len(b.tokenText))
+			b.tokenText, ids[joined] = append(b.tokenText, joined), id
 		}
 		out = append(out, fmt.Sprint(best, id))
 		for w, tokens := range split {
@@ -108,7 +108,7 @@ func TestTrainCountsExactly(t *testing.T) {
 		}
 		counts, err := newWordCounts(numBaseTokens, TrainOptions{})
 		require.NoError(t, err)
-		counts.add(text)
+		counts.addWords(text)
 		words := map[string]int64{}
 		for i, w := range counts.words {
 			words[w] = counts.counts[i]
@@ -170,7 +170,7 @@ func TestTrainIsDeterministic(t *testing.T) {
 func TestFewerTokensAreTheFirstOnes(t *testing.T) {
 	small, large := learned(t, 300), learned(t, 350)
 	assert.Equal(t, small.merges, large.merges[:len(small.merges)])
-	assert.Equal(t, small.text, large.text[:300])
+	assert.Equal(t, small.tokenText, large.tokenText[:300])
 }
 
 // Lines are cut before their ends, and their tokens go over words.
@@ -192,7 +192,7 @@ func TestTokensOfLines(t *testing.T) {
 
 func cutInto(w SplitPattern, text string) (out []string) {
 	for i := 0; i < len(text); {
-		end := patterns[w].next([]byte(text), i)
+		end := patterns[w].nextWord([]byte(text), i)
 		out = append(out, text[i:end])
 		i = end
 	}
@@ -202,7 +202,7 @@ func cutInto(w SplitPattern, text string) (out []string) {
 // slowJoin joins by the definition: the pair that was learned first, the leftmost first.
 func slowJoin(b *BPE, word []byte) (tokens []int32) {
 	for _, c := range word {
-		tokens = append(tokens, b.bytes[c])
+		tokens = append(tokens, b.byteIDs[c])
 	}
 	for {
 		best, at := len(b.merges), 0
@@ -254,7 +254,7 @@ func TestALongWordIsEncoded(t *testing.T) {
 func TestSpecialTokensInTexts(t *testing.T) {
 	b := learned(t, 300)
 	ids := b.Append(nil, []byte("a<|endoftext|>b"))
-	assert.Equal(t, []int32{b.bytes['a'], b.Separator(), b.bytes['b']}, ids)
+	assert.Equal(t, []int32{b.byteIDs['a'], b.Separator(), b.byteIDs['b']}, ids)
 	plain := b.SpecialAsText()
 	ids = plain.Append(nil, []byte("a<|endoftext|>b"))
 	assert.NotContains(t, ids, b.Separator())
@@ -313,7 +313,7 @@ func FuzzTokensOfAnyBytes(f *testing.F) {
 	var tokenizers []*BPE
 	for w := range patterns {
 		other := *b
-		other.words = SplitPattern(w)
+		other.pattern = SplitPattern(w)
 		tokenizers = append(tokenizers, &other)
 	}
 	for _, s := range odd {
@@ -355,7 +355,7 @@ func TestTokensOfABPE(t *testing.T) {
 	b := learned(t, 360)
 	tokens, err := EncodeText(prose, b)
 	require.NoError(t, err)
-	assert.Equal(t, 2, tokens.width)
+	assert.Equal(t, 2, tokens.bytesPerToken)
 	back, err := b.AppendText(nil, all(tokens))
 	require.NoError(t, err)
 	assert.Equal(t, EndOfText+string(prose)+EndOfText, string(back))
@@ -375,7 +375,7 @@ func BenchmarkBPE(b *testing.B) {
 	tok, err := Train(b.Context(), sample, 8192, TrainOptions{})
 	require.NoError(b, err)
 	var text []byte
-	for p, err := range sample.chunks(b.Context()) {
+	for p, err := range sample.readChunks(b.Context()) {
 		require.NoError(b, err)
 		text = append(text, p.data...)
 	}

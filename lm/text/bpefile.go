@@ -17,7 +17,7 @@ import (
 	localfiles "github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// ErrTokenizer matches the errors of files that are not tokenizers that [ReadBPE] supports.
+// ErrTokenizer matches errors for files that are not tokenizers that [ReadBPE] supports.
 var ErrTokenizer = errkind.New(errkind.ValueError, "text: read tokenizer")
 
 func tokenizerFileError(hint, format string, args ...any) error {
@@ -94,7 +94,7 @@ func (m *mergeJSON) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// vocabularyJSON maps tokens to ids. It is written in the order of the ids.
+// vocabularyJSON maps tokens to ids. Its JSON form is ordered by id.
 type vocabularyJSON map[string]int64
 
 func (v vocabularyJSON) MarshalJSON() ([]byte, error) {
@@ -122,7 +122,7 @@ func (v vocabularyJSON) MarshalJSON() ([]byte, error) {
 // maxTokenizerBytes is the maximum size of a tokenizer file in bytes.
 const maxTokenizerBytes = 256 << 20
 
-// LoadBPE reads a tokenizer file like [ReadBPE].
+// LoadBPE reads a tokenizer from a file. See [ReadBPE].
 func LoadBPE(path, separator string) (*BPE, error) {
 	data, err := localfiles.ReadFile(path, maxTokenizerBytes)
 	if err != nil {
@@ -135,22 +135,20 @@ func LoadBPE(path, separator string) (*BPE, error) {
 	return b, nil
 }
 
-// ReadBPE reads a tokenizer.json of Hugging Face's tokenizers that contains a byte-level BPE: the
-// files that [BPE.Write] writes, and the files of models such as GPT-2, Llama 3, Qwen 2, DeepSeek,
+// ReadBPE reads a tokenizer.json of Hugging Face's tokenizers that contains a byte-level BPE: a
+// file that [BPE.Write] writes, or a file of a model such as GPT-2, Llama 3, Qwen 2, DeepSeek,
 // Falcon and StarCoder. The separator is the content of one of the file's added tokens, such as
-// "<|end_of_text|>". With "" it is the only special token of the file, or the first of
-// <|endoftext|>, <|end_of_text|>, <｜end▁of▁sentence｜> and </s> that the file has.
+// "<|end_of_text|>". If it is empty, ReadBPE uses the only special token of the file, or the first
+// of <|endoftext|>, <|end_of_text|>, <｜end▁of▁sentence｜> and </s> that the file has.
 //
-// Append returns the ids that the official package returns without special tokens before and after
-// the text (encode with add_special_tokens=False), with truncation and padding off. Added tokens,
-// special or not, are found in texts; [BPE.SpecialAsText] encodes the names of special tokens as
-// ordinary text. There are three differences. The official package leaves out a byte that has no
-// token, and Append returns [NoToken] for it. The official package renumbers added tokens whose ids
-// do not follow the vocabulary, and ReadBPE uses the ids of the file. Characters that newer versions
-// of Unicode add may be split or normalized differently.
+// The ids equal those of Hugging Face's tokenizers without truncation and padding, and without
+// special tokens before and after the text (add_special_tokens=False). There are three differences.
+// Hugging Face's tokenizers omit a byte that has no token, and Append returns [NoToken]. They
+// renumber added tokens whose ids do not follow the vocabulary, and ReadBPE uses the ids of the
+// file. Characters of newer versions of Unicode may be split or normalized differently.
 //
-// A file that requires a step that Append does not support, such as a normalizer other than NFC, is
-// an error, and so is a file that contradicts itself. The errors match [ErrTokenizer].
+// Inconsistent files and files that require unsupported features, such as a normalizer other than
+// NFC, are errors that match [ErrTokenizer].
 func ReadBPE(r io.Reader, separator string) (*BPE, error) {
 	if r == nil {
 		return nil, tokenizerFileError("give an open file, or use LoadBPE", "the reader is nil")
@@ -164,10 +162,10 @@ func ReadBPE(r io.Reader, separator string) (*BPE, error) {
 		return nil, err
 	}
 	b := &BPE{}
-	if err := f.check(); err != nil {
+	if err := f.checkSupported(); err != nil {
 		return nil, err
 	}
-	if b.nfc, err = isNFC(f.Normalizer); err != nil {
+	if b.normalizesNFC, err = isNFC(f.Normalizer); err != nil {
 		return nil, err
 	}
 	if err := b.readPreTokenizer(f.PreTokenizer); err != nil {
@@ -182,13 +180,13 @@ func ReadBPE(r io.Reader, separator string) (*BPE, error) {
 	if err := b.chooseSeparator(separator); err != nil {
 		return nil, err
 	}
-	return b, b.prepare()
+	return b, b.buildTables()
 }
 
 const bpeFileHint = "give a file of a byte-level BPE, such as that of GPT-2, Llama 3 or Qwen 2"
 
-// parseTokenizerFile parses a tokenizer file. It checks the type of the model first, because models of
-// other types have a vocabulary of another form.
+// parseTokenizerFile parses a tokenizer file. It checks the type of the model first, because the
+// vocabularies of other model types have a different JSON form.
 func parseTokenizerFile(data []byte) (f tokenizerJSON, err error) {
 	var header struct {
 		Model struct {
@@ -210,8 +208,8 @@ func parseTokenizerFile(data []byte) (f tokenizerJSON, err error) {
 	return f, nil
 }
 
-// check returns an error for options that change ids and are not supported.
-func (f *tokenizerJSON) check() error {
+// checkSupported returns an error for unsupported options that affect token ids.
+func (f *tokenizerJSON) checkSupported() error {
 	m := f.Model
 	set := func(s *string) bool { return s != nil && *s != "" }
 	switch {
@@ -225,7 +223,7 @@ func (f *tokenizerJSON) check() error {
 	return nil
 }
 
-// isNFC reports whether a normalizer is NFC. It returns an error for every other normalizer.
+// isNFC reports whether raw is an NFC normalizer. A missing normalizer is false, and others are errors.
 func isNFC(raw json.RawMessage) (bool, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return false, nil
@@ -255,7 +253,7 @@ func isNFC(raw json.RawMessage) (bool, error) {
 	return nfc, nil
 }
 
-// readPreTokenizer finds how texts are split: by a SplitPattern, or by steps.
+// readPreTokenizer reads how texts are split: by a SplitPattern, or by splitSteps.
 func (b *BPE) readPreTokenizer(p *preTokenizerJSON) error {
 	if p == nil {
 		return tokenizerFileError(bpeFileHint, "it has no pre_tokenizer")
@@ -269,15 +267,15 @@ func (b *BPE) readPreTokenizer(p *preTokenizerJSON) error {
 	}
 	for w := range patterns {
 		if reflect.DeepEqual(p.withDefaults(), SplitPattern(w).preTokenizer().withDefaults()) {
-			b.words = SplitPattern(w)
+			b.pattern = SplitPattern(w)
 			return nil
 		}
 	}
-	b.steps, b.preTokenizer = steps, p
+	b.splitSteps, b.preTokenizer = steps, p
 	return nil
 }
 
-// withDefaults returns the options that change words, with their defaults filled in.
+// withDefaults returns the options that affect the splitting of texts, with their defaults filled in.
 func (p *preTokenizerJSON) withDefaults() preTokenizerJSON {
 	out := *p
 	fill := func(b *bool, absent bool) *bool {
@@ -301,7 +299,6 @@ func (p *preTokenizerJSON) withDefaults() preTokenizerJSON {
 	return out
 }
 
-// readTokens reads the tokens and their ids.
 func (b *BPE) readTokens(f *tokenizerJSON) error {
 	maxIDs := int64(16*(len(f.Model.Vocab)+len(f.AddedTokens)) + 1<<12)
 	set := func(id int64, name, text string) error {
@@ -309,17 +306,17 @@ func (b *BPE) readTokens(f *tokenizerJSON) error {
 			return tokenizerFileError("number the tokens from 0 on", "the token %q has the id %d, and there are %d tokens",
 				name, id, len(f.Model.Vocab)+len(f.AddedTokens))
 		}
-		if need := int(id) + 1 - len(b.text); need > 0 {
-			b.text = append(b.text, make([]string, need)...)
+		if need := int(id) + 1 - len(b.tokenText); need > 0 {
+			b.tokenText = append(b.tokenText, make([]string, need)...)
 		}
-		if b.text[id] != "" {
-			return tokenizerFileError("give each token an id of its own", "the tokens %q and %q have the id %d", b.text[id],
+		if b.tokenText[id] != "" {
+			return tokenizerFileError("give each token an id of its own", "the tokens %q and %q have the id %d", b.tokenText[id],
 				text, id)
 		}
-		b.text[id] = text
+		b.tokenText[id] = text
 		return nil
 	}
-	b.ids = make(map[string]int32, len(f.Model.Vocab))
+	b.idsByName = make(map[string]int32, len(f.Model.Vocab))
 	for _, name := range slices.Sorted(maps.Keys(f.Model.Vocab)) {
 		id := f.Model.Vocab[name]
 		if name == "" {
@@ -332,7 +329,7 @@ func (b *BPE) readTokens(f *tokenizerJSON) error {
 		if err := set(id, name, text); err != nil {
 			return err
 		}
-		b.ids[name] = int32(id)
+		b.idsByName[name] = int32(id)
 	}
 	seen := map[string]bool{}
 	for _, t := range f.AddedTokens {
@@ -357,27 +354,27 @@ func (b *BPE) readTokens(f *tokenizerJSON) error {
 	return b.readUnknown(&f.Model)
 }
 
-// readUnknown reads how the model encodes bytes that have no token.
+// readUnknown reads how bytes without a token are encoded.
 func (b *BPE) readUnknown(m *modelJSON) error {
-	b.unknown = NoToken
+	b.unknownID = NoToken
 	if m.UnkToken != nil && *m.UnkToken != "" {
-		id, ok := b.ids[*m.UnkToken]
+		id, ok := b.idsByName[*m.UnkToken]
 		if !ok {
 			return tokenizerFileError("name a token of the vocabulary, or null",
 				"the token for unknown characters (unk_token), %q, is no token of the vocabulary", *m.UnkToken)
 		}
-		b.unknown, b.fuseUnknown, b.unknownName = id, m.FuseUnk, *m.UnkToken
+		b.unknownID, b.fuseUnknown, b.unknownName = id, m.FuseUnk, *m.UnkToken
 	}
 	for c := range 256 {
-		if _, ok := b.ids[string(byteRune[c])]; !ok && m.ByteFallback {
+		if _, ok := b.idsByName[string(byteToRune[c])]; !ok && m.ByteFallback {
 			return tokenizerFileError("give each of the 256 bytes a token, or set byte_fallback to false",
-				"the byte %#02x, %q, has no token, and the model falls back to bytes of characters (byte_fallback)", c, byteRune[c])
+				"the byte %#02x, %q, has no token, and the model falls back to bytes of characters (byte_fallback)", c, byteToRune[c])
 		}
 	}
 	return nil
 }
 
-// readMerges reads the pairs of tokens that are joined.
+// readMerges reads the merges. Of several merges of the same pair, only the last is used.
 func (b *BPE) readMerges(f *tokenizerJSON) error {
 	type pair struct{ left, right int32 }
 	last := make(map[pair]int, len(f.Model.Merges)) // of merges of the same tokens the last one counts
@@ -385,14 +382,14 @@ func (b *BPE) readMerges(f *tokenizerJSON) error {
 	for i, m := range f.Model.Merges {
 		var at [2]int32
 		for side, name := range m {
-			id, ok := b.ids[name]
+			id, ok := b.idsByName[name]
 			if !ok {
 				return tokenizerFileError("merge tokens of the vocabulary", "merge %d is of %q and %q, and %q is no token", i,
 					m[0], m[1], name)
 			}
 			at[side] = id
 		}
-		joined, ok := b.ids[m[0]+m[1]]
+		joined, ok := b.idsByName[m[0]+m[1]]
 		if !ok {
 			return tokenizerFileError("give the vocabulary what each merge makes",
 				"merge %d makes %q of %q and %q, which is no token", i, m[0]+m[1], m[0], m[1])
@@ -408,10 +405,10 @@ func (b *BPE) readMerges(f *tokenizerJSON) error {
 	return nil
 }
 
-// separators are the tokens that separate texts in well-known files.
+// separators are the tokens that well-known models use to separate texts.
 var separators = []string{EndOfText, "<|end_of_text|>", "<｜end▁of▁sentence｜>", "</s>"}
 
-// chooseSeparator finds the separator among the added tokens.
+// chooseSeparator selects the separator from the added tokens. If name is empty, see [ReadBPE].
 func (b *BPE) chooseSeparator(name string) error {
 	var names []string // of special tokens
 	for _, t := range b.addedTokens {

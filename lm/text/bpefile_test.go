@@ -26,20 +26,20 @@ func TestATokenizerIsReadAsItWasWritten(t *testing.T) {
 	require.NoError(t, b.Save(path))
 	again, err := LoadBPE(path, "")
 	require.NoError(t, err)
-	assert.Equal(t, b.text, again.text)
+	assert.Equal(t, b.tokenText, again.tokenText)
 	assert.Equal(t, b.merges, again.merges)
 	assert.Equal(t, b.addedTokens, again.addedTokens)
-	assert.Equal(t, b.bytes, again.bytes)
+	assert.Equal(t, b.byteIDs, again.byteIDs)
 	assert.Equal(t, b.Append(nil, prose), again.Append(nil, prose))
 
 	for w := range patterns {
 		other := *b
-		other.words = SplitPattern(w)
+		other.pattern = SplitPattern(w)
 		var out bytes.Buffer
 		require.NoError(t, other.Write(&out))
 		again, err := ReadBPE(&out, EndOfText)
 		require.NoError(t, err)
-		assert.Equal(t, SplitPattern(w), again.words)
+		assert.Equal(t, SplitPattern(w), again.pattern)
 	}
 	require.ErrorContains(t, b.Save(filepath.Join(path, "under")), "save tokenizer")
 	require.Error(t, b.Write(fullDisk{}))
@@ -177,12 +177,12 @@ func TestABytesWithoutATokenIsAnError(t *testing.T) {
 	b, err := ReadBPE(with(t, func(f map[string]any) {
 		vocabulary := f["model"].(map[string]any)["vocab"].(map[string]any)
 		for _, c := range []int{0xc0, 0xc1, 0xf5, 0xff} {
-			delete(vocabulary, string(byteRune[c]))
+			delete(vocabulary, string(byteToRune[c]))
 		}
 	}), "")
 	require.NoError(t, err)
 	assert.Equal(t, learned(t, 300).Append(nil, prose), b.Append(nil, prose))
-	assert.Equal(t, []int32{b.bytes['a'], NoToken, b.bytes['b']}, b.Append(nil, []byte("a\xffb")))
+	assert.Equal(t, []int32{b.byteIDs['a'], NoToken, b.byteIDs['b']}, b.Append(nil, []byte("a\xffb")))
 	_, err = b.AppendText(nil, []int32{NoToken})
 	require.Error(t, err)
 	_, err = EncodeText([]byte("ab\xff"), b)

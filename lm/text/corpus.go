@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// StandardLibrary returns the subset of [GoSources] that belongs to the standard library, without
-// the go command and without tests. For Go 1.26 these are 26 MB in 2,900 files.
+// StandardLibrary returns the [GoSources] of the standard library, without tests and the go
+// command. For Go 1.26 these are 26 MB in 2,900 files.
 func StandardLibrary(ctx context.Context) (Files, error) {
 	files, err := GoSources(ctx)
 	return files.Filter(func(name string) bool {
@@ -16,13 +16,13 @@ func StandardLibrary(ctx context.Context) (Files, error) {
 	}), err
 }
 
-// Filter returns the texts for whose names, as in [Files.Names], keep returns true.
+// Filter returns the texts for which keep returns true. keep receives a name as in [Files.Names].
 func (f Files) Filter(keep func(name string) bool) Files {
 	return Files{slices.DeleteFunc(slices.Clone(f.texts), func(t textRange) bool { return !keep(t.name) })}
 }
 
-// Corpus contains training tokens and held-out tokens for a language model, and two baseline
-// figures.
+// Corpus contains the training and held-out tokens for a language model, and the results of two
+// baselines.
 type Corpus struct {
 	Tokenizer         Tokenizer
 	Training, HeldOut *Tokens
@@ -31,22 +31,22 @@ type Corpus struct {
 	Unigram, Gzip float64
 }
 
-// maxTrainBytes is the maximum number of bytes from which a BPE is learned. More bytes hardly change
-// the tokens.
+// maxTrainBytes is the maximum number of bytes from which a BPE is learned. More bytes hardly
+// change the tokens.
 const maxTrainBytes = 8 << 20
 
 // CorpusOptions configures [NewCorpus]. HeldOut has no default.
 type CorpusOptions struct {
 	// Vocabulary is the number of tokens. With 256, each byte is a token. With more, a BPE is
-	// learned from the training part, or from 8 MiB of it if it is larger. 0 is 256.
+	// learned from at most 8 MiB of the training texts. 0 means 256.
 	Vocabulary int
 	// Pattern specifies how the BPE splits texts into words.
 	Pattern SplitPattern
-	// HeldOut is the share of the bytes that is held out, between 0 and 1, and Seed is the seed of
-	// the selection.
+	// HeldOut is the fraction of the bytes that is held out, between 0 and 1. Seed is the seed of
+	// the random selection.
 	HeldOut float64
 	Seed    uint64
-	// Progress, if not nil, is called with a line of text at the start of each stage.
+	// Progress is called with a line of text at the start of each stage. It may be nil.
 	Progress func(line string)
 }
 
@@ -73,9 +73,9 @@ func LoadCorpus(ctx context.Context, path string, o CorpusOptions) (*Corpus, err
 	return NewCorpus(ctx, files, o)
 }
 
-// NewCorpus divides the texts with [Files.Split] and returns the tokens of both parts. The
-// result depends only on the texts and the options. Errors are those of [Files.Split], [Train] and
-// [Encode].
+// NewCorpus divides the texts into training and held-out texts with [Files.Split], and encodes
+// both. The result depends only on the texts and the options. Errors are those of [Files.Split],
+// [Train] and [Encode].
 func NewCorpus(ctx context.Context, files Files, o CorpusOptions) (*Corpus, error) {
 	training, heldOut, err := files.Split(o.HeldOut, o.Seed)
 	if err != nil {

@@ -7,12 +7,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 )
 
-// valueError returns a ValueError for an invalid argument of op.
 func valueError(op, hint, format string, args ...any) error {
 	return &errkind.Fault{Op: "text: " + op, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}
 }
 
-// wrapError adds the operation and the subject to an error.
 func wrapError(op, subject string, err error) error {
 	return &errkind.Fault{Op: "text: " + op, Subject: subject, Err: err}
 }

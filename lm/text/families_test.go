@@ -178,7 +178,7 @@ func checkFamilies(t *testing.T, lines []string, families map[string]family) {
 					back, err := tok.AppendText(nil, got)
 					require.NoError(t, err)
 					want := line
-					if tok.nfc {
+					if tok.normalizesNFC {
 						want = string(normalizeNFC([]byte(line)))
 					}
 					if name == "prefix" {

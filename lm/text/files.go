@@ -26,7 +26,6 @@ type Files struct {
 	texts []textRange
 }
 
-// textRange is a text: the bytes of a file between two offsets.
 type textRange struct {
 	name       string // path relative to the listed folder, with slashes: the same on every machine
 	path       string
@@ -34,9 +33,9 @@ type textRange struct {
 }
 
 // ListFiles returns the texts of all regular files below a folder whose base name matches pattern,
-// in the syntax of path.Match, such as "*.go". They are sorted by the bytes of their paths. Folders
-// named testdata or vendor, folders whose name begins with a dot or an underscore, and symbolic
-// links are omitted. If no file matches, the error matches fs.ErrNotExist.
+// in the syntax of path.Match, such as "*.go". They are sorted by path. Folders named testdata or
+// vendor, folders whose name begins with a dot or an underscore, and symbolic links are omitted. If
+// no file matches, the error matches fs.ErrNotExist.
 func ListFiles(root, pattern string) (Files, error) {
 	subject := "in " + root
 	if _, err := path.Match(pattern, ""); err != nil || strings.Contains(pattern, "/") {
@@ -92,8 +91,8 @@ func ListFiles(root, pattern string) (Files, error) {
 }
 
 // GoSources returns the Go sources of the standard library and of the go command, which are part of
-// every Go installation: the files *.go [ListFiles] the folder src of "go env GOROOT". For Go 1.26
-// these are 64 MB in 5,500 files.
+// every Go installation: the files *.go in the folder src of "go env GOROOT", as [ListFiles]
+// returns them. For Go 1.26 these are 64 MB in 5,500 files.
 func GoSources(ctx context.Context) (Files, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	root := strings.TrimSpace(string(out))
@@ -123,7 +122,7 @@ func SingleFile(path string) (Files, error) {
 // Len returns the number of texts.
 func (f Files) Len() int { return len(f.texts) }
 
-// Bytes returns the number of bytes of all texts when the files were listed.
+// Bytes returns the total size of the texts in bytes, at the time when the files were listed.
 func (f Files) Bytes() int64 {
 	n := int64(0)
 	for _, t := range f.texts {
@@ -141,11 +140,10 @@ func (f Files) Names() []string {
 	return names
 }
 
-// Split divides the texts: heldOut contains at least the given share of all bytes, between 0 and 1,
-// and training contains the other texts. The selection depends only on the names, the sizes and the
-// seed; both parts keep the order of f. A single text is divided at the beginning of a line, and
-// heldOut contains its end. If the texts cannot be divided into two parts, the error is a
-// ValueError.
+// Split randomly divides the texts into training and held-out texts. heldOut contains at least the
+// fraction share of all bytes, between 0 and 1. The selection depends only on the names, the sizes
+// and the seed. Both results keep the order of f. A single text is divided at the beginning of a
+// line, and heldOut contains its end. If the texts cannot be divided, the error is a ValueError.
 func (f Files) Split(share float64, seed uint64) (training, heldOut Files, err error) {
 	if !(share > 0 && share < 1) {
 		return Files{}, Files{}, valueError("split", "give a number between 0 and 1, such as 0.05",
@@ -170,9 +168,9 @@ func (f Files) Split(share float64, seed uint64) (training, heldOut Files, err e
 	return training, heldOut, nil
 }
 
-// Sample returns a selection of the texts with at least the given number of bytes, or all texts if
-// they have fewer. The selection depends only on the names, the sizes and the seed, and keeps the
-// order. Of a single text, Sample returns the beginning, up to the end of a line.
+// Sample returns a random selection of the texts with at least the given number of bytes, or all
+// texts if they have fewer. The selection depends only on the names, the sizes and the seed, and
+// keeps the order. Of a single text, Sample returns the beginning, up to the end of a line.
 func (f Files) Sample(bytes int64, seed uint64) (Files, error) {
 	if bytes < 1 {
 		return Files{}, valueError("sample", "give a number of bytes from 1", "%d bytes", bytes)
@@ -193,8 +191,8 @@ func (f Files) Sample(bytes int64, seed uint64) (Files, error) {
 	return sample, nil
 }
 
-// sampleTexts selects texts in a random order, at least one and at most maxTexts, until they have
-// minBytes bytes.
+// sampleTexts randomly selects texts until they have minBytes bytes. It selects at least one and at
+// most maxTexts texts.
 func (f Files) sampleTexts(minBytes int64, seed uint64, maxTexts int) (chosen []bool) {
 	order := make([]int, len(f.texts))
 	rank := make([]uint64, len(f.texts))
@@ -216,7 +214,7 @@ func (f Files) sampleTexts(minBytes int64, seed uint64, maxTexts int) (chosen []
 	return chosen
 }
 
-// splitAtLine divides a single text at the first beginning of a line at or after an offset.
+// splitAtLine divides a single text at the start of the first line at or after offset.
 func (f Files) splitAtLine(offset int64) (training, heldOut Files, err error) {
 	t := f.texts[0]
 	end := t.start + offset
@@ -243,20 +241,19 @@ func (f Files) splitAtLine(offset int64) (training, heldOut Files, err error) {
 	return Files{texts: []textRange{first}}, Files{texts: []textRange{last}}, nil
 }
 
-// textChunk is a part of a text. Its bytes follow the bytes of the previous chunk.
+// textChunk contains consecutive bytes of a text.
 type textChunk struct {
-	name string // of the text
-	at   int64  // the position in the file
-	data []byte // valid until the next chunk
-	last bool   // the text ends here
+	name   string // of the text
+	offset int64  // byte offset in the file
+	data   []byte // valid until the next chunk
+	isLast bool   // the chunk is the end of its text
 }
 
 // maxChunkBytes is the maximum size of a chunk. Longer texts are split after the end of a line.
 const maxChunkBytes = 4 << 20
 
-// chunks reads the texts in order. It yields at least one chunk of each text. It yields an error at
-// most once, as the last pair.
-func (f Files) chunks(ctx context.Context) iter.Seq2[textChunk, error] {
+// readChunks reads the texts in order and yields at least one chunk of each. After an error, it stops.
+func (f Files) readChunks(ctx context.Context) iter.Seq2[textChunk, error] {
 	return func(yield func(textChunk, error) bool) {
 		var buffer []byte
 		for _, t := range f.texts {
@@ -305,8 +302,8 @@ func (t textRange) open() (*os.File, error) {
 	return file, nil
 }
 
-// readError returns an error for a file that is shorter than when it was listed, or that cannot be
-// read.
+// readError returns an error for a failed read. It reports files that are shorter than when they
+// were listed.
 func (t textRange) readError(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return &errkind.Fault{Op: "text: read", Subject: t.path, Class: errkind.DataLossError, Err: io.ErrUnexpectedEOF,
@@ -315,8 +312,8 @@ func (t textRange) readError(err error) error {
 	return wrapError("read", t.path, err)
 }
 
-// splitMix64 is the finalizer of the splitmix64 generator. Its results must not change: saved
-// positions and other processes depend on them.
+// splitMix64 is the finalizer of the splitmix64 generator. Its results must never change, because
+// saved positions and other processes depend on them.
 func splitMix64(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

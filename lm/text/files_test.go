@@ -34,10 +34,10 @@ func write(t *testing.T, contents map[string]string) (root string) {
 func read(t *testing.T, f Files) (out []string) {
 	t.Helper()
 	var text bytes.Buffer
-	for p, err := range f.chunks(t.Context()) {
+	for p, err := range f.readChunks(t.Context()) {
 		require.NoError(t, err)
 		text.Write(p.data)
-		if p.last {
+		if p.isLast {
 			out = append(out, text.String())
 			text.Reset()
 		}
@@ -203,7 +203,7 @@ func TestALongTextIsReadInPieces(t *testing.T) {
 		files, err := SingleFile(filepath.Join(write(t, map[string]string{"x": content}), "x"))
 		require.NoError(t, err)
 		n := 0
-		for p, err := range files.chunks(t.Context()) {
+		for p, err := range files.readChunks(t.Context()) {
 			require.NoError(t, err)
 			assert.LessOrEqual(t, len(p.data), maxChunkBytes)
 			if line[len(line)-1] == '\n' {

@@ -7,7 +7,7 @@ var (
 	_ ordered[pairPriority]   = pairPriority{}
 )
 
-// heap is a binary heap. The first value in the order is on top.
+// heap is a binary heap whose least value is on top.
 type heap[T ordered[T]] []T
 
 func (q *heap[T]) push(v T) {

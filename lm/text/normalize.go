@@ -9,8 +9,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// normalizeNFC returns text in Unicode's normalization form C, as the official package writes it. It
-// returns text itself if text already has this form. Bytes that are not UTF-8 stay as they are.
+// normalizeNFC returns text in Unicode's normalization form C, with the same result as Hugging Face's
+// tokenizers. It returns text itself if nothing changes. Bytes that are not UTF-8 stay unchanged.
 func normalizeNFC(text []byte) []byte {
 	if norm.NFC.IsNormal(text) {
 		return text
@@ -34,13 +34,14 @@ func appendNFC(dst, text []byte) []byte {
 	// The official package does not.
 	joiner := []byte("\u034f")
 	if bytes.Count(normal, joiner) != bytes.Count(text, joiner) {
-		normal = composeAll(text)
+		normal = normalizeLongSequences(text)
 	}
 	return append(dst, normal...)
 }
 
-// composeAll normalizes text that has longer sequences of marks than package norm accepts.
-func composeAll(text []byte) []byte {
+// normalizeLongSequences normalizes text with more consecutive combining marks than package norm
+// supports.
+func normalizeLongSequences(text []byte) []byte {
 	var out []byte
 	for i := 0; i < len(text); {
 		r, n := utf8.DecodeRune(text[i:])
@@ -60,15 +61,15 @@ func composeAll(text []byte) []byte {
 			segment = append(segment, []rune(norm.NFD.String(string(r)))...)
 			i += n
 		}
-		out = append(out, string(compose(segment))...)
+		out = append(out, string(composeRunes(segment))...)
 	}
 	return out
 }
 
 func combiningClass(r rune) uint8 { return norm.NFD.PropertiesString(string(r)).CCC() }
 
-// compose orders the marks of decomposed characters and composes characters, as defined by Unicode.
-func compose(decomposed []rune) []rune {
+// composeRunes sorts combining marks and composes decomposed characters, as defined by Unicode.
+func composeRunes(decomposed []rune) []rune {
 	for i := 0; i < len(decomposed); {
 		if combiningClass(decomposed[i]) == 0 {
 			i++

@@ -68,7 +68,7 @@ func TestOfficialTokenizers(t *testing.T) {
 	dir := t.TempDir()
 	var texts []string
 	for _, f := range []Files{sample, others} {
-		for p, err := range f.chunks(t.Context()) {
+		for p, err := range f.readChunks(t.Context()) {
 			require.NoError(t, err)
 			texts = append(texts, strings.ToValidUTF8(string(p.data), "\ufffd"))
 		}
@@ -125,7 +125,7 @@ json.dump(out, sys.stdout)
 			if few > 0 {
 				require.Len(t, got.Merges, len(ours.merges))
 				for i, m := range ours.merges {
-					require.Equal(t, got.Merges[i], [2]string{bytesToVisible(ours.text[m.left]), bytesToVisible(ours.text[m.right])}, "merge %d", i)
+					require.Equal(t, got.Merges[i], [2]string{bytesToVisible(ours.tokenText[m.left]), bytesToVisible(ours.tokenText[m.right])}, "merge %d", i)
 				}
 			}
 			count := 0

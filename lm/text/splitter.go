@@ -8,35 +8,36 @@ import (
 	"github.com/tpustrategy/tpustrategy/lm/text/internal/regex"
 )
 
-// splitStep is a step of a file's pre_tokenizer: it splits each piece of a text, or writes the bytes
-// of each piece as the characters of ByteLevel.
+// splitStep is a step of a file's pre_tokenizer. It splits each piece of a text, or converts the
+// bytes of each piece to visible characters.
 type splitStep struct {
-	expression *regex.Regexp         // or
-	isMatch    func(r rune) bool     // for single characters
-	next       func([]byte, int) int // or a pattern that matches everything
-	behavior   string                // what happens to matches, one of the behaviors below
-	inverted   bool                  // swaps matches and the text between them
-	prefix     bool                  // puts a space before pieces that do not begin with one
-	byteLevel  bool                  // then writes the bytes as characters
+	expression      *regex.Regexp         // one of expression, isMatch and nextMatch finds the matches
+	isMatch         func(r rune) bool     // matches single characters
+	nextMatch       func([]byte, int) int // returns the end of the match at an index; matches are adjacent
+	behavior        string                // one of the behaviors below
+	inverted        bool                  // swap matches and the text between matches
+	addsPrefixSpace bool                  // add a space before pieces that do not begin with a space
+	byteLevel       bool                  // convert bytes to visible characters
 }
 
-// The behaviors of Hugging Face's Split.
+// The behaviors of Hugging Face's Split, which specify what happens to matches.
 const (
-	removed            = "Removed"
-	isolated           = "Isolated"
-	mergedWithPrevious = "MergedWithPrevious"
-	mergedWithNext     = "MergedWithNext"
-	contiguous         = "Contiguous"
+	behaviorRemoved            = "Removed"
+	behaviorIsolated           = "Isolated"
+	behaviorMergedWithPrevious = "MergedWithPrevious"
+	behaviorMergedWithNext     = "MergedWithNext"
+	behaviorContiguous         = "Contiguous"
 )
 
-// span is a part of a piece: a match, or the text between matches.
+// span is a match in a piece of text, or the text between two matches.
 type span struct {
-	from, to int
-	match    bool
+	start, end int
+	isMatch    bool
 }
 
-// splitAll splits piece by all steps and calls word for each word.
-func splitAll(steps []splitStep, m *regex.Matcher, piece []byte, mapped bool, word func([]byte)) {
+// splitWords applies all steps to piece and calls word for each result. mapped means that the bytes
+// of piece are already visible characters.
+func splitWords(steps []splitStep, m *regex.Matcher, piece []byte, mapped bool, word func([]byte)) {
 	if len(piece) == 0 {
 		return
 	}
@@ -48,33 +49,32 @@ func splitAll(steps []splitStep, m *regex.Matcher, piece []byte, mapped bool, wo
 		return
 	}
 	s := &steps[0]
-	if s.prefix && piece[0] != ' ' {
+	if s.addsPrefixSpace && piece[0] != ' ' {
 		piece = append([]byte{' '}, piece...)
 	}
-	s.split(m, piece, func(subpiece []byte) {
+	s.splitPiece(m, piece, func(subpiece []byte) {
 		switch {
 		case !s.byteLevel:
-			splitAll(steps[1:], m, subpiece, mapped, word)
+			splitWords(steps[1:], m, subpiece, mapped, word)
 		case len(steps) == 1 && !mapped:
 			word(subpiece)
 		default:
-			splitAll(steps[1:], m, []byte(bytesToVisible(string(subpiece))), true, word)
+			splitWords(steps[1:], m, []byte(bytesToVisible(string(subpiece))), true, word)
 		}
 	})
 }
 
-// visibleToRawBytes converts the characters of ByteLevel back to bytes.
 func visibleToRawBytes(text []byte) []byte {
 	out, _ := visibleToBytes(string(text))
 	return []byte(out)
 }
 
-// split calls part with the parts of a piece, which may be empty.
-func (s *splitStep) split(m *regex.Matcher, piece []byte, part func([]byte)) {
+// splitPiece splits a piece and calls part for each part, which may be empty.
+func (s *splitStep) splitPiece(m *regex.Matcher, piece []byte, part func([]byte)) {
 	switch {
-	case s.next != nil:
+	case s.nextMatch != nil:
 		for i := 0; i < len(piece); {
-			end := s.next(piece, i)
+			end := s.nextMatch(piece, i)
 			part(piece[i:end])
 			i = end
 		}
@@ -85,14 +85,14 @@ func (s *splitStep) split(m *regex.Matcher, piece []byte, part func([]byte)) {
 	}
 	spans := s.findSpans(m, piece)
 	for i := range spans {
-		spans[i].match = spans[i].match != s.inverted
+		spans[i].isMatch = spans[i].isMatch != s.inverted
 	}
 	for _, p := range applyBehavior(s.behavior, spans) {
-		part(piece[p.from:p.to])
+		part(piece[p.start:p.end])
 	}
 }
 
-// findSpans returns the matches in a piece and the text between them, in order.
+// findSpans returns the matches in a piece and the text between matches, in order.
 func (s *splitStep) findSpans(m *regex.Matcher, piece []byte) (spans []span) {
 	done := 0
 	match := func(from, to int) {
@@ -132,40 +132,40 @@ func (s *splitStep) findSpans(m *regex.Matcher, piece []byte) (spans []span) {
 	return spans
 }
 
-// applyBehavior merges or removes spans as the behavior specifies.
+// applyBehavior removes or merges matches, as the behavior specifies.
 func applyBehavior(behavior string, spans []span) (out []span) {
 	previous := false
 	switch behavior {
-	case removed:
+	case behaviorRemoved:
 		for _, s := range spans {
-			if !s.match {
+			if !s.isMatch {
 				out = append(out, s)
 			}
 		}
 		return out
-	case contiguous, mergedWithPrevious:
+	case behaviorContiguous, behaviorMergedWithPrevious:
 		for _, s := range spans {
-			merge := s.match == previous
-			if behavior == mergedWithPrevious {
-				merge = s.match && !previous
+			merge := s.isMatch == previous
+			if behavior == behaviorMergedWithPrevious {
+				merge = s.isMatch && !previous
 			}
 			if merge && len(out) > 0 {
-				out[len(out)-1].to = s.to
+				out[len(out)-1].end = s.end
 			} else {
 				out = append(out, s)
 			}
-			previous = s.match
+			previous = s.isMatch
 		}
 		return out
-	case mergedWithNext:
+	case behaviorMergedWithNext:
 		for i := len(spans) - 1; i >= 0; i-- {
 			s := spans[i]
-			if s.match && !previous && len(out) > 0 {
-				out[len(out)-1].from = s.from
+			if s.isMatch && !previous && len(out) > 0 {
+				out[len(out)-1].start = s.start
 			} else {
 				out = append(out, s)
 			}
-			previous = s.match
+			previous = s.isMatch
 		}
 		for i, j := 0, len(out)-1; i < j; i, j = i+1, j-1 {
 			out[i], out[j] = out[j], out[i]
@@ -175,7 +175,7 @@ func applyBehavior(behavior string, spans []span) (out []span) {
 	return spans
 }
 
-// splitSteps returns the steps of a file's pre_tokenizer, and whether one of them is a ByteLevel.
+// splitSteps returns the steps of a pre_tokenizer, and whether one of them is a ByteLevel.
 func (p *preTokenizerJSON) splitSteps() (steps []splitStep, byteLevel bool, err error) {
 	is := func(b *bool, absent bool) bool {
 		if b == nil {
@@ -195,17 +195,18 @@ func (p *preTokenizerJSON) splitSteps() (steps []splitStep, byteLevel bool, err 
 		}
 		return steps, byteLevel, nil
 	case "ByteLevel":
-		s.byteLevel, s.prefix = true, is(p.AddPrefixSpace, true)
+		s.byteLevel, s.addsPrefixSpace = true, is(p.AddPrefixSpace, true)
 		if is(p.UseRegex, true) {
-			s.next = nextGPT2
+			s.nextMatch = nextGPT2
 		}
 		return []splitStep{s}, true, nil
 	case "Split":
 		s.inverted = is(p.Invert, false)
-		if s.next = nativePattern(p.Pattern["Regex"]); s.next != nil && !s.inverted && s.behavior == isolated {
+		s.nextMatch = nativePattern(p.Pattern["Regex"])
+		if s.nextMatch != nil && !s.inverted && s.behavior == behaviorIsolated {
 			break
 		}
-		s.next = nil
+		s.nextMatch = nil
 		expression, ok := p.Pattern["Regex"]
 		if literal, isLiteral := p.Pattern["String"]; isLiteral {
 			expression, ok = regex.Quote(literal), true
@@ -217,20 +218,20 @@ func (p *preTokenizerJSON) splitSteps() (steps []splitStep, byteLevel bool, err 
 			return nil, false, tokenizerFileError(preTokenizerHint, "it splits texts by the pattern %q: %v", expression, err)
 		}
 	case "Digits":
-		s.isMatch, s.behavior = unicode.IsNumber, contiguous
+		s.isMatch, s.behavior = unicode.IsNumber, behaviorContiguous
 		if is(p.IndividualDigits, false) {
-			s.behavior = isolated
+			s.behavior = behaviorIsolated
 		}
 	case "Punctuation":
 		s.isMatch = isPunctuation
 		if s.behavior == "" {
-			s.behavior = isolated
+			s.behavior = behaviorIsolated
 		}
 	default:
 		return nil, false, tokenizerFileError(preTokenizerHint, "its pre_tokenizer has the step %q", p.Type)
 	}
 	switch s.behavior {
-	case removed, isolated, mergedWithPrevious, mergedWithNext, contiguous:
+	case behaviorRemoved, behaviorIsolated, behaviorMergedWithPrevious, behaviorMergedWithNext, behaviorContiguous:
 		return []splitStep{s}, false, nil
 	}
 	return nil, false, tokenizerFileError(preTokenizerHint, "a %s of its pre_tokenizer has the behavior %q", p.Type,
@@ -239,13 +240,13 @@ func (p *preTokenizerJSON) splitSteps() (steps []splitStep, byteLevel bool, err 
 
 var preTokenizerHint = fmt.Sprintf(
 	"supported are Sequence, ByteLevel, Split, Digits and Punctuation, with the behaviors %s, %s, %s, %s and %s",
-	removed, isolated, contiguous, mergedWithPrevious, mergedWithNext)
+	behaviorRemoved, behaviorIsolated, behaviorContiguous, behaviorMergedWithPrevious, behaviorMergedWithNext)
 
-// nativePattern returns the function that splits texts like a well-known expression, or nil.
+// nativePattern returns the Go implementation of a well-known expression, or nil.
 func nativePattern(expression string) func([]byte, int) int {
 	for _, p := range patterns {
 		if p.expression != "" && p.expression == expression {
-			return p.next
+			return p.nextWord
 		}
 	}
 	return nil

@@ -20,14 +20,14 @@ type Tokenizer interface {
 	AppendText(text []byte, ids []int32) ([]byte, error)
 }
 
-// unknownTokenError returns an error for an invalid id at a position of the ids.
+// unknownTokenError returns an error for an invalid id at the given index.
 func unknownTokenError(id int32, position, vocabulary int) error {
 	return &errkind.Fault{Op: "text: tokens to text", Reason: fmt.Sprintf("number %d is %d", position, id),
 		Class: errkind.ValueError,
 		Hint:  fmt.Sprintf("give tokens of this tokenizer, 0 to %d", vocabulary-1)}
 }
 
-// Bytes returns the tokenizer whose tokens are the 256 bytes: the id of a byte is its value. The
+// Bytes returns a tokenizer with 256 tokens, one for each byte. The id of a byte is its value. The
 // separator is the byte 0. If a text contains this byte, a model cannot distinguish it from the end
 // of the text.
 func Bytes() Tokenizer { return byteTokens{} }

@@ -14,17 +14,17 @@ import (
 // Tokens contains the tokens of texts in memory, with the tokenizer's separator before, between and
 // after the texts. It is immutable and safe for concurrent use.
 type Tokens struct {
-	width      int // number of bytes per token: 1, 2 or 4
-	blocks     [][]byte
-	n          int
-	bytes      int64
-	sum        uint32 // checksum of the blocks
-	vocabulary int
-	separator  int32
+	bytesPerToken int // 1, 2 or 4
+	blocks        [][]byte
+	numTokens     int
+	numBytes      int64
+	checksum      uint32 // checksum of the blocks
+	vocabulary    int
+	separator     int32
 }
 
-// blockTokens is the number of tokens per block. Blocks avoid copying the tokens when more are
-// added.
+// blockTokens is the number of tokens per block. Blocks avoid copying the existing tokens when the
+// slice grows.
 const blockTokens = 1 << 20
 
 // Encode reads the texts of files and returns their tokens. In addition to the result it uses a few
@@ -39,22 +39,22 @@ func Encode(ctx context.Context, files Files, tok Tokenizer) (*Tokens, error) {
 		return nil, valueError("encode", "list some files", "there are no texts")
 	}
 	var ids []int32 // of a chunk; the first chunk begins with the separator
-	for p, err := range files.chunks(ctx) {
+	for p, err := range files.readChunks(ctx) {
 		if err != nil {
 			return nil, wrapError("encode", "", err)
 		}
-		t.bytes += int64(len(p.data))
+		t.numBytes += int64(len(p.data))
 		if ids == nil {
 			ids = append(make([]int32, 0, min(files.Bytes(), maxChunkBytes)+2), t.separator)
 		}
 		ids = tok.Append(ids, p.data)
 		if slices.Contains(ids, NoToken) {
-			return nil, missingByteError(tok, p.data, p.name, p.at)
+			return nil, missingByteError(tok, p.data, p.name, p.offset)
 		}
-		if p.last {
+		if p.isLast {
 			ids = append(ids, t.separator)
 		}
-		if err := t.add(ids); err != nil {
+		if err := t.appendTokens(ids); err != nil {
 			return nil, err
 		}
 		ids = ids[:0]
@@ -69,20 +69,20 @@ func EncodeText(text []byte, tok Tokenizer) (*Tokens, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.bytes = int64(len(text))
+	t.numBytes = int64(len(text))
 	ids := tok.Append([]int32{t.separator}, text)
 	if slices.Contains(ids, NoToken) {
 		return nil, missingByteError(tok, text, "", 0)
 	}
-	if err := t.add(append(ids, t.separator)); err != nil {
+	if err := t.appendTokens(append(ids, t.separator)); err != nil {
 		return nil, err
 	}
 	t.finish()
 	return t, nil
 }
 
-// missingByteError returns an error for a text with a byte that has no token. text begins at byte
-// offset of the file.
+// missingByteError returns an error for the first byte of text that has no token. text begins at
+// the given offset of the file.
 func missingByteError(tok Tokenizer, text []byte, name string, offset int64) error {
 	f := &errkind.Fault{Op: "text: encode", Subject: name, Class: errkind.ValueError, Reason: "a byte has no token",
 		Hint: "give texts in UTF-8, or a tokenizer whose vocabulary has all 256 bytes"}
@@ -99,32 +99,32 @@ func newTokens(tok Tokenizer) (*Tokens, error) {
 	if tok == nil {
 		return nil, valueError("encode", "give one, such as text.Bytes()", "the tokenizer is nil")
 	}
-	t := &Tokens{vocabulary: tok.Vocabulary(), separator: tok.Separator(), width: 4}
+	t := &Tokens{vocabulary: tok.Vocabulary(), separator: tok.Separator(), bytesPerToken: 4}
 	if t.vocabulary < 1 || t.vocabulary > math.MaxInt32 || t.separator < 0 || int(t.separator) >= t.vocabulary {
 		return nil, valueError("encode", "give one whose separator is one of its tokens",
 			"a tokenizer of %d tokens with the separator %d", t.vocabulary, t.separator)
 	}
 	if t.vocabulary <= 1<<16 {
-		t.width = 2
+		t.bytesPerToken = 2
 	}
 	if t.vocabulary <= 1<<8 {
-		t.width = 1
+		t.bytesPerToken = 1
 	}
 	return t, nil
 }
 
-func (t *Tokens) add(ids []int32) error {
+func (t *Tokens) appendTokens(ids []int32) error {
 	for _, id := range ids {
 		if id < 0 || int(id) >= t.vocabulary {
 			return &errkind.Fault{Op: "text: encode",
 				Reason: fmt.Sprintf("the tokenizer returned the token %d of a vocabulary of %d", id, t.vocabulary),
 				Hint:   "give a tokenizer whose tokens are 0 to Vocabulary()-1", Class: errkind.ValueError}
 		}
-		if t.n%blockTokens == 0 {
-			t.blocks = append(t.blocks, make([]byte, 0, blockTokens*t.width))
+		if t.numTokens%blockTokens == 0 {
+			t.blocks = append(t.blocks, make([]byte, 0, blockTokens*t.bytesPerToken))
 		}
 		block := &t.blocks[len(t.blocks)-1]
-		switch t.width {
+		switch t.bytesPerToken {
 		case 1:
 			*block = append(*block, byte(id))
 		case 2:
@@ -132,16 +132,16 @@ func (t *Tokens) add(ids []int32) error {
 		default:
 			*block = binary.LittleEndian.AppendUint32(*block, uint32(id))
 		}
-		t.n++
+		t.numTokens++
 	}
 	return nil
 }
 
-// finish computes the checksum and releases unused memory. No tokens can be added after it.
+// finish computes the checksum and releases unused memory. Call it after all tokens were appended.
 func (t *Tokens) finish() {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	for _, b := range t.blocks {
-		t.sum = crc32.Update(t.sum, table, b)
+		t.checksum = crc32.Update(t.checksum, table, b)
 	}
 	if n := len(t.blocks); n > 0 {
 		t.blocks[n-1] = append([]byte(nil), t.blocks[n-1]...) // without unused capacity
@@ -149,29 +149,29 @@ func (t *Tokens) finish() {
 }
 
 // Len returns the number of tokens, including separators.
-func (t *Tokens) Len() int { return t.n }
+func (t *Tokens) Len() int { return t.numTokens }
 
 // Bytes returns the number of bytes of the texts.
-func (t *Tokens) Bytes() int64 { return t.bytes }
+func (t *Tokens) Bytes() int64 { return t.numBytes }
 
 // Vocabulary returns the number of different tokens that the tokenizer has.
 func (t *Tokens) Vocabulary() int { return t.vocabulary }
 
-// Targets returns the number of tokens that are predicted: all but the first.
-func (t *Tokens) Targets() int { return t.n - 1 }
+// Targets returns the number of tokens that a model predicts: all tokens except the first.
+func (t *Tokens) Targets() int { return t.numTokens - 1 }
 
-// Read copies tokens, beginning with index from, into ids and returns the number of copied tokens.
-// It is less than len(ids) only at the end of the tokens.
+// Read copies tokens into ids, beginning with the token at index start, and returns the number of
+// copied tokens. It is less than len(ids) only at the end of the tokens.
 func (t *Tokens) Read(ids []int32, start int) int {
-	if start < 0 || start >= t.n {
+	if start < 0 || start >= t.numTokens {
 		return 0
 	}
-	ids = ids[:min(len(ids), t.n-start)]
+	ids = ids[:min(len(ids), t.numTokens-start)]
 	for done := 0; done < len(ids); {
 		index := (start + done) % blockTokens
-		block := t.blocks[(start+done)/blockTokens][index*t.width:]
-		out := ids[done:min(len(ids), done+len(block)/t.width)]
-		switch t.width {
+		block := t.blocks[(start+done)/blockTokens][index*t.bytesPerToken:]
+		out := ids[done:min(len(ids), done+len(block)/t.bytesPerToken)]
+		switch t.bytesPerToken {
 		case 1:
 			for i := range out {
 				out[i] = int32(block[i])

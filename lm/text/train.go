@@ -13,16 +13,16 @@ type TrainOptions struct {
 	Pattern SplitPattern
 }
 
-// Train learns a byte-level BPE of exactly vocabulary tokens from texts: the separator [EndOfText],
-// which is token 0, the 256 bytes, and tokens that each join two others. It repeatedly joins the
-// pair of tokens that is most often adjacent within words; of equally common pairs, the one with
-// the smaller ids. The result depends only on the texts and the options, and equals the result of
-// Hugging Face's BpeTrainer with the same settings.
+// Train learns a byte-level BPE from texts. It has exactly vocabulary tokens: the separator
+// [EndOfText], which is token 0, the 256 bytes, and one token for each merge. Train repeatedly
+// merges the pair of tokens that is most often adjacent within words. Of equally frequent pairs it
+// merges the one with the smaller ids. The result depends only on the texts and the options, and
+// equals the result of Hugging Face's BpeTrainer with the same settings.
 //
 // Learning 32,000 tokens from 64 MB of Go takes 2.5 seconds on one core, and nine times as long
-// with [Lines]. The memory grows with the number of different words. For large corpora, a part of
-// the texts selected by [Files.Sample] is sufficient. If vocabulary is too small for the bytes or
-// too large for the texts, the error is a ValueError with the possible range.
+// with [Lines]. The memory grows with the number of different words. For large corpora, a selection
+// of the texts by [Files.Sample] is sufficient. If vocabulary is too small for the bytes or too
+// large for the texts, the error is a ValueError with the possible range.
 func Train(ctx context.Context, files Files, vocabulary int, opts TrainOptions) (*BPE, error) {
 	words, err := newWordCounts(vocabulary, opts)
 	if err != nil {
@@ -31,11 +31,11 @@ func Train(ctx context.Context, files Files, vocabulary int, opts TrainOptions) 
 	if files.Len() == 0 {
 		return nil, valueError("train", "list some files", "there are no texts")
 	}
-	for p, err := range files.chunks(ctx) {
+	for p, err := range files.readChunks(ctx) {
 		if err != nil {
 			return nil, wrapError("train", "", err)
 		}
-		words.add(p.data)
+		words.addWords(p.data)
 	}
 	return trainBPE(ctx, words, vocabulary)
 }
@@ -46,17 +46,17 @@ func TrainText(ctx context.Context, text []byte, vocabulary int, opts TrainOptio
 	if err != nil {
 		return nil, err
 	}
-	words.add(text)
+	words.addWords(text)
 	return trainBPE(ctx, words, vocabulary)
 }
 
-// numBaseTokens is the number of tokens that are not the result of a merge: a separator and the
+// numBaseTokens is the number of tokens that are not the result of a merge: the separator and 256
 // bytes.
 const numBaseTokens = 257
 
 type wordCounts struct {
 	pattern SplitPattern
-	index   map[string]int32
+	indices map[string]int32
 	words   []string
 	counts  []int64
 }
@@ -73,18 +73,18 @@ func newWordCounts(vocabulary int, opts TrainOptions) (*wordCounts, error) {
 	if int(opts.Pattern) >= len(patterns) {
 		return nil, valueError("train", "use GPT2, Llama3, Qwen2, Lines or NoSplit", "unknown pattern %v", opts.Pattern)
 	}
-	return &wordCounts{pattern: opts.Pattern, index: map[string]int32{}}, nil
+	return &wordCounts{pattern: opts.Pattern, indices: map[string]int32{}}, nil
 }
 
-func (w *wordCounts) add(text []byte) {
-	next := patterns[w.pattern].next
+func (w *wordCounts) addWords(text []byte) {
+	next := patterns[w.pattern].nextWord
 	for i := 0; i < len(text); {
 		end := next(text, i)
-		n, ok := w.index[string(text[i:end])]
+		n, ok := w.indices[string(text[i:end])]
 		if !ok {
 			word := string(text[i:end])
 			n = int32(len(w.words))
-			w.index[word] = n
+			w.indices[word] = n
 			w.words, w.counts = append(w.words, word), append(w.counts, 0)
 		}
 		w.counts[n]++
@@ -92,7 +92,7 @@ func (w *wordCounts) add(text []byte) {
 	}
 }
 
-// pairCount is the number of times two tokens are adjacent, and the words that contain them.
+// pairCount is the number of occurrences of a pair of adjacent tokens, and the words that contain it.
 type pairCount struct {
 	count int64
 	words []int32 // sorted; may include words that no longer contain the pair
@@ -102,14 +102,14 @@ type trainer struct {
 	words  [][]int32 // of each different word
 	counts []int64   // number of occurrences of each word
 	pairs  map[uint64]*pairCount
-	heap   heap[pairPriority] // the pair to join first on top
+	heap   heap[pairPriority] // the most frequent pair is on top
 }
 
 func trainBPE(ctx context.Context, counts *wordCounts, vocabulary int) (*BPE, error) {
 	b := newByteBPE()
-	b.words = counts.pattern
+	b.pattern = counts.pattern
 	t := &trainer{counts: counts.counts, pairs: map[uint64]*pairCount{}}
-	counts.index = nil // its memory is needed
+	counts.indices = nil // its memory is needed
 	total := 0
 	for _, w := range counts.words {
 		total += len(w)
@@ -118,7 +118,7 @@ func trainBPE(ctx context.Context, counts *wordCounts, vocabulary int) (*BPE, er
 	for i, w := range counts.words {
 		start := len(flat)
 		for _, c := range []byte(w) {
-			flat = append(flat, b.bytes[c])
+			flat = append(flat, b.byteIDs[c])
 		}
 		word := flat[start:len(flat):len(flat)]
 		t.words = append(t.words, word)
@@ -130,47 +130,48 @@ func trainBPE(ctx context.Context, counts *wordCounts, vocabulary int) (*BPE, er
 		t.heap.push(pairPriority{p.count, key})
 	}
 	ids := map[string]int32{} // not of the vocabulary's size, which the texts may not give
-	for id, s := range b.text {
+	for id, s := range b.tokenText {
 		ids[s] = int32(id)
 	}
-	for len(b.text) < vocabulary {
+	for len(b.tokenText) < vocabulary {
 		if err := ctx.Err(); err != nil {
 			return nil, wrapError("train", "", err)
 		}
 		left, right, ok := t.mostCommonPair()
 		if !ok {
 			return nil, &errkind.Fault{Op: "text: train", Class: errkind.ValueError,
-				Reason: fmt.Sprintf("the texts give %d tokens, and %d are asked for", len(b.text), vocabulary),
-				Hint:   fmt.Sprintf("give more text, or a vocabulary of at most %d", len(b.text))}
+				Reason: fmt.Sprintf("the texts give %d tokens, and %d are asked for", len(b.tokenText), vocabulary),
+				Hint:   fmt.Sprintf("give more text, or a vocabulary of at most %d", len(b.tokenText))}
 		}
 		// Two ways to the same bytes are one token.
-		joined := b.text[left] + b.text[right]
+		joined := b.tokenText[left] + b.tokenText[right]
 		id, ok := ids[joined]
 		if !ok {
-			id = int32(len(b.text))
-			b.text, ids[joined] = append(b.text, joined), id
+			id = int32(len(b.tokenText))
+			b.tokenText, ids[joined] = append(b.tokenText, joined), id
 		}
 		b.merges = append(b.merges, merge{left, right, id})
 		t.mergePair(left, right, id)
 	}
-	b.ids = make(map[string]int32, len(b.text))
-	for id, text := range b.text {
-		b.ids[bytesToVisible(text)] = int32(id)
+	b.idsByName = make(map[string]int32, len(b.tokenText))
+	for id, text := range b.tokenText {
+		b.idsByName[bytesToVisible(text)] = int32(id)
 	}
-	return b, b.prepare()
+	return b, b.buildTables()
 }
 
-// newByteBPE returns a BPE with the separator and the bytes, without merges.
+// newByteBPE returns a BPE without merges, which contains only the separator and the bytes.
 func newByteBPE() *BPE {
-	b := &BPE{text: []string{EndOfText}, addedTokens: []addedToken{{content: EndOfText, special: true}}, unknown: NoToken}
+	b := &BPE{tokenText: []string{EndOfText}, addedTokens: []addedToken{{content: EndOfText, special: true}},
+		unknownID: NoToken}
 	for i, c := range byteOrder {
-		b.bytes[c] = int32(i + 1)
-		b.text = append(b.text, string([]byte{c}))
+		b.byteIDs[c] = int32(i + 1)
+		b.tokenText = append(b.tokenText, string([]byte{c}))
 	}
 	return b
 }
 
-// mostCommonPair returns the most common pair. It corrects outdated counts in the heap.
+// mostCommonPair returns the most frequent pair. It updates outdated counts in the heap.
 func (t *trainer) mostCommonPair() (left, right int32, ok bool) {
 	for len(t.heap) > 0 {
 		top := t.heap.pop()
@@ -188,7 +189,7 @@ func (t *trainer) mostCommonPair() (left, right int32, ok bool) {
 	return 0, 0, false
 }
 
-// adjustPair adds delta to the number of occurrences of a pair, for a word that contains it.
+// adjustPair adds delta to the count of a pair. word is the index of a word that contains the pair.
 func (t *trainer) adjustPair(left, right, word int32, delta int64) {
 	key := uint64(left)<<32 | uint64(right)
 	p := t.pairs[key]
@@ -202,7 +203,7 @@ func (t *trainer) adjustPair(left, right, word int32, delta int64) {
 	}
 }
 
-// mergePair replaces the pair of left and right by the token id in all words.
+// mergePair replaces the pair of left and right with the token id in all words.
 func (t *trainer) mergePair(left, right, id int32) {
 	key := uint64(left)<<32 | uint64(right)
 	in := t.pairs[key].words
@@ -245,7 +246,7 @@ func (t *trainer) mergePair(left, right, id int32) {
 	}
 }
 
-// pairPriority is a pair in the heap, with its count when it was pushed.
+// pairPriority is a pair in the heap, with its count at the time when it was pushed.
 type pairPriority struct {
 	count int64
 	pair  uint64

@@ -5,7 +5,7 @@ import "unicode"
 // The official package has older Unicode tables than Go for some steps. These characters are newer.
 // [TestOfficialCharacters] compares all characters with the official package.
 
-// newerMarks are combining marks that the official package does not reorder in NFC.
+// newerMarks are combining marks that Hugging Face's tokenizers do not reorder in NFC.
 var newerMarks = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{0x7fd, 0x7fd, 1}, {0x898, 0x89f, 1}, {0x8ca, 0x8d3, 1}, {0x9fe, 0x9fe, 1}, {0xc3c, 0xc3c, 1},
@@ -23,7 +23,7 @@ var newerMarks = &unicode.RangeTable{
 	},
 }
 
-// newerPunctuation is punctuation that the official step Punctuation does not recognize.
+// newerPunctuation is punctuation that Hugging Face's step Punctuation does not recognize.
 var newerPunctuation = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{0x61d, 0x61d, 1}, {0x9fd, 0x9fd, 1}, {0xa76, 0xa76, 1}, {0xc77, 0xc77, 1}, {0xc84, 0xc84, 1},
@@ -39,13 +39,13 @@ var newerPunctuation = &unicode.RangeTable{
 	},
 }
 
-// olderPunctuation was punctuation in the Unicode version of the official step Punctuation.
+// olderPunctuation is punctuation only in the Unicode version of Hugging Face's step Punctuation.
 var olderPunctuation = &unicode.RangeTable{
 	R16: []unicode.Range16{{0x166d, 0x166d, 1}},
 	R32: []unicode.Range32{{0x111c9, 0x111c9, 1}},
 }
 
-// isPunctuation reports whether r is punctuation for the official step Punctuation.
+// isPunctuation reports whether Hugging Face's step Punctuation treats r as punctuation.
 func isPunctuation(r rune) bool {
 	if r < 0x80 {
 		return unicode.IsPunct(r) || unicode.IsSymbol(r)

@@ -15,19 +15,17 @@ type WindowOptions struct {
 	InOrder bool // use the order of the texts in every pass; Seed must be 0
 }
 
-// Windows returns a dataset of windows to train on. An element is one tensor, int32[length+1]: the
-// first length tokens are what a model reads, and the last length tokens are what it predicts. Each
-// window begins with the last token of the previous window, so each token is predicted at most once
-// per pass. The last Targets() modulo length tokens are omitted.
+// Windows returns a dataset of training examples. An element is one tensor, int32[length+1]: a model
+// reads the first length tokens and predicts the last length tokens. Each window begins with the last
+// token of the previous window, so each token is predicted at most once per pass. The last Targets()
+// modulo length tokens are omitted. If the tokens do not fill one window, the error is a ValueError.
 //
-// Each pass yields each window once, in a random order that depends only on the seed and the pass.
-// The order is computed by a permutation function without memory. The position is one number, so
-// resuming at a State reads no data again.
+// Each pass yields each window once, in a random order that depends only on the seed and the pass. The
+// order is a pseudorandom permutation that needs no memory. The saved position is one number, so a
+// restore reads no data again.
 //
-// The tokens are in the memory of every process. input.Distribute divides the batches between
-// processes, so all processes together use each window once.
-//
-// If the tokens do not fill one window, the error is a ValueError.
+// Every process has all tokens in memory. input.Distribute divides the batches between processes, so
+// all processes together use each window once.
 func (t *Tokens) Windows(length int, opts WindowOptions) (input.Dataset, error) {
 	if err := checkLength("windows", length); err != nil {
 		return input.Dataset{}, err
@@ -37,17 +35,18 @@ func (t *Tokens) Windows(length int, opts WindowOptions) (input.Dataset, error) 
 	}
 	if t.Targets() < length {
 		return input.Dataset{}, valueError("windows", "give shorter windows or longer texts",
-			"windows of %d tokens and the token after them, of texts of %d tokens", length, t.n)
+			"windows of %d tokens and the token after them, of texts of %d tokens", length, t.numTokens)
 	}
-	return input.New(&windowSource{t: t, op: "windows", length: length, n: t.Targets() / length, opts: opts}), nil
+	return input.New(&windowSource{tokens: t, op: "windows", length: length, numWindows: t.Targets() / length,
+		opts: opts}), nil
 }
 
 // EvalWindows returns a dataset of windows for evaluation, in the order of the texts. An element is
 // a tuple of two tensors: the tokens int32[length+1], as in [Tokens.Windows], and the weights
 // float32[length] of the predicted tokens. Each token except the first is predicted with weight 1
-// in exactly one window, so the sum of the weights is [Tokens.Targets]. The last window is filled
+// in exactly one window, so the sum of the weights is [Tokens.Targets]. The last window is padded
 // with separators of weight 0. Windows of weight 0 are added until the number of windows is a
-// multiple of batch, so that .Batch(batch, true) omits none.
+// multiple of batch, so Batch(batch, true) drops no window.
 func (t *Tokens) EvalWindows(length, batch int) (input.Dataset, error) {
 	if err := checkLength("held-out windows", length); err != nil {
 		return input.Dataset{}, err
@@ -61,8 +60,8 @@ func (t *Tokens) EvalWindows(length, batch int) (input.Dataset, error) {
 	}
 	n := (t.Targets() + length - 1) / length
 	n = (n + batch - 1) / batch * batch
-	return input.New(&windowSource{t: t, op: "held-out windows", length: length, n: n, opts: WindowOptions{InOrder: true},
-		weights: true}), nil
+	return input.New(&windowSource{tokens: t, op: "held-out windows", length: length, numWindows: n,
+		opts: WindowOptions{InOrder: true}, hasWeights: true}), nil
 }
 
 func checkLength(op string, length int) error {
@@ -74,29 +73,30 @@ func checkLength(op string, length int) error {
 }
 
 type windowSource struct {
-	t         *Tokens
-	op        string
-	length, n int
-	opts      WindowOptions
-	weights   bool
+	tokens             *Tokens
+	op                 string
+	length, numWindows int
+	opts               WindowOptions
+	hasWeights         bool
 }
 
 func (w *windowSource) Info() input.Info {
 	spec := input.Leaf(input.TensorSpec{Kind: input.Int32, Dims: []int{w.length + 1}})
-	if w.weights {
+	if w.hasWeights {
 		spec = input.Tuple(spec, input.Leaf(input.TensorSpec{Kind: input.Float32, Dims: []int{w.length}}))
 	}
-	return input.Info{Spec: spec, Cardinality: input.Cardinality(w.n)}
+	return input.Info{Spec: spec, Cardinality: input.Cardinality(w.numWindows)}
 }
 
-// fingerprint returns a checksum of the texts, the tokenizer and the order. It detects positions of
-// other datasets.
+// fingerprint returns a checksum of the texts, the tokenizer and the order. It is saved with each
+// position, to detect positions of other datasets.
 func (w *windowSource) fingerprint() int64 {
-	return int64(splitMix64(uint64(w.t.sum)<<32^uint64(uint32(w.t.n))^splitMix64(w.opts.Seed+1)) >> 1)
+	tokens := uint64(w.tokens.checksum)<<32 ^ uint64(uint32(w.tokens.numTokens))
+	return int64(splitMix64(tokens^splitMix64(w.opts.Seed+1)) >> 1)
 }
 
 func (w *windowSource) Open(_ context.Context, pass input.Pass, start input.State) (input.Iterator, error) {
-	it := &windowIterator{windowSource: w, order: permutation{n: uint64(w.n),
+	it := &windowIterator{windowSource: w, order: permutation{n: uint64(w.numWindows),
 		key: splitMix64(w.opts.Seed) ^ splitMix64(pass.Epoch+0x51ed270b)}}
 	if start.IsZero() {
 		return it, nil
@@ -104,15 +104,15 @@ func (w *windowSource) Open(_ context.Context, pass input.Pass, start input.Stat
 	if start.Op != w.op || len(start.Counters) != 4 || len(start.Inputs) != 0 {
 		return nil, stateError("it is no position of %s", w.op)
 	}
-	if start.Counters[1] != int64(w.n) || start.Counters[2] != int64(w.length) {
+	if start.Counters[1] != int64(w.numWindows) || start.Counters[2] != int64(w.length) {
 		return nil, stateError("it is of %d windows of %d tokens, these are %d of %d", start.Counters[1], start.Counters[2],
-			w.n, w.length)
+			w.numWindows, w.length)
 	}
 	if start.Counters[3] != w.fingerprint() {
 		return nil, stateError("it is of other texts or tokens, or of another seed")
 	}
-	if start.Counters[0] < 0 || start.Counters[0] > int64(w.n) {
-		return nil, stateError("window %d of %d", start.Counters[0], w.n)
+	if start.Counters[0] < 0 || start.Counters[0] > int64(w.numWindows) {
+		return nil, stateError("window %d of %d", start.Counters[0], w.numWindows)
 	}
 	it.pos = int(start.Counters[0])
 	return it, nil
@@ -128,7 +128,7 @@ func (it *windowIterator) Next(ctx context.Context) (input.Element, error) {
 	if err := ctx.Err(); err != nil {
 		return input.Element{}, err
 	}
-	if it.pos >= it.n {
+	if it.pos >= it.numWindows {
 		return input.Element{}, io.EOF
 	}
 	i := it.pos
@@ -136,17 +136,17 @@ func (it *windowIterator) Next(ctx context.Context) (input.Element, error) {
 		i = int(it.order.apply(uint64(i)))
 	}
 	it.pos++
-	return it.window(i)
+	return it.windowElement(i)
 }
 
-func (w *windowSource) window(i int) (input.Element, error) {
+func (w *windowSource) windowElement(i int) (input.Element, error) {
 	ids := make([]int32, w.length+1)
-	got := w.t.Read(ids, i*w.length)
+	got := w.tokens.Read(ids, i*w.length)
 	for k := got; k < len(ids); k++ {
-		ids[k] = w.t.separator
+		ids[k] = w.tokens.separator
 	}
 	tokens, err := input.NewTensor(ids, len(ids))
-	if err != nil || !w.weights {
+	if err != nil || !w.hasWeights {
 		return input.Leaf(tokens), err
 	}
 	values := make([]float32, w.length)
@@ -158,13 +158,14 @@ func (w *windowSource) window(i int) (input.Element, error) {
 }
 
 func (it *windowIterator) State() (input.State, error) {
-	return input.State{Op: it.op, Counters: []int64{int64(it.pos), int64(it.n), int64(it.length), it.fingerprint()}}, nil
+	counters := []int64{int64(it.pos), int64(it.numWindows), int64(it.length), it.fingerprint()}
+	return input.State{Op: it.op, Counters: counters}, nil
 }
 
 func (*windowIterator) Close() error { return nil }
 
-// permutation is a permutation of 0 to n-1: a Feistel network over the next even number of bits,
-// applied repeatedly until the result is below n.
+// permutation is a pseudorandom permutation of 0 to n-1. It is a Feistel network over an even
+// number of bits, which is applied repeatedly until the result is below n.
 type permutation struct{ n, key uint64 }
 
 func (p permutation) apply(i uint64) uint64 {

@@ -325,7 +325,7 @@ func TestTokensAreKeptInAsFewBytesAsTheyTake(t *testing.T) {
 		ids[5] = int32(vocabulary - 1)
 		tokens, err := EncodeText([]byte("x"), wide{vocabulary, 1, ids})
 		require.NoError(t, err)
-		assert.Equal(t, width, tokens.width)
+		assert.Equal(t, width, tokens.bytesPerToken)
 		got := all(tokens)
 		require.True(t, slices.Equal(ids, got[1:len(got)-1]))
 		part := make([]int32, 64)

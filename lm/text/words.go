@@ -7,13 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// SplitPattern specifies how a BPE splits texts into words. Tokens never extend over a word
-// boundary. Longer words result in fewer tokens per text, but spend more of the vocabulary on rare
-// sequences.
+// SplitPattern specifies how a BPE splits texts into words. A token never crosses a word boundary. With
+// longer words, a text has fewer tokens, but more of the vocabulary is used for rare sequences.
 type SplitPattern uint8
 
 const (
-	// GPT2 splits between letters, digits, other characters and white space; a space belongs to the
+	// GPT2 splits between letters, digits, other characters and white space. A space belongs to the
 	// following word. It is the pattern of GPT-2 and of ByteLevel in Hugging Face's tokenizers.
 	GPT2 SplitPattern = iota
 	// Llama3 is the pattern of Llama 3 and of GPT-4: letters may have one character before them, and
@@ -21,9 +20,9 @@ const (
 	Llama3
 	// Qwen2 is the pattern of Qwen 2, in which each digit is a word.
 	Qwen2
-	// Lines splits only before each line terminator, so tokens can be sequences of words, with the
+	// Lines splits only before each line terminator, so a token can contain several words and the
 	// preceding newline and tabs. With 4,096 tokens learned from Go sources, a token covers 3.4
-	// bytes of these texts, compared to 2.4 with GPT2. Encoding has a quarter of the speed.
+	// bytes of these texts, compared to 2.4 with GPT2. Encoding is four times slower.
 	Lines
 	// NoSplit treats each text as one word.
 	NoSplit
@@ -37,25 +36,25 @@ func (w SplitPattern) String() string {
 	return fmt.Sprintf("SplitPattern(%d)", uint8(w))
 }
 
-// wordPattern is a regular expression of Hugging Face's tokenizers with an implementation in Go,
-// because package regexp has no lookahead and is ten times slower.
+// wordPattern is a regular expression of Hugging Face's tokenizers and its implementation in Go.
+// Package regexp has no lookahead and is ten times slower.
 type wordPattern struct {
 	name       string
-	expression string // as written in files
-	// next returns the end of the word that begins at i, which is less than len(text).
-	next func(text []byte, i int) int
+	expression string // expression in tokenizer files
+	// nextWord returns the end of the word that begins at i, which is less than len(text).
+	nextWord func(text []byte, i int) int
 }
 
 // patterns is indexed by SplitPattern and never written.
 var patterns = [...]wordPattern{
-	GPT2: {name: "GPT2", next: nextGPT2,
+	GPT2: {name: "GPT2", nextWord: nextGPT2,
 		expression: `'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`},
-	Llama3: {name: "Llama3", next: func(text []byte, i int) int { return nextTiktoken(text, i, 3) },
+	Llama3: {name: "Llama3", nextWord: func(text []byte, i int) int { return nextTiktoken(text, i, 3) },
 		expression: `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`},
-	Qwen2: {name: "Qwen2", next: func(text []byte, i int) int { return nextTiktoken(text, i, 1) },
+	Qwen2: {name: "Qwen2", nextWord: func(text []byte, i int) int { return nextTiktoken(text, i, 1) },
 		expression: `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`},
-	Lines:   {name: "Lines", next: nextLine, expression: `\n[^\n]*|[^\n]+`},
-	NoSplit: {name: "NoSplit", next: func(text []byte, _ int) int { return len(text) }},
+	Lines:   {name: "Lines", nextWord: nextLine, expression: `\n[^\n]*|[^\n]+`},
+	NoSplit: {name: "NoSplit", nextWord: func(text []byte, _ int) int { return len(text) }},
 }
 
 // nextLine matches \n[^\n]*|[^\n]+
@@ -66,17 +65,17 @@ func nextLine(text []byte, i int) int {
 	return len(text)
 }
 
-// charClass is the class of a character that the patterns distinguish.
+// charClass is a class of characters that the patterns distinguish.
 type charClass uint8
 
 const (
-	other charClass = iota // and bytes that are not UTF-8
-	letter
-	number
-	space
+	classOther charClass = iota // includes bytes that are not UTF-8
+	classLetter
+	classNumber
+	classSpace
 )
 
-var ascii = func() (classes [utf8.RuneSelf]charClass) {
+var asciiClasses = func() (classes [utf8.RuneSelf]charClass) {
 	for r := range rune(utf8.RuneSelf) {
 		classes[r] = runeClass(r)
 	}
@@ -86,25 +85,25 @@ var ascii = func() (classes [utf8.RuneSelf]charClass) {
 func runeClass(r rune) charClass {
 	switch {
 	case unicode.IsLetter(r):
-		return letter
+		return classLetter
 	case unicode.IsNumber(r):
-		return number
+		return classNumber
 	case unicode.IsSpace(r):
-		return space
+		return classSpace
 	}
-	return other
+	return classOther
 }
 
 // classAt returns the class of the character at i, and the index of the next character.
 func classAt(text []byte, i int) (charClass, int) {
 	if b := text[i]; b < utf8.RuneSelf {
-		return ascii[b], i + 1
+		return asciiClasses[b], i + 1
 	}
 	r, n := utf8.DecodeRune(text[i:]) // bytes that are not UTF-8 are of the class other
 	return runeClass(r), i + n
 }
 
-// endOfRun returns the end of the run of characters of class c that begins at i.
+// endOfRun returns the end of the sequence of characters of class c that begins at i.
 func endOfRun(text []byte, i int, c charClass) int {
 	for i < len(text) {
 		got, next := classAt(text, i)
@@ -125,20 +124,20 @@ func nextGPT2(text []byte, i int) int {
 	}
 	c, next := classAt(text, i)
 	if text[i] == ' ' && next < len(text) {
-		if after, _ := classAt(text, next); after != space {
+		if after, _ := classAt(text, next); after != classSpace {
 			return endOfRun(text, next, after)
 		}
 	}
-	if c != space {
+	if c != classSpace {
 		return endOfRun(text, next, c)
 	}
 	return endOfSpaces(text, i, next)
 }
 
-// endOfSpaces matches \s+(?!\S)|\s+ at the space at i, whose next character is at next. A single
-// space before a word is left to the word.
+// endOfSpaces matches \s+(?!\S)|\s+ at i, where the text has a space of length next-i. A single
+// space before a word is not matched, because it belongs to the word.
 func endOfSpaces(text []byte, i, next int) int {
-	end := endOfRun(text, next, space)
+	end := endOfRun(text, next, classSpace)
 	if end == len(text) {
 		return end
 	}
@@ -148,8 +147,8 @@ func endOfSpaces(text []byte, i, next int) int {
 	return end
 }
 
-// contractionLen returns the length of the suffix after the apostrophe in it's, don't, I'm, he'd,
-// we'll, I've and they're, or 0.
+// contractionLen returns the length of a contraction after its apostrophe, as in it's, don't, I'm,
+// he'd, we'll, I've and they're, or 0.
 func contractionLen(text []byte, fold bool) int {
 	lower := func(i int) byte {
 		if b := text[i]; fold && b >= 'A' && b <= 'Z' {
@@ -185,16 +184,16 @@ func nextTiktoken(text []byte, i, digits int) int {
 		}
 	}
 	c, next := classAt(text, i)
-	if c == letter {
-		return endOfRun(text, next, letter)
+	if c == classLetter {
+		return endOfRun(text, next, classLetter)
 	}
-	if c == number {
+	if c == classNumber {
 		for range digits - 1 {
 			if next == len(text) {
 				break
 			}
 			after, end := classAt(text, next)
-			if after != number {
+			if after != classNumber {
 				break
 			}
 			next = end
@@ -203,22 +202,22 @@ func nextTiktoken(text []byte, i, digits int) int {
 	}
 	lineEnd := text[i] == '\r' || text[i] == '\n'
 	if !lineEnd && next < len(text) {
-		if after, _ := classAt(text, next); after == letter {
-			return endOfRun(text, next, letter)
+		if after, _ := classAt(text, next); after == classLetter {
+			return endOfRun(text, next, classLetter)
 		}
 	}
 	from := i
 	if text[i] == ' ' {
 		from = next
 	}
-	if end := endOfRun(text, from, other); end > from {
+	if end := endOfRun(text, from, classOther); end > from {
 		for end < len(text) && (text[end] == '\r' || text[end] == '\n') {
 			end++
 		}
 		return end
 	}
 	// The word is white space up to its last line terminator.
-	end := endOfRun(text, i, space)
+	end := endOfRun(text, i, classSpace)
 	for k := end; k > i; k-- {
 		if text[k-1] == '\r' || text[k-1] == '\n' {
 			return k

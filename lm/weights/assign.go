@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// assign assigns the tensors of a variable to its boxes, and reports mismatches.
-func (m *planner) assign(path string) {
+// assignTensors assigns tensors to the boxes of a variable, and reports mismatches.
+func (m *planner) assignTensors(path string) {
 	found, v := m.candidates[path], m.variables[path]
 	fail := func(c *candidate, problem MismatchKind, hint, format string, args ...any) {
 		f := Mismatch{Kind: problem, Variable: path, Detail: fmt.Sprintf(format, args...), Hint: hint}
@@ -69,7 +69,7 @@ func inferShape(found []candidate) []int {
 	return shape
 }
 
-// placeTensor returns the box of a variable that a tensor fills.
+// placeTensor returns the box of the variable that a tensor fills. It returns false after a mismatch.
 func (m *planner) placeTensor(c *candidate, v *Variable, fail func(*candidate, MismatchKind, string, string,
 	...any)) (variableBox, bool) {
 	p := variableBox{tensor: c.tensor.Name, start: make([]int, len(v.Shape)), size: slices.Clone(v.Shape), view: c.view,
@@ -143,7 +143,7 @@ func suggestFix(actual, want []int) string {
 	return "make the model with the sizes of the files, see their config.json"
 }
 
-// checkCoverage reports elements of a variable that no tensor or more than one tensor fills.
+// checkCoverage reports elements of a variable that are filled by no tensor or by several tensors.
 func (m *planner) checkCoverage(v *Variable, pieces []variableBox,
 	fail func(*candidate, MismatchKind, string, string, ...any)) {
 	filled, all := 0, numElements(v.Shape)
@@ -163,7 +163,7 @@ func (m *planner) checkCoverage(v *Variable, pieces []variableBox,
 			rest = append(rest, p)
 		}
 		for _, o := range others {
-			if overlap(p, o) {
+			if boxesOverlap(p, o) {
 				fail(&candidate{tensor: m.plan.tensors[p.tensor]}, Duplicate, "let one tensor fill each part",
 					"tensor %q fills the same elements", o.tensor)
 				return
@@ -183,22 +183,21 @@ func (m *planner) checkCoverage(v *Variable, pieces []variableBox,
 	}
 	if lacking != nil {
 		fail(nil, Missing, fmt.Sprintf("make the model with %d layers, or give it files that have them", len(stacked)),
-			"it is a stack of %d layers, %v, and the files have no layer %s", v.Shape[0], v.Shape, joinShortened(lacking))
+			"it is a stack of %d layers, %v, and the files have no layer %s", v.Shape[0], v.Shape, joinAbbreviated(lacking))
 		return
 	}
 	fail(nil, Missing, "add rules for the rest", "the tensors fill %d of the %d elements of %v", filled, all, v.Shape)
 }
 
-// joinShortened joins a list, and shortens a long list in the middle.
-func joinShortened(items []string) string {
+// joinAbbreviated joins a list with commas. It replaces the middle of a long list with dots.
+func joinAbbreviated(items []string) string {
 	if len(items) > 4 {
 		items = []string{items[0], items[1], "...", items[len(items)-1]}
 	}
 	return strings.Join(items, ", ")
 }
 
-// overlap reports whether two boxes have an element in common.
-func overlap(a, b *variableBox) bool {
+func boxesOverlap(a, b *variableBox) bool {
 	for d := range a.size {
 		if a.start[d]+a.size[d] <= b.start[d] || b.start[d]+b.size[d] <= a.start[d] {
 			return false

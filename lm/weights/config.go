@@ -109,8 +109,8 @@ const (
 	maxHeadSize, maxHidden, maxVocabulary = 1 << 16, 1 << 24, 1 << 24
 )
 
-// validate returns an error for sizes and numbers that no model has. Without it, listing the tensors
-// of 2^31 layers would use all memory.
+// validate returns an error for implausible sizes. Otherwise listing the tensors of 2^31 layers
+// would exhaust the memory.
 func (c Config) validate() error {
 	bad := func(name, format string, args ...any) error {
 		return &errkind.Fault{Op: name, Reason: fmt.Sprintf(format, args...), Class: errkind.ValueError}
@@ -141,8 +141,8 @@ func (c Config) validate() error {
 	return nil
 }
 
-// Tensors lists the tensors of such a model with the names and shapes of Hugging Face, and a dtype
-// of safetensors such as "BF16". Use it to write a model that was not loaded from files.
+// Tensors lists the tensors of the model with the names and shapes of Hugging Face. dtype is a
+// dtype of safetensors such as "BF16". Use it to write a model that was not loaded from files.
 func (c Config) Tensors(dtype string) (all []Tensor) {
 	add := func(name string, shape ...int) {
 		all = append(all, Tensor{Name: name + ".weight", DType: dtype, Shape: shape})

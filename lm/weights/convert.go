@@ -14,16 +14,16 @@ import (
 
 type conversion struct {
 	srcBytes, dstBytes int // bytes of an element
-	// isCopy means that the bytes are not changed.
+	// isCopy means that the bytes are copied without conversion.
 	isCopy bool
 	// convert converts n consecutive elements of src, beginning with element srcStart, to elements
 	// dstStart, dstStart+step, ... of dst. It returns false if a finite element becomes infinite.
 	convert func(dst []byte, dstStart, step int, src []byte, srcStart, n int) bool
-	// transpose converts and transposes a block; it is nil if only convert is available.
+	// transpose converts and transposes a block. It is nil if there is only convert.
 	transpose transposeFunc
 }
 
-// elementReaders contains functions that read an element of a file as a float64.
+// elementReaders contains functions that decode element at of src as a float64.
 var elementReaders = map[safetensors.DType]func(src []byte, at int) float64{
 	safetensors.F64: func(src []byte,
 		at int) float64 {
@@ -38,8 +38,8 @@ var elementReaders = map[safetensors.DType]func(src []byte, at int) float64{
 	safetensors.F8E4M3: func(src []byte, at int) float64 { return decodeFloat(uint32(src[at]), 4, 3, false) },
 }
 
-// elementWriters contains functions that write a float64 as an element. They return false if a
-// finite number becomes infinite.
+// elementWriters contains functions that encode x as element at of dst. They return false if a
+// finite x becomes infinite.
 var elementWriters = map[dtypes.DType]func(dst []byte, at int, x float64) bool{
 	dtypes.Float64: func(dst []byte, at int, x float64) bool {
 		binary.LittleEndian.PutUint64(dst[8*at:], math.Float64bits(x))
@@ -70,8 +70,8 @@ func bfloat16At(src []byte, index int) float32 {
 	return math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*index:])) << 16)
 }
 
-// decodeFloat decodes a float with the given numbers of exponent and fraction bits. Without
-// infinities, only the pattern with all bits set is a NaN.
+// decodeFloat decodes a float with the given numbers of exponent and fraction bits. If infinities
+// is false, the format has no infinities, and its only NaN has all bits set.
 func decodeFloat(bits uint32, exponent, fraction int, infinities bool) float64 {
 	sign := 1.0
 	if bits>>(exponent+fraction)&1 != 0 {
@@ -113,8 +113,8 @@ func encodeFloat(x float64, exponent, fraction int) (bits uint32, ok bool) {
 	return sign | min(bits, inf), bits < inf
 }
 
-// newConversion returns the conversion from a file's dtype to a variable's dtype, with add added to
-// each element.
+// newConversion returns the conversion from a dtype of a file to the dtype of a variable. add is
+// added to each element.
 func newConversion(file string, target dtypes.DType, add float64) (conversion, error) {
 	source := safetensors.DType(file)
 	same := safetensors.FromGoMLX(target) == source && source != ""
@@ -187,7 +187,7 @@ func convertF32ToBF16(dst []byte, dstStart, step int, src []byte, srcStart, n in
 	return ok
 }
 
-// elementCopier returns a function that copies elements of size bytes.
+// elementCopier returns a function that copies elements of size bytes without conversion.
 func elementCopier(size int) func(dst []byte, dstStart, step int, src []byte, srcStart, n int) bool {
 	return func(dst []byte, dstStart, step int, src []byte, srcStart, n int) bool {
 		if step == 1 {

@@ -1,6 +1,6 @@
 package weights
 
-// VariableNames are the paths and the layout of a decoder's variables. The zero value means
+// VariableNames specifies the paths and the layout of a decoder's variables. The zero value means
 // [DenseNames].
 type VariableNames struct {
 	// Embedding is [vocabulary, width], Norm is [width] and Head is [width, vocabulary]. Head is
@@ -26,9 +26,9 @@ type VariableNames struct {
 	Interleaved bool
 }
 
-// DenseNames returns the names of a model with GoMLX's dense layers and RMS normalizations, in a
-// loop over layers in the scope "/layers": "/layers/query/dense/weights",
-// "/layers/norm1/rms_norm/scale" and so on, "/embedding/embeddings", "/norm/rms_norm/scale" and
+// DenseNames returns the names of a model with GoMLX's dense layers and RMS normalizations. All
+// layers are in one loop in the scope "/layers". Examples are "/layers/query/dense/weights",
+// "/layers/norm1/rms_norm/scale", "/embedding/embeddings", "/norm/rms_norm/scale" and
 // "/head/dense/weights". For unrolled layers, set Layer to a scope with the number of the layer and
 // Stacked to false.
 func DenseNames() VariableNames {
@@ -43,17 +43,17 @@ func DenseNames() VariableNames {
 
 // LlamaRules returns the rules for the files of a Llama model on Hugging Face, including Llama 3.
 //
-// Dense weights are transposed from [out, in] to [in, out]. The rows of queries and keys have the
-// order of Hugging Face's rotary positions, which rotate elements i and i + size/2 of a head; set
-// [VariableNames].Interleaved for models that rotate adjacent elements. (Meta's own files, with
-// names such as "layers.0.attention.wq.weight", have adjacent elements and need other rules.)
-// Tables of rotary positions, which some files contain, are ignored.
+// Dense weights are transposed from [out, in] to [in, out]. The rows of queries and keys are
+// ordered for rotary positions that rotate elements i and i + size/2 of a head, as in Hugging
+// Face's programs. Set [VariableNames].Interleaved for models that rotate adjacent elements. Tables
+// of rotary positions, which some files contain, are ignored. Meta's own files, with names such as
+// "layers.0.attention.wq.weight", need other rules.
 func LlamaRules(c Config, n VariableNames) Rules { return decoderRules(c, n, 0) }
 
 // GemmaRules returns the rules for the files of a Gemma model (the first version) on Hugging Face.
-// They equal the rules of [LlamaRules], except that 1 is added to the scales of the normalizations,
-// which the files store without it. The model itself must multiply the embeddings by the square
-// root of the width, and use GELU (with tanh) in its dense layers.
+// They equal [LlamaRules], except that 1 is added to the scales of the normalizations, because the
+// files store the scales minus 1. The model itself must multiply the embeddings by the square root
+// of the width, and use GELU (with tanh) in its dense layers.
 func GemmaRules(c Config, n VariableNames) Rules { return decoderRules(c, n, 1) }
 
 func decoderRules(c Config, n VariableNames, add float64) (rules Rules) {

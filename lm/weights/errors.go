@@ -7,8 +7,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
-// fileError completes the error of a weights file, and of a tensor in it if tensor is not empty. The
-// kind is DataLossError unless f or its cause has another kind.
+// fileError adds the file to an error f, and the tensor if it is not empty. The kind is
+// DataLossError unless f or its cause has another kind.
 func fileError(file, tensor string, f errkind.Fault) error {
 	f.Op = fmt.Sprintf("weights: file %q", file)
 	if tensor != "" {
@@ -48,7 +48,7 @@ func (p MismatchKind) String() string {
 	return enum.Name(p, "missing", "left over", "mismatch", "twice", "unmatched", "dtype")
 }
 
-// Mismatch describes a mismatch between files, rules and variables.
+// Mismatch describes a disagreement between files, rules and variables.
 type Mismatch struct {
 	Kind MismatchKind
 	// Tensor and Variable are the names of the tensor and the variable. One of them may be empty.
@@ -71,8 +71,7 @@ func (m Mismatch) String() string {
 	return errkind.Format(subject, m.Detail, nil, m.Hint)
 }
 
-// PlanError lists all mismatches between the tensors of files, the rules and the variables of a
-// model.
+// PlanError lists all mismatches between the tensors of files, the rules and the variables of a model.
 type PlanError struct {
 	// Mismatches are the mismatches of the variables, followed by the mismatches of the tensors.
 	Mismatches []Mismatch

@@ -20,7 +20,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/strictjson"
 )
 
-// Hugging Face's names of the file of a model with one file, and of the index of a model with
+// The file names that Hugging Face uses for a model in one file, and for the index of a model in
 // several files.
 const (
 	SingleName = "model.safetensors"
@@ -42,12 +42,12 @@ type Tensor struct {
 	File string
 }
 
-// File is an open safetensors file, or all files of an index. It is safe for concurrent use, except
-// for Close.
+// File is an open safetensors file, or all files of an index. All methods except Close are safe for
+// concurrent use.
 type File struct {
 	files     []*weightFile
 	tensors   []Tensor
-	locations map[string]location
+	locations map[string]tensorLocation
 	bytesRead atomic.Int64
 	closed    atomic.Bool
 }
@@ -60,17 +60,15 @@ type weightFile struct {
 	modTime time.Time
 }
 
-type location struct {
+type tensorLocation struct {
 	file  *weightFile
-	index int // index in tensors
+	index int // index in File.tensors
 }
 
-// Open opens a safetensors file, an index (a .json file), or a directory with a file [IndexName] or
-// [SingleName]. It reads only the headers. The files of an index must be in its directory. Symbolic
-// links are followed, because Hugging Face's caches contain links. The caller must close the
-// result.
-//
-// Errors name the file and the tensor.
+// Open opens a safetensors file, an index (a .json file), or a directory that contains a file
+// [IndexName] or [SingleName]. It reads only the headers. The files of an index must be in its
+// directory. Symbolic links are followed, because Hugging Face's caches contain links. The caller
+// must close the result. Errors name the file and the tensor.
 func Open(name string) (*File, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -106,7 +104,7 @@ func OpenFS(fsys fs.FS, name string) (*File, error) {
 		return nil, fileError(name, "", errkind.Fault{Reason: "a directory without weights", Class: errkind.NotFoundError,
 			Hint: fmt.Sprintf("name a directory with %s or %s, or the file itself", IndexName, SingleName)})
 	}
-	f := &File{locations: map[string]location{}}
+	f := &File{locations: map[string]tensorLocation{}}
 	if strings.HasSuffix(name, ".json") {
 		err = f.openIndex(fsys, name)
 	} else {
@@ -154,7 +152,7 @@ func (f *File) openIndex(fsys fs.FS, name string) error {
 	return nil
 }
 
-// readIndex returns the file name of each tensor in an index.
+// readIndex returns a map from tensor names to file names.
 func readIndex(fsys fs.FS, name string) (map[string]string, error) {
 	file, _, err := openRegular(fsys, name)
 	if err != nil {
@@ -178,7 +176,7 @@ func readIndex(fsys fs.FS, name string) (map[string]string, error) {
 	return index.Files, nil
 }
 
-// openRegular opens a regular file. It refuses devices and pipes; opening a pipe could block.
+// openRegular opens a regular file. Devices and pipes are errors, because opening a pipe could block.
 func openRegular(fsys fs.FS, name string) (fs.File, fs.FileInfo, error) {
 	info, err := fs.Stat(fsys, name)
 	if err == nil {
@@ -197,7 +195,7 @@ func openRegular(fsys fs.FS, name string) (fs.File, fs.FileInfo, error) {
 	return nil, nil, fileError(name, "", errkind.Fault{Reason: "not opened", Err: err})
 }
 
-// openFile opens a file and adds its tensors.
+// openFile opens one file and adds its tensors to f.
 func (f *File) openFile(fsys fs.FS, name string) (*weightFile, error) {
 	fail := func(reason, hint string, class errkind.Kind, err error) (*weightFile, error) {
 		return nil, fileError(name, "", errkind.Fault{Reason: reason, Hint: hint, Class: class, Err: err})
@@ -222,7 +220,7 @@ func (f *File) openFile(fsys fs.FS, name string) (*weightFile, error) {
 				other.file.name),
 				Hint: "use the files of one model"})
 		}
-		f.locations[t.Name] = location{p, len(f.tensors)}
+		f.locations[t.Name] = tensorLocation{p, len(f.tensors)}
 		f.tensors = append(f.tensors, Tensor{Name: t.Name, DType: string(t.DType), Shape: t.Shape, File: name})
 	}
 	return p, nil

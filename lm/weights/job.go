@@ -6,23 +6,23 @@ import (
 	"slices"
 )
 
-// copyJob copies a box of one tensor. Its axes are the dimensions in the order of the file, the
-// slowest first. Axes with one index are left out unless there is no other axis.
+// copyJob copies a box of one tensor. Its axes are sorted by their step in the file, the largest
+// first. Dimensions of size 1 are omitted, but there is at least one axis.
 type copyJob struct {
 	tensor     string
 	conversion conversion
 	srcOffset  int64 // offset of the box's first element in the tensor
-	dstOffset  int   // offset of that element in the result
+	dstOffset  int   // offset of the same element in the result
 	axes       []axis
 }
 
-// axis is one dimension of a job: the offsets of its indices in the tensor (src, ascending) and in
-// the result (dst). Both are in elements, relative to the first index.
+// axis is one dimension of a copyJob. It maps an index to an offset in the tensor (src, ascending)
+// and an offset in the result (dst). Both are in elements, relative to the first index.
 type axis struct {
-	n       int
+	size    int
 	srcStep int64
 	dstStep int
-	// srcOffsets and into are the offsets if they are not evenly spaced, or nil.
+	// srcOffsets and dstOffsets are the offsets if they are not evenly spaced, or nil.
 	srcOffsets []int64
 	dstOffsets []int
 }
@@ -41,8 +41,8 @@ func (a *axis) dstAt(i int) int {
 	return i * a.dstStep
 }
 
-// newCopyJob returns the job that copies the overlap of a variable's box with the box at start, or
-// nil if they do not overlap. cells is the number of cells of the latter in each dimension.
+// newCopyJob returns a job that copies the intersection of box, which a tensor fills, and the requested
+// box at start. It returns nil if they do not intersect. cells is the parameter of [Plan.ReadCells].
 func (p *Plan) newCopyJob(v *Variable, box variableBox, start, size, cells []int) (*copyJob, error) {
 	form, err := newConversion(p.tensors[box.tensor].DType, v.DType, box.add)
 	if err != nil {
@@ -58,60 +58,59 @@ func (p *Plan) newCopyJob(v *Variable, box variableBox, start, size, cells []int
 		if first >= end {
 			return nil, nil
 		}
-		l := cellStride{stride: stride, cell: size[d] / cells[d], cellDistance: apart, first: first - start[d]}
-		j.dstOffset += l.at(0)
+		l := cellLayout{stride: stride, cellSize: size[d] / cells[d], cellStride: apart, first: first - start[d]}
+		j.dstOffset += l.offsetAt(0)
 		a := newAxis(box.view.dims[d], first-box.start[d], end-box.start[d], l, j)
-		if a.n > 1 {
+		if a.size > 1 {
 			j.axes = append(j.axes, a)
 		}
-		stride, apart = stride*l.cell, apart*cells[d]
+		stride, apart = stride*l.cellSize, apart*cells[d]
 	}
 	// In the order of the file, the axis with the smallest step is the fastest.
 	slices.SortStableFunc(j.axes, func(a, b axis) int { return cmp.Compare(b.srcStep, a.srcStep) })
 	if len(j.axes) == 0 {
-		j.axes = []axis{{n: 1, srcStep: 1, dstStep: 1}}
+		j.axes = []axis{{size: 1, srcStep: 1, dstStep: 1}}
 	}
 	j.mergeAxes()
 	return j, nil
 }
 
-// singleCell returns the numbers of cells of a box of rank n with a single cell.
+// singleCell returns the numbers of cells of a box of rank n that is not divided.
 func singleCell(n int) []int { return slices.Repeat([]int{1}, n) }
 
-// cellStride describes the offsets of a dimension's indices in the result: indices in a cell are
-// stride elements apart, and the cells, of cell indices each, are cellDistance elements apart. first
-// is the first index.
-type cellStride struct{ stride, cell, cellDistance, first int }
+// cellLayout maps an index of a dimension to an offset in a result that is divided into cells. A
+// cell has cellSize indices, which are stride elements apart. Cells are cellStride elements apart.
+// Indices are relative to the index first.
+type cellLayout struct{ stride, cellSize, cellStride, first int }
 
-// at returns the offset of an index.
-func (l cellStride) at(i int) int {
+func (l cellLayout) offsetAt(i int) int {
 	i += l.first
-	return i/l.cell*l.cellDistance + i%l.cell*l.stride
+	return i/l.cellSize*l.cellStride + i%l.cellSize*l.stride
 }
 
-// isEven reports whether n indices are evenly spaced.
-func (l cellStride) isEven(n int) bool {
-	return l.first%l.cell+n <= l.cell || l.cell == 1 || l.cellDistance == l.cell*l.stride
+// isEven reports whether the offsets of the first n indices are evenly spaced.
+func (l cellLayout) isEven(n int) bool {
+	return l.first%l.cellSize+n <= l.cellSize || l.cellSize == 1 || l.cellStride == l.cellSize*l.stride
 }
 
-// step returns the distance of evenly spaced indices.
-func (l cellStride) step() int {
-	if l.cell == 1 {
-		return l.cellDistance
+// evenStep returns the distance between evenly spaced offsets.
+func (l cellLayout) evenStep() int {
+	if l.cellSize == 1 {
+		return l.cellStride
 	}
 	return l.stride
 }
 
-// newAxis returns the axis of a range of indices of a dimension. It moves the job's offsets to the
+// newAxis returns the axis for a range of indices of a dimension. It moves the offsets of j to the
 // first index of the axis.
-func newAxis(dim []strideFactor, start, end int, l cellStride, j *copyJob) axis {
+func newAxis(dim []strideFactor, start, end int, l cellLayout, j *copyJob) axis {
 	dim = mergeFactors(dim)
 	if len(dim) == 1 && l.isEven(end-start) {
 		j.srcOffset += int64(start) * dim[0].stride
-		return axis{n: end - start, srcStep: dim[0].stride, dstStep: l.step()}
+		return axis{size: end - start, srcStep: dim[0].stride, dstStep: l.evenStep()}
 	}
-	a := axis{n: end - start, srcOffsets: dimOffsets(dim, start, end), dstOffsets: make([]int, end-start)}
-	indices := make([]int, a.n)
+	a := axis{size: end - start, srcOffsets: dimOffsets(dim, start, end), dstOffsets: make([]int, end-start)}
+	indices := make([]int, a.size)
 	for i := range indices {
 		indices[i] = i
 	}
@@ -120,12 +119,12 @@ func newAxis(dim []strideFactor, start, end int, l cellStride, j *copyJob) axis 
 		slices.Sort(a.srcOffsets)
 	}
 	firstOffset := a.srcOffsets[0]
-	dstOrigin := l.at(indices[0])
-	j.srcOffset, j.dstOffset = j.srcOffset+firstOffset, j.dstOffset+dstOrigin-l.at(0)
+	dstOrigin := l.offsetAt(indices[0])
+	j.srcOffset, j.dstOffset = j.srcOffset+firstOffset, j.dstOffset+dstOrigin-l.offsetAt(0)
 	a.srcStep = 1 << 62 // minimum distance, computed below
 	for i := range indices {
 		a.srcOffsets[i] -= firstOffset
-		a.dstOffsets[i] = l.at(indices[i]) - dstOrigin
+		a.dstOffsets[i] = l.offsetAt(indices[i]) - dstOrigin
 		if i > 0 {
 			a.srcStep = min(a.srcStep, a.srcOffsets[i]-a.srcOffsets[i-1])
 		}
@@ -133,7 +132,7 @@ func newAxis(dim []strideFactor, start, end int, l cellStride, j *copyJob) axis 
 	return a
 }
 
-// dimOffsets returns the offsets of a range of indices of a dimension.
+// dimOffsets returns the offset of each index from start to end-1 of a dimension.
 func dimOffsets(dim []strideFactor, start, end int) []int64 {
 	offsets := make([]int64, end-start)
 	for i := range offsets {
@@ -146,41 +145,41 @@ func dimOffsets(dim []strideFactor, start, end int) []int64 {
 	return offsets
 }
 
-// mergeAxes merges the fastest axes that are contiguous in the file and in the result.
+// mergeAxes merges the last axes as long as they are contiguous in the file and in the result.
 func (j *copyJob) mergeAxes() {
 	for len(j.axes) > 1 {
 		slow, fast := &j.axes[len(j.axes)-2], j.axes[len(j.axes)-1]
-		if !fast.isEven() || !slow.isEven() || slow.srcStep != int64(fast.n)*fast.srcStep ||
-			slow.dstStep != fast.n*fast.dstStep {
+		if !fast.isEven() || !slow.isEven() || slow.srcStep != int64(fast.size)*fast.srcStep ||
+			slow.dstStep != fast.size*fast.dstStep {
 			return
 		}
-		*slow = axis{n: slow.n * fast.n, srcStep: fast.srcStep, dstStep: fast.dstStep}
+		*slow = axis{size: slow.size * fast.size, srcStep: fast.srcStep, dstStep: fast.dstStep}
 		j.axes = j.axes[:len(j.axes)-1]
 	}
 }
 
-// isEven reports whether the indices are evenly spaced.
+// isEven reports whether the offsets are evenly spaced.
 func (a *axis) isEven() bool { return a.srcOffsets == nil }
 
-// isContiguous reports whether the indices are contiguous in the file and in the result.
+// isContiguous reports whether the elements are contiguous in the file and in the result.
 func (a *axis) isContiguous() bool {
-	return a.isEven() && (a.n == 1 || a.srcStep == 1 && a.dstStep == 1)
+	return a.isEven() && (a.size == 1 || a.srcStep == 1 && a.dstStep == 1)
 }
 
-// split divides a large job along its slowest axis, for several goroutines.
-func (j *copyJob) split(bytes int) []*copyJob {
+// splitConcurrent divides a large job along its first axis into jobs for several goroutines.
+func (j *copyJob) splitConcurrent(bytes int) []*copyJob {
 	slow := &j.axes[0]
-	parts := min(slow.n, 2*runtime.GOMAXPROCS(0), bytes/minConcurrentBytes)
+	parts := min(slow.size, 2*runtime.GOMAXPROCS(0), bytes/minConcurrentBytes)
 	if parts < 2 {
 		return []*copyJob{j}
 	}
 	var all []*copyJob
 	for i := range parts {
-		start, end := i*slow.n/parts, (i+1)*slow.n/parts
+		start, end := i*slow.size/parts, (i+1)*slow.size/parts
 		part := &copyJob{j.tensor, j.conversion, j.srcOffset + slow.srcAt(start), j.dstOffset + slow.dstAt(start),
 			slices.Clone(j.axes)}
 		a := &part.axes[0]
-		if a.n = end - start; !a.isEven() {
+		if a.size = end - start; !a.isEven() {
 			a.srcOffsets, a.dstOffsets = slices.Clone(a.srcOffsets[start:end]), slices.Clone(a.dstOffsets[start:end])
 			for k := range a.srcOffsets {
 				a.srcOffsets[k] -= slow.srcOffsets[start]

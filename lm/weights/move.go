@@ -7,22 +7,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// rowOffsets contains the offsets of one row: a range of a job's fastest axis.
+// rowOffsets contains the offsets of one row: a range of the last axis of a copyJob.
 type rowOffsets struct {
-	src int64 // offset of the first element in the tensor
-	dst int   // base offset in the result
+	src int64 // offset of the row's first element in the tensor
+	dst int   // offset of index 0 of the last axis in the result
 }
 
-// execute reads the job's box into the result.
+// execute reads the job's box from f into dst.
 func (j *copyJob) execute(ctx context.Context, f *File, dst, scratch []byte) error {
 	fast := &j.axes[len(j.axes)-1]
 	if j.conversion.isCopy && fast.isContiguous() {
 		return j.readDirect(ctx, f, dst)
 	}
 	// A row that is longer than the buffer is read in several ranges.
-	for start := 0; start < fast.n; {
+	for start := 0; start < fast.size; {
 		room := scratchBytes / int64(j.conversion.srcBytes)
-		end := start + sort.Search(fast.n-start, func(i int) bool { return fast.srcAt(start+i)-fast.srcAt(start) >= room })
+		end := start + sort.Search(fast.size-start, func(i int) bool { return fast.srcAt(start+i)-fast.srcAt(start) >= room })
 		if err := j.readRange(ctx, f, dst, scratch, start, end); err != nil {
 			return err
 		}
@@ -46,7 +46,7 @@ func (j *copyJob) forEachRow(visit func(rowOffsets) error) error {
 		}
 		d := len(slow) - 1
 		for ; d >= 0; d-- {
-			if index[d]++; index[d] < slow[d].n {
+			if index[d]++; index[d] < slow[d].size {
 				break
 			}
 			index[d] = 0
@@ -57,10 +57,10 @@ func (j *copyJob) forEachRow(visit func(rowOffsets) error) error {
 	}
 }
 
-// readDirect reads rows directly into the result, and reads contiguous rows together.
+// readDirect reads rows directly into the result. It combines contiguous rows into one read.
 func (j *copyJob) readDirect(ctx context.Context, f *File, result []byte) error {
 	fast, size := &j.axes[len(j.axes)-1], int64(j.conversion.srcBytes)
-	n := int64(fast.n)
+	n := int64(fast.size)
 	var src, length, dst int64 // pending read, in bytes
 	flush := func() error {
 		for length > 0 {
@@ -93,17 +93,17 @@ func (j *copyJob) readDirect(ctx context.Context, f *File, result []byte) error 
 	return flush()
 }
 
-// readRange reads a range of the fastest axis of all rows: it repeatedly reads as many rows as fit
-// into the buffer, and moves them to the result.
+// readRange reads indices start to end-1 of the last axis of all rows. It reads as many rows as fit
+// into the buffer, copies them to the result, and repeats.
 func (j *copyJob) readRange(ctx context.Context, f *File, result, scratch []byte, start, end int) error {
 	fast := &j.axes[len(j.axes)-1]
-	b := &rowBuffer{copyJob: j, ctx: ctx, file: f, fast: fast, from: start, to: end, scratch: scratch}
-	b.span = fast.srcAt(end-1) - fast.srcAt(start) + 1
+	b := &rowBuffer{copyJob: j, ctx: ctx, file: f, fast: fast, start: start, end: end, scratch: scratch}
+	b.rowSpan = fast.srcAt(end-1) - fast.srcAt(start) + 1
 	b.splitRanges()
 	err := j.forEachRow(func(r rowOffsets) error {
 		r.src += fast.srcAt(start)
 		if len(b.rows) > 0 && !b.hasRoom(r) {
-			if err := b.flush(result); err != nil {
+			if err := b.copyRows(result); err != nil {
 				return err
 			}
 		}
@@ -113,38 +113,38 @@ func (j *copyJob) readRange(ctx context.Context, f *File, result, scratch []byte
 	if err != nil {
 		return err
 	}
-	return b.flush(result)
+	return b.copyRows(result)
 }
 
-// rowBuffer buffers rows: one contiguous range of the file, or separate rows.
+// rowBuffer reads rows of a copyJob into a buffer and copies them to the result.
 type rowBuffer struct {
 	*copyJob
-	ctx      context.Context
-	file     *File
-	fast     *axis
-	from, to int   // range of the fastest axis
-	span     int64 // length of a row in the file, in elements
-	scratch  []byte
-	rows     []rowOffsets
-	starts   []int // offsets of the rows in the buffer, in elements
-	used     int64 // number of elements in the buffer
-	ranges   []evenRange
+	ctx         context.Context
+	file        *File
+	fast        *axis // the last axis
+	start, end  int   // range of indices of the last axis
+	rowSpan     int64 // length of a row in the file, in elements
+	scratch     []byte
+	rows        []rowOffsets
+	rowStarts   []int // offsets of the rows in the buffer, in elements
+	numBuffered int64 // number of elements in the buffer
+	ranges      []evenRange
 }
 
-// evenRange is a range of the fastest axis whose indices are contiguous in the file and evenly
-// spaced in the result.
-type evenRange struct{ from, n, step int }
+// evenRange is a range of indices of the last axis. Its elements are contiguous in the file and
+// evenly spaced in the result.
+type evenRange struct{ start, n, step int }
 
-// splitRanges divides the range of the fastest axis into even ranges.
+// splitRanges divides the indices of a row into evenRanges.
 func (b *rowBuffer) splitRanges() {
 	a := b.fast
-	if a.isEven() && (a.srcStep == 1 || a.n == 1) {
-		b.ranges = []evenRange{{b.from, b.to - b.from, a.dstStep}}
+	if a.isEven() && (a.srcStep == 1 || a.size == 1) {
+		b.ranges = []evenRange{{b.start, b.end - b.start, a.dstStep}}
 		return
 	}
-	for i := b.from; i < b.to; {
-		s := evenRange{from: i, n: 1, step: 1}
-		for k := i + 1; k < b.to && a.srcAt(k) == a.srcAt(k-1)+1; k++ {
+	for i := b.start; i < b.end; {
+		s := evenRange{start: i, n: 1, step: 1}
+		for k := i + 1; k < b.end && a.srcAt(k) == a.srcAt(k-1)+1; k++ {
 			step := a.dstAt(k) - a.dstAt(k-1)
 			if s.n == 1 {
 				s.step = step
@@ -158,19 +158,19 @@ func (b *rowBuffer) splitRanges() {
 	}
 }
 
-// hasRoom reports whether the buffer has room for another row.
+// hasRoom reports whether another row fits into the buffer. It updates numBuffered.
 func (b *rowBuffer) hasRoom(r rowOffsets) bool {
 	last := b.rows[len(b.rows)-1]
-	used := b.used + b.span
-	if next := r.src - (last.src + b.span); next >= 0 && next*int64(b.conversion.srcBytes) <= maxGapBytes {
+	used := b.numBuffered + b.rowSpan
+	if next := r.src - (last.src + b.rowSpan); next >= 0 && next*int64(b.conversion.srcBytes) <= maxGapBytes {
 		used += next
 	}
-	b.used = used
-	return (used+b.span)*int64(b.conversion.srcBytes) <= int64(len(b.scratch))
+	b.numBuffered = used
+	return (used+b.rowSpan)*int64(b.conversion.srcBytes) <= int64(len(b.scratch))
 }
 
-// flush reads the rows and copies them to dst.
-func (b *rowBuffer) flush(result []byte) error {
+// copyRows reads the pending rows, copies them to result and empties the buffer.
+func (b *rowBuffer) copyRows(result []byte) error {
 	if err := context.Cause(b.ctx); err != nil {
 		return err
 	}
@@ -180,25 +180,26 @@ func (b *rowBuffer) flush(result []byte) error {
 	a := b.fast
 	ok := true
 	for _, s := range b.ranges {
-		first := int(a.srcAt(s.from) - a.srcAt(b.from))
+		first := int(a.srcAt(s.start) - a.srcAt(b.start))
 		for r := 0; r < len(b.rows); {
 			n := 1
 			if b.conversion.transpose != nil && s.step != 1 {
 				n = b.adjacentRows(r)
 			}
-			dst, i := a.dstAt(s.from), 0
+			dst, i := a.dstAt(s.start), 0
 			if n > 1 {
 				for ; i+columnsPerBlock <= s.n; i += columnsPerBlock {
-					b.conversion.transpose(result, b.rows[r].dst+dst+i*s.step, s.step, b.scratch, b.starts[r:r+n], first+i)
+					b.conversion.transpose(result, b.rows[r].dst+dst+i*s.step, s.step, b.scratch, b.rowStarts[r:r+n], first+i)
 				}
 			}
 			for k := r; k < r+n; k++ {
-				ok = b.conversion.convert(result, b.rows[k].dst+dst+i*s.step, s.step, b.scratch, b.starts[k]+first+i, s.n-i) && ok
+				ok = b.conversion.convert(result, b.rows[k].dst+dst+i*s.step, s.step, b.scratch, b.rowStarts[k]+first+i,
+					s.n-i) && ok
 			}
 			r += n
 		}
 	}
-	b.rows, b.used = b.rows[:0], 0
+	b.rows, b.numBuffered = b.rows[:0], 0
 	if !ok {
 		return fileError(b.file.locations[b.tensor].file.name, b.tensor,
 			errkind.Fault{Reason: "a number is too large for the dtype of the variable", Class: errkind.ValueError,
@@ -207,8 +208,8 @@ func (b *rowBuffer) flush(result []byte) error {
 	return nil
 }
 
-// adjacentRows returns the number of rows from r on that can be transposed together, because they
-// are adjacent in the result. It returns 1 if there are too few.
+// adjacentRows returns the number of rows, beginning with row r, that can be transposed together
+// because they are adjacent in the result. It returns 1 if there are too few.
 func (b *rowBuffer) adjacentRows(r int) int {
 	n := 1
 	for ; r+n < len(b.rows) && b.rows[r+n].dst == b.rows[r].dst+n; n++ {
@@ -216,25 +217,24 @@ func (b *rowBuffer) adjacentRows(r int) int {
 	return max(n/rowsPerBlock*rowsPerBlock, 1)
 }
 
-// readRows reads the rows, rows with small gaps between them together, and stores the offset of each
-// row.
+// readRows reads the pending rows into the buffer. It combines rows with small gaps into one read.
 func (b *rowBuffer) readRows() error {
 	size := int64(b.conversion.srcBytes)
 	gap := maxGapBytes / size
-	b.starts = b.starts[:0]
+	b.rowStarts = b.rowStarts[:0]
 	a := b.fast
-	apart := a.n > 1 && a.srcStep-1 > gap // the required elements of a row are far apart
-	for i := b.from + 1; i < b.to && !apart && !a.isEven(); i++ {
+	apart := a.size > 1 && a.srcStep-1 > gap // the required elements of a row are far apart
+	for i := b.start + 1; i < b.end && !apart && !a.isEven(); i++ {
 		apart = a.srcOffsets[i]-a.srcOffsets[i-1]-1 > gap
 	}
 	offset := int64(0)
 	for i := 0; i < len(b.rows); {
-		first, end := b.rows[i].src, b.rows[i].src+b.span
-		b.starts = append(b.starts, int(offset))
+		first, end := b.rows[i].src, b.rows[i].src+b.rowSpan
+		b.rowStarts = append(b.rowStarts, int(offset))
 		k := i + 1
 		for ; !apart && k < len(b.rows) && b.rows[k].src >= end && b.rows[k].src-end <= gap; k++ {
-			b.starts = append(b.starts, int(offset+b.rows[k].src-first))
-			end = b.rows[k].src + b.span
+			b.rowStarts = append(b.rowStarts, int(offset+b.rows[k].src-first))
+			end = b.rows[k].src + b.rowSpan
 		}
 		if apart {
 			if err := b.readSparseRow(first, offset, gap); err != nil {
@@ -248,15 +248,15 @@ func (b *rowBuffer) readRows() error {
 	return nil
 }
 
-// readSparseRow reads the separate ranges of a row.
+// readSparseRow reads only the required ranges of a row, which has large gaps.
 func (b *rowBuffer) readSparseRow(first, at, gap int64) error {
 	a, size := b.fast, int64(b.conversion.srcBytes)
-	for i := b.from; i < b.to; {
+	for i := b.start; i < b.end; {
 		k := i + 1
-		for k < b.to && a.srcAt(k)-a.srcAt(k-1)-1 <= gap {
+		for k < b.end && a.srcAt(k)-a.srcAt(k-1)-1 <= gap {
 			k++
 		}
-		start, end := a.srcAt(i)-a.srcAt(b.from), a.srcAt(k-1)-a.srcAt(b.from)+1
+		start, end := a.srcAt(i)-a.srcAt(b.start), a.srcAt(k-1)-a.srcAt(b.start)+1
 		if err := b.file.readAt(b.tensor, b.scratch[(at+start)*size:(at+end)*size], (first+start)*size); err != nil {
 			return err
 		}

@@ -16,19 +16,19 @@ type Variable struct {
 	DType dtypes.DType
 	// Shape are the dimensions, row-major. The first dimension of a stack is the number of layers.
 	Shape []int
-	// Optional means that the variable may keep its value: it need not be filled by a tensor.
+	// Optional means that the variable may keep its value if no tensor fills it.
 	Optional bool
 }
 
-// PlanOptions configure a plan.
+// PlanOptions configure [NewPlan].
 type PlanOptions struct {
 	// Create, if set, is the dtype of variables that the rules name and the model does not have.
-	// The plan creates them with the shapes of the tensors. If it is not set, such a variable is a
-	// [Unused].
+	// The plan creates such variables with the shapes of the tensors. If Create is not set, they
+	// are an [Unused] mismatch.
 	Create dtypes.DType
 }
 
-// Plan maps parts of tensors to parts of variables. It is immutable.
+// Plan specifies which ranges of tensors fill which ranges of variables. It is immutable.
 type Plan struct {
 	variables []variablePlan // variables that tensors fill
 	tensors   map[string]Tensor
@@ -40,7 +40,7 @@ type variablePlan struct {
 	boxes []variableBox
 }
 
-// variableBox is a box of a variable, and the location of its elements in a tensor.
+// variableBox is a box of a variable, with the tensor that fills it.
 type variableBox struct {
 	tensor      string
 	start, size []int
@@ -48,9 +48,9 @@ type variableBox struct {
 	add         float64
 }
 
-// NewPlan maps tensors to variables by rules, and checks that each tensor is used or ignored by
-// exactly one rule, that each element of each variable is filled once, and that the shapes fit
-// after the rules' steps. variables may be in any order.
+// NewPlan maps tensors to variables by rules. It checks that each tensor matches exactly one rule,
+// that each element of each variable is filled once, and that the shapes fit after the rules'
+// steps. variables may be in any order.
 //
 // Invalid rules are an error of kind ValueError. Mismatches are a [*PlanError], which lists all of
 // them.
@@ -59,7 +59,7 @@ func NewPlan(tensors []Tensor, variables []Variable, rules Rules, opts PlanOptio
 	if err != nil {
 		return nil, err
 	}
-	m := &planner{rules: rules, patterns: patterns, used: make([]bool, len(rules)), variables: map[string]*Variable{},
+	m := &planner{rules: rules, patterns: patterns, ruleUsed: make([]bool, len(rules)), variables: map[string]*Variable{},
 		opts: opts,
 		plan: &Plan{tensors: map[string]Tensor{}}, candidates: map[string][]candidate{}, reported: map[string]bool{}}
 	for i := range variables {
@@ -70,12 +70,12 @@ func NewPlan(tensors []Tensor, variables []Variable, rules Rules, opts PlanOptio
 	}
 	var mismatches []Mismatch
 	for _, t := range tensors {
-		mismatches = append(mismatches, m.match(t)...)
+		mismatches = append(mismatches, m.matchRule(t)...)
 	}
 	for _, path := range m.paths {
-		m.assign(path)
+		m.assignTensors(path)
 	}
-	for i, used := range m.used {
+	for i, used := range m.ruleUsed {
 		if r := rules[i]; !used && !r.Optional && !r.Ignore {
 			mismatches = append(mismatches, Mismatch{Kind: UnmatchedRule,
 				Detail: fmt.Sprintf("rule %d (%s) matches no tensor", i, r.Tensor),
@@ -102,17 +102,17 @@ func (p *Plan) Variables() []Variable {
 type planner struct {
 	rules      Rules
 	patterns   []*regexp.Regexp
-	used       []bool
+	ruleUsed   []bool
 	variables  map[string]*Variable
 	opts       PlanOptions
 	paths      []string // paths of variables
 	candidates map[string][]candidate
-	reported   map[string]bool // variables of whose tensors a mismatch was reported
+	reported   map[string]bool // variables that a reported mismatch names
 	mismatches []Mismatch
 	plan       *Plan
 }
 
-// candidate is a tensor that fills a variable or a part of it.
+// candidate is a tensor that a rule assigns to a variable or a part of it.
 type candidate struct {
 	tensor     Tensor
 	target     Target
@@ -120,8 +120,8 @@ type candidate struct {
 	stackIndex int // index in a stack, or -1
 }
 
-// match finds the rule of a tensor and applies its steps.
-func (m *planner) match(t Tensor) (faults []Mismatch) {
+// matchRule finds the rule that matches a tensor and applies its steps. It returns the mismatches.
+func (m *planner) matchRule(t Tensor) (faults []Mismatch) {
 	rule := -1
 	var groups []string
 	for i, p := range m.patterns {
@@ -129,7 +129,7 @@ func (m *planner) match(t Tensor) (faults []Mismatch) {
 		if g == nil {
 			continue
 		}
-		if m.used[i] = true; rule >= 0 {
+		if m.ruleUsed[i] = true; rule >= 0 {
 			return []Mismatch{{Kind: Duplicate, Tensor: t.Name, Detail: fmt.Sprintf("rules %d (%s) and %d (%s) match it", rule,
 				m.rules[rule].Tensor, i, m.rules[i].Tensor),
 				Hint: "let one rule match it, with several targets"}}
@@ -164,7 +164,7 @@ func (m *planner) match(t Tensor) (faults []Mismatch) {
 		}
 		var err error
 		for i, s := range target.Steps {
-			if c.view, err = c.view.apply(s); err != nil {
+			if c.view, err = c.view.applyStep(s); err != nil {
 				fail(ShapeMismatch, "correct the rule's steps", "the tensor is %v; step %d: %v", t.Shape, i, err)
 				break
 			}
@@ -193,7 +193,7 @@ func (m *planner) match(t Tensor) (faults []Mismatch) {
 	return faults
 }
 
-// unusedElements returns the number of elements of a tensor that are in no view.
+// unusedElements returns the number of elements of a tensor that no view in uses contains.
 func unusedElements(shape []int, uses []stridedView) int64 {
 	total := int64(numElements(shape))
 	var runs [][2]int64
@@ -201,7 +201,7 @@ func unusedElements(shape []int, uses []stridedView) int64 {
 		if int64(numElements(v.shape())) == total {
 			return 0
 		}
-		if runs = append(runs, v.ranges()...); len(runs) > maxRanges {
+		if runs = append(runs, v.elementRanges()...); len(runs) > maxRanges {
 			return 0
 		}
 	}
@@ -222,8 +222,9 @@ const maxLayers = 1 << 20
 // maxRanges limits the memory for finding unused elements.
 const maxRanges = 1 << 20
 
-// ranges returns the ranges of a tensor that a view contains.
-func (v stridedView) ranges() [][2]int64 {
+// elementRanges returns the ranges of a tensor's elements that the view contains. A list of more
+// than maxRanges is invalid.
+func (v stridedView) elementRanges() [][2]int64 {
 	var all []strideFactor
 	for _, d := range v.dims {
 		all = append(all, d...)

@@ -13,40 +13,37 @@ import (
 )
 
 const (
-	// scratchBytes is the size of a reader's buffer for conversion and transposition.
+	// scratchBytes is the size of a goroutine's buffer for conversion and transposition.
 	scratchBytes = 1 << 20
-	// maxDirectRead limits one read without conversion, so that a canceled context takes effect
-	// soon.
+	// maxDirectRead limits one read without conversion, so that cancellation takes effect soon.
 	maxDirectRead = 8 << 20
-	// maxGapBytes is the longest gap between two ranges that are read together. A separate read
-	// would cost more.
+	// maxGapBytes is the longest gap between two ranges that are read together. Two separate reads
+	// would cost more than reading the gap.
 	maxGapBytes = 256
 	// minConcurrentBytes is the minimum size of a box that several goroutines read.
 	minConcurrentBytes = 4 << 20
 )
 
-// scratchPool contains buffers for reuse.
 var scratchPool = sync.Pool{New: func() any {
 	b := make([]byte, scratchBytes)
 	return &b
 }}
 
-// Read reads a box of a variable into into, row-major, in the variable's dtype. The box begins at
-// start and has the given size in each dimension. Read only reads the required ranges of the files,
-// and gaps of at most 256 bytes between them. In addition to into, it uses one megabyte of memory
-// for each CPU. NaNs and infinities are preserved; a finite number that would become infinite is an
-// error.
+// Read reads a box of a variable into dst, row-major, in the variable's dtype. The box begins at start
+// and has the given size in each dimension. Read only reads the required ranges of the files, and gaps
+// of at most 256 bytes between them. In addition to dst, it uses one megabyte of memory for each CPU.
+// NaNs and infinities are preserved. A finite number that would become infinite is an error.
 //
-// Errors name the file and the tensor. An invalid box is an error of kind ValueError. If ctx ends,
-// Read returns its cause. After an error the contents of into are undefined.
+// Errors name the file and the tensor. An invalid box is an error of kind ValueError. If ctx ends, Read
+// returns its cause. After an error the contents of dst are undefined.
 func (p *Plan) Read(ctx context.Context, f *File, path string, start, size []int, dst []byte) error {
 	return p.ReadCells(ctx, f, path, start, size, singleCell(len(size)), dst)
 }
 
-// ReadCells is like [Plan.Read], but divides the box into cells: cells is the number of cells in
-// each dimension, which must divide the size. The cells are stored in into one after the other, in
-// row-major order, and each cell is row-major. In this way the shards of several devices are read
-// together, and a row of the file is read in one range for all of them.
+// ReadCells is like [Plan.Read], but divides the box into cells of equal size. cells is the number
+// of cells in each dimension. dst contains one cell after the other, in row-major order, and each
+// cell is row-major. ReadCells reads the shards of several devices at once: it reads each row of
+// the file once for all cells.
 func (p *Plan) ReadCells(ctx context.Context, f *File, path string, start, size, cells []int, dst []byte) error {
 	i := slices.IndexFunc(p.variables, func(v variablePlan) bool { return v.Path == path })
 	if i < 0 {
@@ -84,7 +81,7 @@ func (p *Plan) ReadCells(ctx context.Context, f *File, path string, start, size,
 	return nil
 }
 
-// readBox reads a box of a variable from its tensors, with several goroutines for large boxes.
+// readBox reads a box of a variable from its tensors. It reads large boxes with several goroutines.
 func (p *Plan) readBox(ctx context.Context, f *File, v *variablePlan, start, size, cells []int, dst []byte) error {
 	bytes := len(dst)
 	var jobs []*copyJob
@@ -94,7 +91,7 @@ func (p *Plan) readBox(ctx context.Context, f *File, v *variablePlan, start, siz
 			return err
 		}
 		if j != nil {
-			jobs = append(jobs, j.split(bytes)...)
+			jobs = append(jobs, j.splitConcurrent(bytes)...)
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)

@@ -13,7 +13,7 @@ import (
 // parses. Exactly one rule must match the name of each tensor.
 type Rules []Rule
 
-// Rule maps the tensors whose names match.
+// Rule maps the tensors with matching names to variables.
 type Rule struct {
 	// Tensor is a regular expression of Go's package regexp for complete names, such as
 	// `model\.layers\.(\d+)\.mlp\.up_proj\.weight`.
@@ -39,8 +39,8 @@ type Target struct {
 	// Stack is the index in the first dimension of a variable that stacks layers, for example
 	// "{1}". It is empty for variables that are not stacks.
 	Stack string `json:"stack,omitempty"`
-	// Segment is the location of the tensor in a variable that several tensors fill; nil means the
-	// complete variable, or the complete layer of a stack.
+	// Segment is the range of a variable that several tensors fill together. nil means the complete
+	// variable, or the complete layer of a stack.
 	Segment *Segment `json:"part,omitempty"`
 	// Add is added to each element, in float64, before rounding to the variable's dtype: 1 for
 	// normalization scales that are stored minus 1.
@@ -68,9 +68,9 @@ type Slice struct {
 	End   int `json:"to,omitempty"`
 }
 
-// Segment is the location of a tensor in a variable that several tensors fill along dimension Dim:
-// part Index of Parts equal parts, or the indices from Start on if Parts is 0. Dim does not count
-// the dimension of a stack.
+// Segment is the range of a variable that one of several tensors fills: part Index of Parts equal
+// parts along dimension Dim, or the indices from Start on if Parts is 0. In a variable that stacks
+// layers, Dim does not count the dimension of the stack.
 type Segment struct {
 	Dim   int `json:"dim"`
 	Index int `json:"part,omitempty"`
@@ -78,7 +78,7 @@ type Segment struct {
 	Start int `json:"from,omitempty"`
 }
 
-// bounds returns the range, with start inclusive and end exclusive.
+// bounds returns the start (inclusive) and the end (exclusive) in a dimension of the given size.
 func (c Slice) bounds(size int64) (start, end int64, err error) {
 	if c.Parts != 0 {
 		switch {
@@ -96,8 +96,8 @@ func (c Slice) bounds(size int64) (start, end int64, err error) {
 	return int64(c.Start), int64(c.End), nil
 }
 
-// ParseRules parses rules from JSON: a list of objects whose keys are the field names in lower
-// case. Unknown keys are errors.
+// ParseRules parses rules from JSON: a list of objects in the format that json.Marshal writes for
+// [Rules]. Unknown keys are errors.
 func ParseRules(data []byte) (Rules, error) {
 	var rules Rules
 	if err := strictjson.Decode(data, &rules); err != nil {
@@ -110,7 +110,7 @@ func ParseRules(data []byte) (Rules, error) {
 	return rules, nil
 }
 
-// compilePatterns checks the rules and returns their patterns.
+// compilePatterns checks the rules and compiles their regular expressions.
 func (r Rules) compilePatterns() ([]*regexp.Regexp, error) {
 	var patterns []*regexp.Regexp
 	for i, rule := range r {
@@ -160,7 +160,7 @@ func countTrue(all ...bool) (n int) {
 var referencePattern = regexp.MustCompile(`\{([^{}]*)\}`)
 var groupPattern = regexp.MustCompile(`^(\d{1,3})(?::0?(\d))?$`)
 
-// checkTemplate returns an error for references to groups that do not exist.
+// checkTemplate returns an error if the template refers to a group that the pattern does not have.
 func checkTemplate(template string, groups int) error {
 	for _, m := range referencePattern.FindAllStringSubmatch(template, -1) {
 		ref := groupPattern.FindStringSubmatch(m[1])
@@ -174,8 +174,8 @@ func checkTemplate(template string, groups int) error {
 	return nil
 }
 
-// expandTemplate replaces the references in a template. groups is a match of the pattern: the
-// complete match, followed by the groups.
+// expandTemplate replaces references such as {1} in a template with the matched groups. groups is a
+// result of FindStringSubmatch.
 func expandTemplate(template string, groups []string) string {
 	return referencePattern.ReplaceAllStringFunc(template, func(text string) string {
 		ref := groupPattern.FindStringSubmatch(text[1 : len(text)-1])

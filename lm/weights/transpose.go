@@ -3,17 +3,16 @@ package weights
 import "encoding/binary"
 
 const (
-	// columnsPerBlock is the number of columns that are transposed at a time, and so the number of
-	// cache lines that are written alternately.
+	// columnsPerBlock is the number of columns that are transposed at a time. It is also the number
+	// of cache lines that are written alternately.
 	columnsPerBlock = 8
 	// rowsPerBlock divides the number of rows that are transposed at a time.
 	rowsPerBlock = 4
 )
 
-// transposeFunc transposes a block: it reads columnsPerBlock columns of rows of src, where row r
-// begins at element starts[r], beginning with element srcStart of each row. It writes column i to
-// consecutive elements of dst from dstStart+i*step on. The number of rows is a multiple of
-// rowsPerBlock.
+// transposeFunc transposes a block of columnsPerBlock columns. Row r of the block begins at element
+// starts[r]+srcStart of src. Column i is written to consecutive elements of dst, beginning with
+// dstStart+i*step. The number of rows is a multiple of rowsPerBlock.
 type transposeFunc func(dst []byte, dstStart, step int, src []byte, starts []int, srcStart int)
 
 // transpose4 transposes elements of four bytes. It reads two rows at a time, so that each store
@@ -80,10 +79,10 @@ func transpose2(dst []byte, dstStart, step int, src []byte, starts []int, srcSta
 	}
 }
 
-// blockColumns are the ranges of the result to which the columns are written.
+// blockColumns are the ranges of the result that contain the transposed columns.
 type blockColumns struct{ a, b, c, d, e, f, g, h []byte }
 
-// newBlockColumns returns columnsPerBlock columns of n elements of the given number of bytes.
+// newBlockColumns returns the columns of a block, each of n elements of the given number of bytes.
 func newBlockColumns(dst []byte, start, step, bytes, n int) blockColumns {
 	line := func(i int) []byte { return dst[bytes*(start+i*step):][: bytes*n : bytes*n] }
 	return blockColumns{line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7)}

@@ -5,19 +5,18 @@ import (
 	"slices"
 )
 
-// stridedView describes the locations of a view's elements in a tensor of a file: element (i, j,
-// ...) is at offset + dimOffsets(dims[0], i) + dimOffsets(dims[1], j) + ..., in elements. A
-// dimension is a list of factors, the slowest first, so that the results of reshapes and transposes
-// are views, too.
+// stridedView selects elements of a tensor: element (i, j, ...) of the view is at offset +
+// dimOffsets(dims[0], i) + dimOffsets(dims[1], j) + ..., in elements. A dimension is a product of
+// factors, the slowest first, so that a reshaped or transposed view is a stridedView, too.
 type stridedView struct {
 	offset int64
 	dims   [][]strideFactor
 }
 
-// strideFactor describes a factor of a dimension: size indices, each stride elements from the next.
+// strideFactor is a factor of a dimension, with size indices that are stride elements apart.
 type strideFactor struct{ size, stride int64 }
 
-// contiguousView returns the view of a complete tensor of a file, row-major.
+// contiguousView returns a view of a complete row-major tensor.
 func contiguousView(shape []int) stridedView {
 	v := stridedView{dims: make([][]strideFactor, len(shape))}
 	stride := int64(1)
@@ -52,7 +51,7 @@ func dimSize(dim []strideFactor) int64 {
 	return n
 }
 
-func (v stridedView) apply(s Step) (stridedView, error) {
+func (v stridedView) applyStep(s Step) (stridedView, error) {
 	switch {
 	case s.Reshape != nil:
 		return v.reshape(s.Reshape)
@@ -78,7 +77,6 @@ func (v stridedView) transpose(order []int) (stridedView, error) {
 	return out, nil
 }
 
-// slice selects a range of a dimension.
 func (v stridedView) slice(c Slice) (stridedView, error) {
 	if c.Dim < 0 || c.Dim >= len(v.dims) {
 		return v, fmt.Errorf("a slice of dimension %d; the tensor has %d dimensions, %v", c.Dim, len(v.dims), v.shape())
@@ -103,8 +101,8 @@ func (v stridedView) slice(c Slice) (stridedView, error) {
 	return out, nil
 }
 
-// reshape returns the same elements in the same order with other dimensions, of which one may be
-// -1.
+// reshape returns a view of the same elements, in the same order, with other dimensions. One of
+// them may be -1.
 func (v stridedView) reshape(dims []int) (stridedView, error) {
 	sizes, err := resolveReshape(dims, int64(numElements(v.shape())))
 	if err != nil {
@@ -143,7 +141,7 @@ func (v stridedView) reshape(dims []int) (stridedView, error) {
 	return out, nil
 }
 
-// resolveReshape replaces the dimension -1 by its size.
+// resolveReshape replaces a dimension of -1 with its size.
 func resolveReshape(dims []int, total int64) ([]int64, error) {
 	sizes, open, known := make([]int64, len(dims)), -1, int64(1)
 	for i, d := range dims {

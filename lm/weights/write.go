@@ -16,7 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
 )
 
-// WriteOptions configure the files that are written.
+// WriteOptions configure [Plan.Write].
 type WriteOptions struct {
 	// MaxFileBytes is the maximum number of data bytes in a file; a larger tensor gets a file of
 	// its own. 0 means 5 GB, as in Hugging Face's programs.
@@ -28,18 +28,17 @@ type WriteOptions struct {
 
 const defaultFileBytes = 5_000_000_000
 
-// Write writes the tensors of a plan to a directory. It applies the rules in the reverse direction,
-// so that a plan of the same tensors and rules reads the same variables again. It writes one file
-// [SingleName], or several files and, last, [IndexName]. value must return a variable's elements,
-// row-major, and is called once for each variable. The values of all variables are in memory at the
-// same time.
+// Write writes the tensors of a plan to a directory, so that reading them with the same rules
+// returns the same variables. It writes one file [SingleName], or several files and then
+// [IndexName]. value must return the elements of a variable, row-major. It is called once for each
+// variable, and Write keeps all results in memory.
 //
 // tensors are the tensors of the plan in the order in which they are written, for example
 // [File.Tensors]. A tensor that the rules ignore is an error. The constant Add of a target is
-// subtracted, in float64. Numbers are rounded to the tensor's dtype; a finite number that becomes
+// subtracted, in float64. Numbers are rounded to the tensor's dtype. A finite number that becomes
 // infinite is an error.
 //
-// Write creates the directory and its parents. A directory that contains weights is an error.
+// Write creates the directory and its parents. A directory with weights is an error.
 func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor,
 	value func(ctx context.Context, v Variable) ([]byte, error), opts WriteOptions) error {
 	maxBytes := cmp.Or(opts.MaxFileBytes, defaultFileBytes)
@@ -55,16 +54,16 @@ func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor,
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fileError(dir, "", errkind.Fault{Reason: "cannot create the directory", Err: err})
 	}
-	w := &weightWriter{plan: p, pieces: map[string][]variablePiece{}, values: map[string][]byte{}, value: value}
+	w := &weightWriter{plan: p, boxes: map[string][]sourceBox{}, values: map[string][]byte{}, value: value}
 	for _, v := range p.variables {
 		for _, piece := range v.boxes {
-			w.pieces[piece.tensor] = append(w.pieces[piece.tensor], variablePiece{v.Variable, piece})
+			w.boxes[piece.tensor] = append(w.boxes[piece.tensor], sourceBox{v.Variable, piece})
 		}
 	}
 	var groups [][]safetensors.Spec
 	total, used := int64(0), int64(0)
 	for _, t := range tensors {
-		if len(w.pieces[t.Name]) == 0 {
+		if len(w.boxes[t.Name]) == 0 {
 			return fileError(dir, t.Name, errkind.Fault{Reason: "no variable contains it", Hint: "leave it out",
 				Class: errkind.ValueError})
 		}
@@ -85,7 +84,7 @@ func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor,
 		if len(groups) > 1 {
 			name = fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, len(groups))
 		}
-		if err := w.write(ctx, filepath.Join(dir, name), specs, meta); err != nil {
+		if err := w.writeFile(ctx, filepath.Join(dir, name), specs, meta); err != nil {
 			return err
 		}
 		for _, s := range specs {
@@ -112,21 +111,22 @@ func writeIndex(dir string, index map[string]string, total int64) error {
 
 type weightWriter struct {
 	plan   *Plan
-	pieces map[string][]variablePiece // by tensor
-	values map[string][]byte          // by variable
+	boxes  map[string][]sourceBox // by tensor
+	values map[string][]byte      // by variable
 	value  func(ctx context.Context, v Variable) ([]byte, error)
 }
 
-type variablePiece struct {
+type sourceBox struct {
 	Variable
 	variableBox
 }
 
-func (w *weightWriter) write(ctx context.Context, path string, specs []safetensors.Spec, meta map[string]string) error {
+func (w *weightWriter) writeFile(ctx context.Context, path string, specs []safetensors.Spec,
+	meta map[string]string) error {
 	tensor := "" // the tensor that caused an error
 	err := safetensors.WriteFile(path, specs, meta, func(t safetensors.Info, dst io.Writer) error {
 		tensor = t.Name
-		data, err := w.tensor(ctx, t)
+		data, err := w.assembleTensor(ctx, t)
 		if err == nil {
 			_, err = dst.Write(data)
 		}
@@ -141,10 +141,10 @@ func (w *weightWriter) write(ctx context.Context, path string, specs []safetenso
 	return nil
 }
 
-// tensor assembles a tensor from the variables that contain its elements.
-func (w *weightWriter) tensor(ctx context.Context, t safetensors.Info) ([]byte, error) {
+// assembleTensor returns the bytes of a tensor, collected from the variables that it fills.
+func (w *weightWriter) assembleTensor(ctx context.Context, t safetensors.Info) ([]byte, error) {
 	data := make([]byte, t.Bytes)
-	for _, piece := range w.pieces[t.Name] {
+	for _, piece := range w.boxes[t.Name] {
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
@@ -159,15 +159,15 @@ func (w *weightWriter) tensor(ctx context.Context, t safetensors.Info) ([]byte, 
 			}
 			w.values[piece.Path] = value
 		}
-		if err := w.fill(data, t, piece); err != nil {
+		if err := w.copyBox(data, t, piece); err != nil {
 			return nil, err
 		}
 	}
 	return data, nil
 }
 
-// fill copies a box of a variable to its tensor.
-func (w *weightWriter) fill(data []byte, t safetensors.Info, piece variablePiece) error {
+// copyBox copies a box of a variable to the bytes of its tensor.
+func (w *weightWriter) copyBox(data []byte, t safetensors.Info, piece sourceBox) error {
 	form, err := newConversion(string(safetensors.FromGoMLX(piece.DType)), t.DType.GoMLX(), -piece.add)
 	if err != nil {
 		return err
@@ -179,7 +179,7 @@ func (w *weightWriter) fill(data []byte, t safetensors.Info, piece variablePiece
 	}
 	value, fast := w.values[piece.Path], &j.axes[len(j.axes)-1]
 	return j.forEachRow(func(r rowOffsets) error {
-		for i := range fast.n {
+		for i := range fast.size {
 			if !form.convert(data, int(r.src+fast.srcAt(i)), 1, value, r.dst+fast.dstAt(i), 1) {
 				return &errkind.Fault{Reason: fmt.Sprintf("a number of variable %q is too large for %s", piece.Path, t.DType),
 					Class: errkind.ValueError,

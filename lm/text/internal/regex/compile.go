@@ -3,7 +3,7 @@ package regex
 // maxCode limits the size of compiled expressions.
 const maxCode = 1 << 16
 
-// maxNodes limits the work for repetitions of empty groups.
+// maxNodes limits the compile time of nested repetitions of empty groups.
 const maxNodes = 1 << 20
 
 type compiler struct {
@@ -13,7 +13,7 @@ type compiler struct {
 
 var errTooLarge = syntaxError{0, "an expression whose repetitions are too large"}
 
-func (c *compiler) append(in instruction) int {
+func (c *compiler) appendInstruction(in instruction) int {
 	if len(c.code) == maxCode {
 		panic(errTooLarge)
 	}
@@ -21,19 +21,19 @@ func (c *compiler) append(in instruction) int {
 	return len(c.code) - 1
 }
 
-func (c *compiler) emit(n *node) {
+func (c *compiler) emitNode(n *node) {
 	if c.nodes++; c.nodes > maxNodes {
 		panic(errTooLarge)
 	}
 	switch n.kind {
 	case nodeSet:
-		c.append(instruction{op: opSet, set: n.set})
+		c.appendInstruction(instruction{op: opSet, set: n.set})
 	case nodeSequence:
-		for _, sub := range n.subs {
-			c.emit(sub)
+		for _, sub := range n.children {
+			c.emitNode(sub)
 		}
 	case nodeAlternation:
-		c.emitAlternation(n.subs)
+		c.emitAlternation(n.children)
 	case nodeRepeat:
 		c.emitRepeat(n)
 	case nodeLook, nodeAtomic:
@@ -41,43 +41,43 @@ func (c *compiler) emit(n *node) {
 		if n.kind == nodeAtomic {
 			op = opAtomic
 		}
-		c.emitNested(instruction{op: op, negated: n.negated}, n.subs[0])
+		c.emitNested(instruction{op: op, negated: n.negated}, n.children[0])
 	case nodeBehind:
-		c.append(instruction{op: opBehind, set: n.set, negated: n.negated})
+		c.appendInstruction(instruction{op: opBehind, set: n.set, negated: n.negated})
 	case nodeAssertion:
-		c.append(instruction{op: n.op, negated: n.negated})
+		c.appendInstruction(instruction{op: n.op, negated: n.negated})
 	}
 }
 
-// emitNested emits in, followed by the code that in runs, which ends with opMatch.
+// emitNested emits in, followed by the code of body and opMatch.
 func (c *compiler) emitNested(in instruction, body *node) {
-	at := c.append(in)
-	c.emit(body)
-	c.append(instruction{op: opMatch})
-	c.code[at].x, c.code[at].y = at+1, len(c.code)
+	at := c.appendInstruction(in)
+	c.emitNode(body)
+	c.appendInstruction(instruction{op: opMatch})
+	c.code[at].target, c.code[at].alternative = at+1, len(c.code)
 }
 
 func (c *compiler) emitAlternation(subs []*node) {
 	var jumps []int
 	for i, sub := range subs {
 		if i == len(subs)-1 {
-			c.emit(sub)
+			c.emitNode(sub)
 			break
 		}
-		split := c.append(instruction{op: opSplit})
-		c.emit(sub)
-		jumps = append(jumps, c.append(instruction{op: opJump}))
-		c.code[split].x, c.code[split].y = split+1, len(c.code)
+		split := c.appendInstruction(instruction{op: opSplit})
+		c.emitNode(sub)
+		jumps = append(jumps, c.appendInstruction(instruction{op: opJump}))
+		c.code[split].target, c.code[split].alternative = split+1, len(c.code)
 	}
 	for _, j := range jumps {
-		c.code[j].x = len(c.code)
+		c.code[j].target = len(c.code)
 	}
 }
 
 func (c *compiler) emitRepeat(n *node) {
-	body := n.subs[0]
+	body := n.children[0]
 	if s := singleSet(body); s != nil {
-		c.append(instruction{op: opRun, set: s, min: n.min, max: n.max, mode: n.mode})
+		c.appendInstruction(instruction{op: opRun, set: s, min: n.min, max: n.max, mode: n.mode})
 		return
 	}
 	if n.mode == possessive {
@@ -87,26 +87,26 @@ func (c *compiler) emitRepeat(n *node) {
 		return
 	}
 	for range n.min {
-		c.emit(body)
+		c.emitNode(body)
 	}
 	// choose points a split at its body and at what follows, in the order of the mode.
 	choose := func(split int) {
-		c.code[split].x, c.code[split].y = split+1, len(c.code)
+		c.code[split].target, c.code[split].alternative = split+1, len(c.code)
 		if n.mode == lazy {
-			c.code[split].x, c.code[split].y = c.code[split].y, c.code[split].x
+			c.code[split].target, c.code[split].alternative = c.code[split].alternative, c.code[split].target
 		}
 	}
 	if n.max < 0 {
-		split := c.append(instruction{op: opSplit})
-		c.emit(body)
-		c.append(instruction{op: opJump, x: split})
+		split := c.appendInstruction(instruction{op: opSplit})
+		c.emitNode(body)
+		c.appendInstruction(instruction{op: opJump, target: split})
 		choose(split)
 		return
 	}
 	var splits []int
 	for range n.max - n.min {
-		splits = append(splits, c.append(instruction{op: opSplit}))
-		c.emit(body)
+		splits = append(splits, c.appendInstruction(instruction{op: opSplit}))
+		c.emitNode(body)
 	}
 	for _, split := range splits {
 		choose(split)

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Compile parses an expression. The error names the construct that is wrong or not supported, and
-// its position in bytes.
+// Compile parses an expression. An error names the construct that is invalid or not supported, and
+// its byte offset.
 func Compile(expression string) (re *Regexp, err error) {
 	p := &parser{text: expression}
 	defer func() {
@@ -26,8 +26,8 @@ func Compile(expression string) (re *Regexp, err error) {
 		p.fail("an unmatched )")
 	}
 	c := &compiler{}
-	c.emit(n)
-	c.append(instruction{op: opMatch})
+	c.emitNode(n)
+	c.appendInstruction(instruction{op: opMatch})
 	return &Regexp{code: c.code}, nil
 }
 
@@ -38,11 +38,11 @@ type syntaxError struct {
 
 func (e syntaxError) Error() string { return fmt.Sprintf("%s at byte %d", e.reason, e.pos) }
 
-// node is a part of an expression.
+// node is a node of the syntax tree.
 type node struct {
 	kind     nodeKind
 	set      *charSet
-	subs     []*node // of a sequence and an alternation, or the one of a group or a repetition
+	children []*node // operands; a group or a repetition has one
 	min, max int
 	mode     quantifierMode
 	op       opcode // of an assertion
@@ -62,7 +62,7 @@ const (
 	nodeAssertion
 )
 
-type options struct{ fold, dotAll, extended bool }
+type options struct{ ignoreCase, dotAll, extended bool }
 
 type parser struct {
 	text  string
@@ -77,7 +77,7 @@ func (p *parser) fail(format string, args ...any) {
 
 func (p *parser) hasMore() bool { return p.pos < len(p.text) }
 
-// accept consumes s if the rest of the expression begins with it.
+// accept consumes s if the remaining input begins with s.
 func (p *parser) accept(s string) bool {
 	if strings.HasPrefix(p.text[p.pos:], s) {
 		p.pos += len(s)
@@ -106,7 +106,7 @@ func (p *parser) parseAlternation() *node {
 	defer func() { p.depth--; p.options = outer }()
 	n := &node{kind: nodeAlternation}
 	for {
-		n.subs = append(n.subs, p.parseSequence())
+		n.children = append(n.children, p.parseSequence())
 		if !p.accept("|") {
 			return n
 		}
@@ -128,7 +128,7 @@ func (p *parser) parseSequence() *node {
 			}
 		}
 		if item := p.parseItem(); item != nil {
-			n.subs = append(n.subs, p.parseQuantifiers(item))
+			n.children = append(n.children, p.parseQuantifiers(item))
 		}
 	}
 	return n
@@ -199,20 +199,20 @@ func (p *parser) parseGroup() *node {
 	case p.accept("?"):
 		return p.parseOptionGroup()
 	}
-	n.subs = []*node{p.parseAlternation()}
+	n.children = []*node{p.parseAlternation()}
 	if !p.accept(")") {
 		p.fail("a group without )")
 	}
 	if n.kind == nodeBehind {
-		if n.set = singleSet(n.subs[0]); n.set == nil {
+		if n.set = singleSet(n.children[0]); n.set == nil {
 			p.fail("a lookbehind of more than one character is not supported")
 		}
 	}
 	return n
 }
 
-// parseOptionGroup parses (?i:...) and (?i), whose options hold until the end of the enclosing
-// group.
+// parseOptionGroup parses (?i:...) and (?i). The options of (?i) apply up to the end of the
+// enclosing group.
 func (p *parser) parseOptionGroup() *node {
 	outer, on := p.options, true
 	for {
@@ -220,18 +220,18 @@ func (p *parser) parseOptionGroup() *node {
 		case '-':
 			on = false
 		case 'i':
-			p.fold = on
+			p.ignoreCase = on
 		case 'm':
 			p.dotAll = on
 		case 'x':
 			p.extended = on
 		case ')': // to the end of the enclosing group, with its other alternatives
 			inner := p.options
-			n := &node{kind: nodeSequence, subs: []*node{p.parseAlternation()}}
+			n := &node{kind: nodeSequence, children: []*node{p.parseAlternation()}}
 			p.options = inner
 			return n
 		case ':':
-			n := &node{kind: nodeSequence, subs: []*node{p.parseAlternation()}}
+			n := &node{kind: nodeSequence, children: []*node{p.parseAlternation()}}
 			p.options = outer
 			if !p.accept(")") {
 				p.fail("a group without )")
@@ -243,16 +243,16 @@ func (p *parser) parseOptionGroup() *node {
 	}
 }
 
-// singleSet returns the set of a node that matches exactly one character, or nil.
+// singleSet returns the character set of a node that always matches one character, or nil.
 func singleSet(n *node) *charSet {
 	switch {
 	case n.kind == nodeSet:
 		return n.set
-	case n.kind == nodeSequence && len(n.subs) == 1:
-		return singleSet(n.subs[0])
+	case n.kind == nodeSequence && len(n.children) == 1:
+		return singleSet(n.children[0])
 	case n.kind == nodeAlternation:
 		union := &charSet{}
-		for _, sub := range n.subs {
+		for _, sub := range n.children {
 			s := singleSet(sub)
 			if s == nil {
 				return nil
@@ -264,13 +264,12 @@ func singleSet(n *node) *charSet {
 	return nil
 }
 
-// maxRepeat is the largest number in braces.
+// maxRepeat is the largest repetition count.
 const maxRepeat = 1000
 
-// parseQuantifiers parses the quantifiers that follow an item.
 func (p *parser) parseQuantifiers(item *node) *node {
 	for p.hasMore() {
-		n := &node{kind: nodeRepeat, subs: []*node{item}, max: -1}
+		n := &node{kind: nodeRepeat, children: []*node{item}, max: -1}
 		braces := false
 		switch {
 		case p.accept("*"):
@@ -294,7 +293,7 @@ func (p *parser) parseQuantifiers(item *node) *node {
 	return item
 }
 
-// parseBraces parses {n}, {n,}, {,m} and {n,m}. Other braces are literals.
+// parseBraces parses {n}, {n,}, {,m} and {n,m}. It returns false for other, literal braces.
 func (p *parser) parseBraces(n *node) bool {
 	end := strings.IndexByte(p.text[p.pos:], '}')
 	if p.text[p.pos] != '{' || end < 2 {
@@ -326,7 +325,7 @@ func (p *parser) parseBraces(n *node) bool {
 	return true
 }
 
-// parseClass parses a class after its [.
+// parseClass parses a character class. The opening bracket was already consumed.
 func (p *parser) parseClass() *charSet {
 	if p.depth++; p.depth > maxDepth {
 		p.fail("more than %d nested classes", maxDepth)
@@ -367,7 +366,7 @@ func (p *parser) parseClass() *charSet {
 	}
 }
 
-// parseClassMember parses a member of a class. It returns a single character, or adds a set to s.
+// parseClassMember parses a member of a class. It returns a single character, or adds several to s.
 func (p *parser) parseClassMember(s *charSet) (r rune, single bool) {
 	if !p.accept(`\`) {
 		return p.nextRune(), true
@@ -384,11 +383,11 @@ func (p *parser) parseClassMember(s *charSet) (r rune, single bool) {
 	return 0, false
 }
 
-// addRange adds the characters from low to high, with those that differ only in case if the option i
-// is set.
+// addRange adds the characters from low to high to s. With the option i, it also adds their case
+// variants.
 func (p *parser) addRange(s *charSet, low, high rune) {
 	s.ranges = append(s.ranges, low, high)
-	if !p.fold {
+	if !p.ignoreCase {
 		return
 	}
 	for r := low; r <= min(high, 0x1ffff); r++ {
@@ -400,11 +399,12 @@ func (p *parser) addRange(s *charSet, low, high rune) {
 	}
 }
 
-// shorthands maps the letter of an escape such as \d to its property. An upper-case letter is the
+// shorthands maps the letter of an escape such as \d to a property. An upper-case letter means the
 // complement.
 var shorthands = map[rune]string{'d': "digit", 'w': "word", 's': "space", 'h': "xdigit"}
 
-// parseEscape parses the characters that follow a backslash and adds them to s, which is empty.
+// parseEscape parses an escape sequence after its backslash and adds its characters to s, which is
+// empty.
 func (p *parser) parseEscape(s *charSet, inClass bool) {
 	var r rune
 	switch c := p.nextRune(); c {
@@ -461,8 +461,8 @@ func (p *parser) parseEscape(s *charSet, inClass bool) {
 	}
 }
 
-// parseHex parses a hexadecimal number of at most the given number of digits. With braces, the
-// number may be in braces.
+// parseHex parses a hexadecimal number of at most the given number of digits. If braces is set, the
+// number may be enclosed in braces.
 func (p *parser) parseHex(digits int, braces bool) rune {
 	end := p.pos
 	text := ""
@@ -486,7 +486,7 @@ func (p *parser) parseHex(digits int, braces bool) rune {
 	return rune(v)
 }
 
-// Quote returns an expression that matches exactly the text.
+// Quote returns an expression that matches exactly the given text.
 func Quote(text string) string {
 	var b strings.Builder
 	for _, r := range text {

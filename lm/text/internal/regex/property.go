@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// namedClasses has the POSIX classes and the other names that Oniguruma defines for Unicode texts.
+// namedClasses contains the POSIX classes and Oniguruma's other class names for Unicode.
 var namedClasses = map[string]*charSet{
 	"alpha":  {tables: []*unicode.RangeTable{unicode.L, unicode.Nl, unicode.Other_Alphabetic}},
 	"digit":  {tables: []*unicode.RangeTable{unicode.Nd}},
@@ -28,12 +28,12 @@ var namedClasses = map[string]*charSet{
 
 var wordSet = (&charSet{subsets: []*charSet{namedClasses["word"]}}).buildASCII()
 
-// propertyKey is a property's name without case, spaces, hyphens and underscores.
+// propertyKey returns a property's name in lower case, without spaces, hyphens and underscores.
 func propertyKey(name string) string {
 	return strings.ToLower(strings.NewReplacer(" ", "", "-", "", "_", "").Replace(name))
 }
 
-// unicodeTables has the categories, the scripts and the properties of Unicode by propertyKey.
+// unicodeTables contains the categories, scripts and properties of Unicode by propertyKey.
 var unicodeTables = func() map[string]*unicode.RangeTable {
 	all := map[string]*unicode.RangeTable{}
 	for _, named := range []map[string]*unicode.RangeTable{unicode.Properties, unicode.Scripts, unicode.Categories} {
@@ -47,7 +47,7 @@ var unicodeTables = func() map[string]*unicode.RangeTable {
 	return all
 }()
 
-// addProperty adds a class or a Unicode property, or its complement, to s.
+// addProperty adds a named class, a Unicode property or its complement to s.
 func (p *parser) addProperty(s *charSet, name string, negated bool) {
 	key := propertyKey(name)
 	sub, ok := namedClasses[key]

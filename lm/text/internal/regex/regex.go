@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Regexp is a compiled expression. It is immutable, and any number of goroutines may use it, each
-// with its own Matcher.
+// Regexp is a compiled expression. It is immutable and safe for concurrent use, if each goroutine
+// uses its own Matcher.
 type Regexp struct {
 	code []instruction
 }
@@ -39,35 +39,34 @@ const (
 )
 
 type instruction struct {
-	op       opcode
-	mode     quantifierMode
-	negated  bool // of opLook, opBehind and opBoundary
-	set      *charSet
-	min, max int // of opRun; max -1 is unlimited
-	x, y     int
+	op                  opcode
+	mode                quantifierMode
+	negated             bool // of opLook, opBehind and opBoundary
+	set                 *charSet
+	min, max            int // of opRun; max -1 is unlimited
+	target, alternative int
 }
 
-// Matcher contains the working memory of matches. One goroutine uses it at a time.
+// Matcher is the working memory of searches. It is not safe for concurrent use.
 type Matcher struct {
-	stack []state
+	stack []backtrackState
 	steps int
-	// seen has the states that an attempt has tried, once the attempt has run for memoizeAfter
-	// steps. A state that is entered again fails again, so an attempt's time is polynomial for
-	// every expression.
+	// seen contains the states already visited in the current attempt, after its first memoizeAfter
+	// steps. A visited state would fail again, so skipping it makes the time of an attempt polynomial.
 	seen map[[2]int]struct{}
 }
 
-// state is a position to continue from: at pc and pos, and for an opRun also with fewer or more
-// characters.
-type state struct{ pc, pos, limit int }
+// backtrackState is a state to resume when the current alternative fails. For an opRun, limit
+// determines which other numbers of characters remain to be tried.
+type backtrackState struct{ pc, pos, limit int }
 
 const memoizeAfter = 4096
 
-// Find returns the leftmost match in text from position from on, or -1, -1. Bytes that are not UTF-8
-// match as the character U+FFFD.
+// Find returns the leftmost match at or after offset, or -1, -1. Bytes that are not UTF-8 match as
+// the character U+FFFD.
 func (re *Regexp) Find(m *Matcher, text []byte, offset int) (start, end int) {
 	for start = offset; start <= len(text); {
-		if end := re.match(m, text, 0, start); end >= 0 {
+		if end := re.matchAt(m, text, 0, start); end >= 0 {
 			return start, end
 		}
 		if start == len(text) {
@@ -86,12 +85,12 @@ func runeLen(text []byte, i int) int {
 	return n
 }
 
-// match runs the code from pc until opMatch, and returns the end of the match or -1.
-func (re *Regexp) match(m *Matcher, text []byte, pc, pos int) int {
+// matchAt runs the code at pc until opMatch. It returns the end of the match, or -1.
+func (re *Regexp) matchAt(m *Matcher, text []byte, pc, pos int) int {
 	base, seen, steps := len(m.stack), m.seen, m.steps
 	m.seen, m.steps = nil, 0
 	defer func() { m.stack, m.seen, m.steps = m.stack[:base], seen, steps }()
-	m.stack = append(m.stack, state{pc, pos, -1})
+	m.stack = append(m.stack, backtrackState{pc, pos, -1})
 	for len(m.stack) > base {
 		top := &m.stack[len(m.stack)-1]
 		pc, pos = top.pc, top.pos
@@ -108,9 +107,9 @@ func (re *Regexp) match(m *Matcher, text []byte, pc, pos int) int {
 	return -1
 }
 
-// backtrack changes the number of characters of the opRun on top of the stack, removes it if that
-// was its last choice, and returns the new position.
-func (re *Regexp) backtrack(m *Matcher, text []byte, top *state) int {
+// backtrack makes the opRun on top of the stack match one character more or less, and returns the
+// new position. It pops the state if no other number of characters remains.
+func (re *Regexp) backtrack(m *Matcher, text []byte, top *backtrackState) int {
 	in := &re.code[top.pc]
 	if in.mode == lazy {
 		// limit is how many more characters may follow.
@@ -131,7 +130,7 @@ func (re *Regexp) backtrack(m *Matcher, text []byte, top *state) int {
 	return pos
 }
 
-// execute runs the code until it matches or fails, and returns the end of the match or -1.
+// execute runs the code without backtracking. It returns the end of the match, or -1 on failure.
 func (re *Regexp) execute(m *Matcher, text []byte, pc, pos int) int {
 	for {
 		in := &re.code[pc]
@@ -156,23 +155,23 @@ func (re *Regexp) execute(m *Matcher, text []byte, pc, pos int) int {
 		case opRun:
 			pos, ok = re.matchRun(m, text, pc, pos)
 		case opSplit:
-			m.stack = append(m.stack, state{in.y, pos, -1})
-			pc = in.x
+			m.stack = append(m.stack, backtrackState{in.alternative, pos, -1})
+			pc = in.target
 			continue
 		case opJump:
-			pc = in.x
+			pc = in.target
 			continue
 		case opLook:
-			if (re.match(m, text, in.x, pos) >= 0) == in.negated {
+			if (re.matchAt(m, text, in.target, pos) >= 0) == in.negated {
 				return -1
 			}
-			pc = in.y
+			pc = in.alternative
 			continue
 		case opAtomic:
-			if pos = re.match(m, text, in.x, pos); pos < 0 {
+			if pos = re.matchAt(m, text, in.target, pos); pos < 0 {
 				return -1
 			}
-			pc = in.y
+			pc = in.alternative
 			continue
 		case opBehind:
 			ok = (pos > 0 && in.set.matchesBefore(text, pos)) != in.negated
@@ -197,8 +196,8 @@ func (re *Regexp) execute(m *Matcher, text []byte, pc, pos int) int {
 	}
 }
 
-// matchRun matches as many characters as the mode of an opRun wants first, and pushes the other
-// choices.
+// matchRun executes an opRun. It matches the number of characters that the mode prefers, and pushes
+// a state for the other numbers.
 func (re *Regexp) matchRun(m *Matcher, text []byte, pc, pos int) (int, bool) {
 	in, n := &re.code[pc], 0
 	most := in.max
@@ -221,9 +220,9 @@ func (re *Regexp) matchRun(m *Matcher, text []byte, pc, pos int) (int, bool) {
 		if in.max < 0 {
 			more = len(text)
 		}
-		m.stack = append(m.stack, state{pc, pos, more})
+		m.stack = append(m.stack, backtrackState{pc, pos, more})
 	case in.mode == greedy && pos > least:
-		m.stack = append(m.stack, state{pc, pos, least})
+		m.stack = append(m.stack, backtrackState{pc, pos, least})
 	}
 	return pos, true
 }
@@ -233,14 +232,14 @@ type charSet struct {
 	ranges  []rune // pairs of the first and the last character
 	tables  []*unicode.RangeTable
 	subsets []*charSet
-	ascii   [utf8.RuneSelf / 64]uint64 // the answers for ASCII, with negated; written by seal
+	ascii   [utf8.RuneSelf / 64]uint64 // bitmap of the ASCII members, after negation
 }
 
 func (s *charSet) contains(r rune) bool {
-	return s.containsUnnegated(r) != s.negated
+	return s.containsRune(r) != s.negated
 }
 
-func (s *charSet) containsUnnegated(r rune) bool {
+func (s *charSet) containsRune(r rune) bool {
 	for i := 0; i < len(s.ranges); i += 2 {
 		if s.ranges[i] <= r && r <= s.ranges[i+1] {
 			return true
@@ -259,7 +258,7 @@ func (s *charSet) containsUnnegated(r rune) bool {
 	return false
 }
 
-// buildASCII prepares the answers for ASCII and returns s.
+// buildASCII computes the bitmap for ASCII characters and returns s.
 func (s *charSet) buildASCII() *charSet {
 	for r := range rune(utf8.RuneSelf) {
 		if s.contains(r) {
@@ -269,7 +268,6 @@ func (s *charSet) buildASCII() *charSet {
 	return s
 }
 
-// matchesAt reports whether the character at position i of text is in the set.
 func (s *charSet) matchesAt(text []byte, i int) bool {
 	if b := text[i]; b < utf8.RuneSelf {
 		return s.ascii[b/64]>>(b%64)&1 != 0
@@ -278,7 +276,6 @@ func (s *charSet) matchesAt(text []byte, i int) bool {
 	return s.contains(r)
 }
 
-// matchesBefore reports whether the character before position i of text is in the set.
 func (s *charSet) matchesBefore(text []byte, i int) bool {
 	r, _ := utf8.DecodeLastRune(text[:i])
 	return s.contains(r)
