@@ -10,10 +10,10 @@ import (
 )
 
 // Flags are the flags of a program that can compile its step ahead of time. Replicas, Logical and
-// JSON are also intended for a run of the program.
+// JSON are also useful when the program runs.
 type Flags struct {
 	// Topology contains the slices to compile for, separated by commas. If it is empty, the program
-	// runs.
+	// runs normally.
 	Topology string
 	// Replicas is the number of replicas; 0 means as many as fit.
 	Replicas int
@@ -27,9 +27,9 @@ type Flags struct {
 	SuggestAnnotations bool
 	// JSON prints the output as one JSON value.
 	JSON bool
-	// Plan is the file for the best plan of a search among the slices of Topology; empty means no
-	// search. Search are the options of that search. Its fields Dollars and Told are set by
-	// [Flags.Main].
+	// Plan is the file for the best plan of a search over the slices of Topology. If it is empty,
+	// there is no search. Search contains the options of that search, except for HourlyPrice and
+	// Progress, which [Flags.Main] sets.
 	Plan   string
 	Search plan.Options
 
@@ -40,10 +40,10 @@ type Flags struct {
 }
 
 // AddFlags adds -topology, -replicas, -logical, -report, -save, -text, -suggest-annotations, -json,
-// -plan, -try and -by to a program's flag set and returns their values, which are set when the
-// flags are parsed. It must be the first call in main: [Flags.Main] starts the program again as the
-// process that compiles, and AddFlags does not return in that process. Like package flag, AddFlags
-// panics if the program already has a flag with one of these names.
+// -plan, -try and -by to a program's flag set. Parsing the flags sets the returned values. It must
+// be the first call in main, because [Flags.Main] starts the program again as the compiler's
+// process, and AddFlags does not return in that process. Like package flag, AddFlags panics if the
+// program already has a flag with one of these names.
 func AddFlags(flags *flag.FlagSet) *Flags {
 	f := &Flags{worker: worker.Main(), flagSet: flags}
 	flags.StringVar(&f.Topology, "topology", "", "compile for this `slice` instead of running, such as v5e:4x4, v5p-128, \"2x v5e-256\", h100:8 or cpu:8; several are separated by commas")
@@ -72,8 +72,8 @@ func (f *Flags) givenFlags() map[string]string {
 	return values
 }
 
-// reportedOptions returns the flags on the command line, except for those that the report already
-// contains and those of output files.
+// reportedOptions returns the flags on the command line, without output files and flags that the
+// report shows elsewhere.
 func (f *Flags) reportedOptions() map[string]string {
 	given := f.givenFlags()
 	for _, name := range []string{"topology", "replicas", "logical", "report", "save", "text", "suggest-annotations",
@@ -83,7 +83,6 @@ func (f *Flags) reportedOptions() map[string]string {
 	return given
 }
 
-// topologies returns the slices in Topology.
 func (f *Flags) topologies() (names []string) {
 	for _, name := range strings.Split(f.Topology, ",") {
 		names = append(names, strings.TrimSpace(name))

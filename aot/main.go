@@ -26,22 +26,23 @@ type Step interface {
 }
 
 // Build creates the step to compile and its arguments. Most arguments are a shapes.Shape of the
-// global batch. Build is called once for each topology, with a strategy over it, and must create a
-// new store in each call.
+// global batch. Build is called once for each topology, with a strategy for that topology, and must
+// create a new store in each call.
 type Build func(strat *strategy.TPUStrategy) (Step, []any, error)
 
-// Main compiles the step that build returns for each topology of the flags, prints the reports to
-// standard output, writes the files of the flags, and returns the exit code; see the package
-// comment. Errors are printed as lines on standard error. opts are the strategy options of a run.
-// The flags -replicas and -logical replace its numbers of replicas and logical devices if they were
-// given. If opts.Compiler is nil, the compiler runs in a separate process. SIGINT, SIGTERM and the
-// end of ctx end Main.
+// Main compiles the step that build returns, once for each topology of the flags. It prints the
+// reports to standard output and errors to standard error, writes the requested files, and returns
+// the exit code; see the package comment.
+//
+// opts are the strategy options of a run. The flags -replicas and -logical, if given, replace its
+// numbers of replicas and logical devices. If opts.Compiler is nil, the compiler runs in a separate
+// process. Main returns early on SIGINT, on SIGTERM and when ctx ends.
 func (f *Flags) Main(ctx context.Context, opts strategy.Options, build Build) int {
 	return f.run(ctx, opts, build, os.Stdout, os.Stderr)
 }
 
-// stopDelay limits how long Main waits after a signal for code that ignores its context, such as a
-// step function that is being traced.
+// stopDelay is how long Main waits after a signal for code that ignores its context, such as a step
+// function that is being traced.
 const stopDelay = 500 * time.Millisecond
 
 func (f *Flags) run(ctx context.Context, opts strategy.Options, build Build, stdout, stderr io.Writer) int {
@@ -49,11 +50,11 @@ func (f *Flags) run(ctx context.Context, opts strategy.Options, build Build, std
 	defer stop()
 	r := &compileRun{flags: f, opts: f.ApplyPlan(opts), build: build, name: filepath.Base(os.Args[0])}
 	if err := f.validate(); err != nil {
-		return r.fail(stdout, stderr, err)
+		return r.printError(stdout, stderr, err)
 	}
 	disablePluginLogs()
-	r.line = progress.NewLine(stderr, progress.Options{Prefix: r.name + ": ", Record: progress.DefaultRecordFile()})
-	defer r.line.Close()
+	r.progressLine = progress.NewLine(stderr, progress.Options{Prefix: r.name + ": ", Record: progress.DefaultRecordFile()})
+	defer r.progressLine.Close()
 	done := make(chan func() error, 1)
 	go func() { done <- r.execute(ctx, stdout) }()
 	var printResult func() error
@@ -65,32 +66,31 @@ func (f *Flags) run(ctx context.Context, opts strategy.Options, build Build, std
 		case <-time.After(stopDelay):
 		}
 	}
-	r.line.Close()
+	r.progressLine.Close()
 	if ctx.Err() != nil {
 		for _, path := range []string{f.Text, f.Save} {
 			ahead.RemoveTemporary(path)
 		}
 		cause := command.Cause(ctx)
-		_ = r.fail(stdout, stderr, &ahead.Failure{Category: "interrupted", Message: cause.Error()})
+		_ = r.printError(stdout, stderr, &ahead.Failure{Category: "interrupted", Message: cause.Error()})
 		return cause.Code()
 	}
 	if err := printResult(); err != nil {
-		return r.fail(stdout, stderr, err)
+		return r.printError(stdout, stderr, err)
 	}
 	return command.OK
 }
 
-// execute executes the request of the flags and returns a function that prints the result.
+// execute performs the compilations or the search. It returns a function that prints the result.
 func (r *compileRun) execute(ctx context.Context, stdout io.Writer) (printResult func() error) {
 	if r.flags.Plan != "" {
 		result, err := r.searchPlans(ctx)
 		return func() error { return r.printPlan(result, err, stdout) }
 	}
-	outcomes := r.compileAll(ctx)
+	outcomes := r.compileTopologies(ctx)
 	return func() error { return r.printReports(outcomes, stdout) }
 }
 
-// printReports prints the results of compilations.
 func (r *compileRun) printReports(outcomes []ahead.Outcome, stdout io.Writer) error {
 	err := ahead.WriteReports(r.flags.Report, outcomes)
 	if showErr := ahead.WriteOutcomes(stdout, outcomes, r.flags.JSON); showErr != nil {
@@ -113,15 +113,15 @@ func outputError(err error) error {
 
 // compileRun is the state of one call of Main.
 type compileRun struct {
-	flags *Flags
-	opts  strategy.Options
-	build Build
-	name  string // name of the program
-	line  *progress.Line
+	flags        *Flags
+	opts         strategy.Options
+	build        Build
+	name         string // name of the program
+	progressLine *progress.Line
 }
 
-// fail prints an error and returns its exit code.
-func (r *compileRun) fail(stdout, stderr io.Writer, err error) int {
+// printError prints an error and returns its exit code.
+func (r *compileRun) printError(stdout, stderr io.Writer, err error) int {
 	f := ahead.FailureOf(err)
 	if r.flags.JSON && !f.Reported {
 		_ = ahead.WriteJSON(stdout, map[string]any{"error": f})
@@ -130,13 +130,12 @@ func (r *compileRun) fail(stdout, stderr io.Writer, err error) int {
 	return f.Code()
 }
 
-// compileAll compiles for all topologies.
-func (r *compileRun) compileAll(ctx context.Context) (outcomes []ahead.Outcome) {
+func (r *compileRun) compileTopologies(ctx context.Context) (outcomes []ahead.Outcome) {
 	for _, topology := range r.flags.topologies() {
 		if ctx.Err() != nil {
 			return nil
 		}
-		rep, err := r.compile(ctx, topology)
+		rep, err := r.compileTopology(ctx, topology)
 		o := ahead.OutcomeOf(topology, rep, err)
 		if o.Report != nil {
 			o.Report.Options = r.flags.reportedOptions()
@@ -146,8 +145,8 @@ func (r *compileRun) compileAll(ctx context.Context) (outcomes []ahead.Outcome) 
 	return outcomes
 }
 
-// compile compiles for one topology. A panic in build is returned as an error.
-func (r *compileRun) compile(ctx context.Context, topology string) (rep *report.Report, err error) {
+// compileTopology compiles for one topology. A panic in build is returned as an error.
+func (r *compileRun) compileTopology(ctx context.Context, topology string) (rep *report.Report, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &errkind.Fault{Op: "building the step for " + topology,
@@ -164,9 +163,9 @@ func (r *compileRun) compile(ctx context.Context, topology string) (rep *report.
 	}
 	opts.Phases = func(p phase.Phase) {
 		if p.Stage != phase.Compiling {
-			r.line.SetProcess(0)
+			r.progressLine.SetProcess(0)
 		}
-		r.line.SetPhase(p)
+		r.progressLine.SetPhase(p)
 		if onPhase != nil {
 			onPhase(p)
 		}
@@ -175,7 +174,7 @@ func (r *compileRun) compile(ctx context.Context, topology string) (rep *report.
 		opts.Compiling = func(strategy.Compilation) {}
 	}
 	if opts.Compiler == nil {
-		opts.Compiler, err = worker.New(worker.Options{Command: r.flags.worker, OnStart: r.line.SetProcess})
+		opts.Compiler, err = worker.New(worker.Options{Command: r.flags.worker, OnStart: r.progressLine.SetProcess})
 		if err != nil {
 			return nil, err
 		}
@@ -190,7 +189,7 @@ func (r *compileRun) compile(ctx context.Context, topology string) (rep *report.
 		return nil, err
 	}
 	return ahead.Compile(ctx, step, args, ahead.Outputs{Text: r.flags.Text, Save: r.flags.Save,
-		SuggestAnnotations: r.flags.SuggestAnnotations, Progress: r.line.Update})
+		SuggestAnnotations: r.flags.SuggestAnnotations, Progress: r.progressLine.Update})
 }
 
 // disablePluginLogs disables the plugins' logs in this process and its children, unless the

@@ -55,8 +55,8 @@ func (f *Flags) setFlags(settings map[string]string) error {
 	return nil
 }
 
-// ApplyPlan returns opts with the replicas, the axes and the rules of the plan that -by names.
-// Without -by it returns opts unchanged.
+// ApplyPlan returns opts with the replicas, axes and rules of the plan file that the flag -by
+// specifies. Without -by it returns opts unchanged.
 func (f *Flags) ApplyPlan(opts strategy.Options) strategy.Options {
 	if f.planToFollow != nil {
 		opts.Replicas, opts.LogicalDevices, opts.LogicalAxes, opts.Variables = f.planToFollow.Replicas, 0, f.planToFollow.Axes, f.planToFollow.Rules
@@ -89,7 +89,7 @@ func (f *Flags) checkPlan() error {
 	return ahead.CheckWritable(f.Plan)
 }
 
-// searchSpace returns the search space of -try and the program's rules.
+// searchSpace returns the search space that the flag -try and the program's rules define.
 func (f *Flags) searchSpace(opts strategy.Options) (s plan.Space, err error) {
 	s.Settings = map[string][]string{}
 	for name, values := range f.tryValues {
@@ -134,7 +134,7 @@ func (r *compileRun) searchPlans(ctx context.Context) (*plan.Result, error) {
 		return nil, err
 	}
 	options := f.Search
-	options.Progress = r.line.Update
+	options.Progress = r.progressLine.Update
 	options.TimeLimit, options.Concurrency = cmp.Or(options.TimeLimit, 10*time.Minute), cmp.Or(options.Concurrency, 2)
 	options.Splits = options.Splits || len(space.Rules) > 1
 	cache, _ := os.UserCacheDir() // without a cache directory nothing is cached
@@ -164,7 +164,7 @@ func (r *compileRun) printPlan(result *plan.Result, err error, stdout io.Writer)
 	return ahead.WritePlan(r.flags.Plan, result, r.flags.JSON)
 }
 
-// buildStep calls build; where is the topology or the plan for errors.
+// buildStep calls build. target is the topology or the plan, for errors.
 func (r *compileRun) buildStep(strat *strategy.TPUStrategy, target string) (Step, []any, error) {
 	step, args, err := r.build(strat)
 	if err == nil && step == nil {

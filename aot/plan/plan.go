@@ -17,20 +17,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Plan is one way to run a step. The slices and maps of a Plan must not be modified.
+// Plan is one way to run a step on a slice of TPUs. The slices and maps of a Plan must not be modified.
 type Plan struct {
 	// Slice is the name of the slice, such as v5e:4x4.
 	Slice string
-	// Replicas is the number of replicas. Axes are the axes of a replica's logical devices, the
-	// slowest first, as in strategy.Options.
+	// Replicas is the number of replicas. Axes are the mesh axes of a replica's logical devices,
+	// the slowest first, as in strategy.Options.
 	Replicas int
 	Axes     []sharding.Axis
 	// Rules shard the variables and their training state. RulesName is a short name for the source
 	// of the rules.
 	Rules     logical.Rules
 	RulesName string
-	// Settings are options of the program itself by name, such as remat=full. With package aot they
-	// are flags of the program.
+	// Settings are the program's own options by name, such as remat=full. With package aot they are
+	// flags of the program.
 	Settings map[string]string
 }
 
@@ -43,8 +43,8 @@ func (p Plan) Logical() int {
 	return n
 }
 
-// State returns the sharding of the training state over the replicas that applies to every
-// variable.
+// State returns the sharding of the training state over the replicas, from the first rule for all
+// variables.
 func (p Plan) State() logical.StateSharding {
 	for _, r := range p.Rules {
 		if r.State != 0 && r.Pattern != nil && r.Pattern.String() == "" {
@@ -56,10 +56,10 @@ func (p Plan) State() logical.StateSharding {
 
 // String returns the plan in one line, such as "v5e:4x4: 4 x logical=4, shard-state=parameters,
 // remat=full".
-func (p Plan) String() string { return p.Slice + ": " + p.settingsText() }
+func (p Plan) String() string { return p.Slice + ": " + p.formatSettings() }
 
-func (p Plan) settingsText() string {
-	parts := []string{fmt.Sprintf("%d x %s", p.Replicas, axesText(p.Axes))}
+func (p Plan) formatSettings() string {
+	parts := []string{fmt.Sprintf("%d x %s", p.Replicas, formatAxes(p.Axes))}
 	if p.RulesName != "" {
 		parts = append(parts, "rules="+p.RulesName)
 	}
@@ -72,7 +72,7 @@ func (p Plan) settingsText() string {
 	return strings.Join(parts, ", ")
 }
 
-func axesText(axes []sharding.Axis) string {
+func formatAxes(axes []sharding.Axis) string {
 	parts := make([]string, len(axes))
 	for i, axis := range axes {
 		parts[i] = fmt.Sprintf("%s=%d", axis.Name, axis.Size)
@@ -83,8 +83,8 @@ func axesText(axes []sharding.Axis) string {
 // formatVersion is the version of the JSON encoding. It increases when a field changes its meaning.
 const formatVersion = 1
 
-// planJSON is the JSON encoding of a plan. The rules have the format of logical.ParseRules, and the
-// axes the format of sharding.ParseMesh.
+// planJSON is the JSON encoding of a plan. Rules is in the format of logical.ParseRules, and Axes
+// in the format of sharding.ParseMesh.
 type planJSON struct {
 	Version   int               `json:"version"`
 	Slice     string            `json:"slice"`
@@ -95,10 +95,10 @@ type planJSON struct {
 	Settings  map[string]string `json:"settings,omitempty"`
 }
 
-// MarshalJSON returns the encoding that [Parse] accepts. The rules must name axes; otherwise the
-// error is a [*logical.RuleError].
+// MarshalJSON returns the encoding that [Parse] accepts. Rules that do not name axes are an error,
+// a [*logical.RuleError].
 func (p Plan) MarshalJSON() ([]byte, error) {
-	f := planJSON{Version: formatVersion, Slice: p.Slice, Replicas: p.Replicas, Axes: axesText(p.Axes),
+	f := planJSON{Version: formatVersion, Slice: p.Slice, Replicas: p.Replicas, Axes: formatAxes(p.Axes),
 		RulesName: p.RulesName, Settings: p.Settings}
 	if len(p.Rules) > 0 {
 		data, err := json.Marshal(p.Rules)

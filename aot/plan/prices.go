@@ -20,15 +20,14 @@ type Price struct {
 	Source string `json:"source"`
 }
 
-// Prices are the prices of several generations. If a generation occurs more than once, its last
+// Prices are the prices of several TPU generations. If a generation occurs more than once, its last
 // price applies.
 type Prices []Price
 
-// listPriceSource is the source of the list prices.
 const listPriceSource = "cloud.google.com/tpu/pricing, on demand in the United States, as quoted in 2025"
 
-// ListPrices returns the table of list prices. Actual prices differ for other regions, commitments
-// and spot machines. Generations that are not in the table have no price.
+// ListPrices returns a table of list prices. Actual prices depend on the region, commitments and
+// spot machines. Generations that are not in the table have no price.
 func ListPrices() Prices {
 	return Prices{{"v2", 1.125, listPriceSource}, {"v3", 2.00, listPriceSource}, {"v4", 3.22, listPriceSource},
 		{"v5e", 1.20, listPriceSource}, {"v5p", 4.20, listPriceSource}, {"v6e", 2.70, listPriceSource}}
@@ -46,8 +45,8 @@ func ParsePrice(text string) (Price, error) {
 	return Price{g.Name, dollars, "given"}, nil
 }
 
-// HourlyPrice returns the price in dollars of this number of chips of a generation for an hour, and
-// the source of the price. known is false if there is no price.
+// HourlyPrice returns the price of the given number of chips for an hour, in dollars, and the
+// source of the price. known is false if the generation has no price.
 func (prices Prices) HourlyPrice(generation string, chips int) (dollars float64, source string, known bool) {
 	for _, p := range prices {
 		if p.Generation == generation {

@@ -14,18 +14,18 @@ import (
 type Verdict string
 
 const (
-	// Compiled means that the plan was compiled completely and fits.
+	// Compiled means that the plan was compiled completely and fits into memory.
 	Compiled Verdict = "compiled"
-	// Probed means that the plan was probed and may fit.
+	// Probed means that a probe estimated the plan's time and memory, and that it may fit.
 	Probed Verdict = "probed"
 	// NotTried means that the limit of time or of probes was reached before the plan was probed.
 	NotTried Verdict = "untried"
-	// Slower means that the lower bound in the sketch is above the time of the best plan.
+	// Slower means that the lower bound of the step time is above the time of the best plan.
 	Slower Verdict = "slower"
 	// TooLarge means that the plan needs more memory than a device has, according to its variables
 	// and arguments, a probe's estimate, or the compiler.
 	TooLarge Verdict = "too large"
-	// OverBudget means that the price is above the budget or not known.
+	// OverBudget means that the price is above the budget or unknown.
 	OverBudget Verdict = "too dear"
 	// Duplicate means that the program equals the program of another plan, which Reason names.
 	Duplicate Verdict = "same"
@@ -35,7 +35,7 @@ const (
 	// Failed means that a probe or a compilation failed with an error other than a lack of memory;
 	// Reason contains the error.
 	Failed Verdict = "failed"
-	// Sketched means that the plan was only sketched.
+	// Sketched means that the plan was lowered but neither probed nor compiled.
 	Sketched Verdict = "sketched"
 )
 
@@ -43,14 +43,14 @@ const (
 var verdicts = []Verdict{Compiled, Probed, NotTried, Sketched, Slower, TooLarge, OverBudget, Duplicate, Failed,
 	Rejected}
 
-// Candidate is a plan and the results of the search for it.
+// Candidate is a plan and the results of the search for this plan.
 type Candidate struct {
 	Plan    Plan    `json:"plan"`
 	Verdict Verdict `json:"verdict"`
 	Reason  string  `json:"reason,omitempty"`
 	Sketch  Sketch  `json:"-"`
-	// Probe contains the figures of the probe, and Compiled the figures of the compiled program; nil
-	// if there are none.
+	// Probe contains the estimates of the probe, and Compiled those of the compiled program. They
+	// are nil if there are none.
 	Probe    *Figures `json:"probe,omitempty"`
 	Compiled *Figures `json:"compiled,omitempty"`
 	// ExpectedSeconds is the predicted time of a step in seconds, by which plans are ranked. For a
@@ -63,7 +63,6 @@ type Candidate struct {
 	HasPrice    bool    `json:"-"`
 }
 
-// canRun reports whether the plan can run, as far as the search knows.
 func (c *Candidate) canRun() bool { return c.Verdict == Compiled || c.Verdict == Probed }
 
 // Result is the result of a search.
@@ -76,8 +75,8 @@ type Result struct {
 }
 
 // Best returns the best compiled plan, which is known to fit, or the best probed plan if none was
-// compiled. The error has kind ResourceExhaustedError if any plan is too large, and otherwise
-// FailedPreconditionError. Its text counts the plans by verdict.
+// compiled. If there is neither, the error counts the plans by verdict. Its kind is
+// ResourceExhaustedError if any plan is too large, and otherwise FailedPreconditionError.
 func (r *Result) Best() (*Candidate, error) {
 	for _, verdict := range []Verdict{Compiled, Probed} {
 		if i := slices.IndexFunc(r.Candidates, func(c *Candidate) bool { return c.Verdict == verdict }); i >= 0 {
@@ -106,10 +105,10 @@ func (r *Result) countVerdicts() map[Verdict]int {
 	return counts
 }
 
-// maxShown is the maximum number of plans in a text.
-const maxShown = 10
+// maxShownPlans is the maximum number of plans that WriteText prints.
+const maxShownPlans = 10
 
-// verdictTexts are the descriptions of verdicts in a text.
+// verdictTexts are the descriptions of verdicts in WriteText.
 var verdictTexts = map[Verdict]string{
 	Compiled: "compiled whole", Probed: "probed", NotTried: "not tried: the time or the number of probes was used up", Sketched: "not tried",
 	Slower:   "not probed: no faster than the best, by their arithmetic and their variables alone",
@@ -126,7 +125,7 @@ func (r *Result) WriteText(w io.Writer) error {
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "  step\tof a probe\trows/s\tmemory\t$/M rows\tplan") // "~" marks an estimate
 	for i, c := range r.Candidates {
-		if i == maxShown || c.Probe == nil || !c.canRun() {
+		if i == maxShownPlans || c.Probe == nil || !c.canRun() {
 			break
 		}
 		step, f := formatSeconds(c.ExpectedSeconds), c.Compiled

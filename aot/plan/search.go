@@ -25,7 +25,7 @@ type Step interface {
 	Compile(ctx context.Context, p Plan) (Figures, error)
 }
 
-// Sketch describes a step's program before it is compiled.
+// Sketch describes a step's program after lowering and before compilation.
 type Sketch struct {
 	// Program identifies the program: it is equal for equal programs on equal slices.
 	Program string
@@ -49,7 +49,8 @@ type Variable struct {
 
 // Figures are the predicted time and memory of a program that was probed or compiled.
 type Figures struct {
-	// Seconds is the predicted time of a step. Products, Memory and Waits are its parts.
+	// Seconds is the predicted time of a step. Its parts are Products (matrix multiplications),
+	// Memory (memory accesses) and Waits (for communication).
 	Seconds  float64 `json:"predicted_seconds"`
 	Products float64 `json:"products_seconds"`
 	Memory   float64 `json:"memory_seconds"`
@@ -75,12 +76,12 @@ const (
 // Options configure a search. The zero value searches all plans for the fastest.
 type Options struct {
 	Goal Goal
-	// HourlyPrice returns the price of a slice per hour and whether it is known. With nil no price is
-	// known.
+	// HourlyPrice returns the price of a slice per hour and whether it is known. If it is nil, no
+	// price is known.
 	HourlyPrice func(slice string) (float64, bool)
 	// Budget is the maximum price per hour in dollars; 0 means no limit.
 	Budget float64
-	// TimeLimit limits the time, and MaxProbes limits the number, of probes; 0 means no limit. Plans that
+	// TimeLimit and MaxProbes limit the time and the number of probes; 0 means no limit. Plans that
 	// were not probed have the verdict NotTried.
 	TimeLimit time.Duration
 	MaxProbes int
@@ -96,12 +97,12 @@ type Options struct {
 	Progress func(line string)
 }
 
-// maxProbeMemoryRatio is the ratio of a probe's memory estimate to the memory of a device above
-// which a plan is too large. Compiled programs need up to a quarter less than the estimate, because
-// they keep some values in fast memory.
+// maxProbeMemoryRatio limits the ratio of a probe's memory estimate to the memory of a device. It
+// is above 1 because compiled programs need up to a quarter less than the estimate: they keep some
+// values in fast memory.
 const maxProbeMemoryRatio = 1.3
 
-// searcher is one call of Search.
+// searcher is the state of one call of Search.
 type searcher struct {
 	step       Step
 	options    Options
@@ -109,14 +110,14 @@ type searcher struct {
 
 	deadline   time.Time
 	mu         sync.Mutex
-	byProgram  map[string]*Candidate // by program
-	best       *Candidate
-	probeCount int // number of probes
+	byProgram  map[string]*Candidate // the first candidate with each program
+	bestProbed *Candidate
+	probeCount int
 }
 
 // Search searches plans for the best way to run a step. It returns the context's error if the
-// context ends, and the first error of the step if no plan can be sketched. It is not an error if
-// no plan fits; see [Result.Best].
+// context ends, and the first error of the step if it supports none of the plans. It is not an
+// error if no plan fits; see [Result.Best].
 func Search(ctx context.Context, plans []Plan, step Step, o Options) (*Result, error) {
 	if len(plans) == 0 {
 		return nil, &errkind.Fault{Op: "plan: search", Reason: "there are no plans",
@@ -131,12 +132,12 @@ func Search(ctx context.Context, plans []Plan, step Step, o Options) (*Result, e
 	if o.TimeLimit > 0 {
 		s.deadline = began.Add(o.TimeLimit)
 	}
-	first, err := s.sketch(ctx, plans)
+	first, err := s.sketchPlans(ctx, plans)
 	if err == nil {
-		err = s.probe(ctx, first)
+		err = s.probePlans(ctx, first)
 	}
 	if err == nil && o.Splits {
-		err = s.searchSplits(ctx)
+		err = s.searchShardings(ctx)
 	}
 	if err == nil && o.Compile >= 0 {
 		err = s.compileBest(ctx)
@@ -144,7 +145,7 @@ func Search(ctx context.Context, plans []Plan, step Step, o Options) (*Result, e
 	if err != nil {
 		return nil, err
 	}
-	s.estimate()
+	s.setExpectedSeconds()
 	r := &Result{Goal: o.Goal, Seconds: time.Since(began).Seconds(), Candidates: s.candidates}
 	slices.SortStableFunc(r.Candidates, s.compareResults)
 	return r, nil
@@ -156,8 +157,9 @@ func (s *searcher) logf(format string, args ...any) {
 	}
 }
 
-// sketch sketches plans and returns the candidates for probes, the most promising first.
-func (s *searcher) sketch(ctx context.Context, plans []Plan) (queue []*Candidate, err error) {
+// sketchPlans lowers the programs of plans. It returns the candidates to probe, the most promising
+// first.
+func (s *searcher) sketchPlans(ctx context.Context, plans []Plan) (queue []*Candidate, err error) {
 	var firstErr error
 	for i, p := range plans {
 		if ctx.Err() != nil {
@@ -198,7 +200,7 @@ func (s *searcher) sketch(ctx context.Context, plans []Plan) (queue []*Candidate
 		return nil, firstErr
 	}
 	slices.SortStableFunc(queue, func(a, b *Candidate) int {
-		return s.compare(a, b, a.Sketch.Expected,
+		return s.compareByGoal(a, b, a.Sketch.Expected,
 			b.Sketch.Expected)
 	})
 	return queue, nil
@@ -214,8 +216,8 @@ func (s *searcher) isOverBudget(c *Candidate) bool {
 	return c.Verdict == OverBudget
 }
 
-// compare orders candidates by the goal, for the given step times.
-func (s *searcher) compare(a, b *Candidate, secondsA, secondsB float64) int {
+// compareByGoal orders candidates by the goal. secondsA and secondsB are their step times.
+func (s *searcher) compareByGoal(a, b *Candidate, secondsA, secondsB float64) int {
 	rowsA, rowsB := max(a.Sketch.Rows, 1), max(b.Sketch.Rows, 1)
 	if s.options.Goal == LargestBatch && rowsA != rowsB {
 		return cmp.Compare(rowsB, rowsA)
@@ -227,20 +229,20 @@ func (s *searcher) compare(a, b *Candidate, secondsA, secondsB float64) int {
 	return cmp.Compare(costA, costB)
 }
 
-// compareResults orders candidates for a result: first the plans that can run, by their expected
-// times, then the other plans by their verdicts.
+// compareResults orders candidates for a result. Plans that can run are first, ordered by their
+// expected times. The other plans are ordered by verdict.
 func (s *searcher) compareResults(a, b *Candidate) int {
 	stage := func(c *Candidate) int { return slices.Index(verdicts, c.Verdict) }
 	if a.canRun() && b.canRun() {
-		return cmp.Or(s.compare(a, b, a.ExpectedSeconds, b.ExpectedSeconds), cmp.Compare(stage(a), stage(b)))
+		return cmp.Or(s.compareByGoal(a, b, a.ExpectedSeconds, b.ExpectedSeconds), cmp.Compare(stage(a), stage(b)))
 	}
-	return cmp.Or(cmp.Compare(stage(a), stage(b)), s.compare(a, b, a.Sketch.Seconds, b.Sketch.Seconds))
+	return cmp.Or(cmp.Compare(stage(a), stage(b)), s.compareByGoal(a, b, a.Sketch.Seconds, b.Sketch.Seconds))
 }
 
-// estimate sets the expected times of the plans that were probed or compiled. Probes and compiled
-// programs have different times (a probe hides no collectives, for example), so the time of a plan
-// that was only probed is multiplied by the mean ratio over the compiled plans.
-func (s *searcher) estimate() {
+// setExpectedSeconds sets the expected times of plans. Probes and compiled programs differ in time, for
+// example because a probe does not overlap collectives with computation. The time of a plan that was
+// only probed is therefore scaled by the mean ratio of the two times over the compiled plans.
+func (s *searcher) setExpectedSeconds() {
 	sum, count := 0.0, 0
 	for _, c := range s.candidates {
 		if c.Probe != nil && c.Compiled != nil && c.Probe.Seconds > 0 && c.Compiled.Seconds > 0 {
@@ -259,8 +261,8 @@ func (s *searcher) estimate() {
 	}
 }
 
-// probe probes candidates concurrently, starting in their order.
-func (s *searcher) probe(ctx context.Context, queue []*Candidate) error {
+// probePlans probes candidates concurrently and starts the probes in order.
+func (s *searcher) probePlans(ctx context.Context, queue []*Candidate) error {
 	index, failed := 0, error(nil)
 	nextCandidate := func() *Candidate {
 		s.mu.Lock()
@@ -269,7 +271,7 @@ func (s *searcher) probe(ctx context.Context, queue []*Candidate) error {
 			c := queue[index]
 			index++
 			switch {
-			case s.best != nil && s.compare(c, s.best, c.Sketch.Seconds, s.best.Probe.Seconds) > 0:
+			case s.bestProbed != nil && s.compareByGoal(c, s.bestProbed, c.Sketch.Seconds, s.bestProbed.Probe.Seconds) > 0:
 				c.Verdict = Slower
 			case s.options.MaxProbes > 0 && s.probeCount >= s.options.MaxProbes, !s.deadline.IsZero() &&
 				time.Now().After(s.deadline):
@@ -277,8 +279,8 @@ func (s *searcher) probe(ctx context.Context, queue []*Candidate) error {
 			default:
 				s.probeCount++
 				best := ""
-				if s.best != nil {
-					best = fmt.Sprintf("; the best so far takes %.4g s: %s", s.best.Probe.Seconds, s.best.Plan)
+				if s.bestProbed != nil {
+					best = fmt.Sprintf("; the best so far takes %.4g s: %s", s.bestProbed.Probe.Seconds, s.bestProbed.Plan)
 				}
 				s.logf("probing %d of at most %d plans%s", index, len(queue), best)
 				return c
@@ -293,7 +295,7 @@ func (s *searcher) probe(ctx context.Context, queue []*Candidate) error {
 				figures, err := s.step.Probe(ctx, c.Plan)
 				s.mu.Lock()
 				if ctx.Err() == nil {
-					s.setProbe(c, figures, err)
+					s.recordProbe(c, figures, err)
 				}
 				s.mu.Unlock()
 			}
@@ -306,8 +308,7 @@ func (s *searcher) probe(ctx context.Context, queue []*Candidate) error {
 	return failed
 }
 
-// setProbe stores the result of a probe.
-func (s *searcher) setProbe(c *Candidate, f Figures, err error) {
+func (s *searcher) recordProbe(c *Candidate, f Figures, err error) {
 	if err != nil {
 		c.Verdict, c.Reason = Failed, err.Error()
 		return
@@ -317,17 +318,17 @@ func (s *searcher) setProbe(c *Candidate, f Figures, err error) {
 		c.Verdict = TooLarge
 		return
 	}
-	if s.best == nil || s.compare(c, s.best, f.Seconds, s.best.Probe.Seconds) < 0 {
-		s.best = c
+	if s.bestProbed == nil || s.compareByGoal(c, s.bestProbed, f.Seconds, s.bestProbed.Probe.Seconds) < 0 {
+		s.bestProbed = c
 	}
 }
 
 // compileBest compiles the best plans completely. Each compilation corrects the estimates of the
-// plans that were only probed, so the next plan is selected after each compilation.
+// plans that were only probed, so it selects the next plan after each compilation.
 func (s *searcher) compileBest(ctx context.Context) error {
 	numWanted, numFit, memoryRatio := cmp.Or(s.options.Compile, 3), 0, 1.0
 	for {
-		s.estimate()
+		s.setExpectedSeconds()
 		var next, best *Candidate
 		for _, c := range s.candidates {
 			// The memory of compiled programs corrects the estimates of the other probes.

@@ -8,7 +8,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Space is a search space: its plans are all combinations of its fields.
+// Space is a search space that contains all combinations of the values of its fields.
 type Space struct {
 	// Slices are the slices with their number of devices.
 	Slices []Slice
@@ -40,9 +40,9 @@ type RuleSet struct {
 	Rules logical.Rules
 }
 
-// KnownRules returns the rule sets that are tried for a step without rules: an empty set, and the
-// "megatron" set of logical.BuiltinRules for the layers of GoMLX over axes with these names.
-// Without names it uses [logical.LogicalAxis].
+// KnownRules returns the rule sets to try for a step without rules: an empty set, and the
+// "megatron" set of logical.BuiltinRules, which shards GoMLX layers over the mesh axes with these
+// names. Without names it uses [logical.LogicalAxis].
 func KnownRules(names []string) ([]RuleSet, error) {
 	if len(names) == 0 {
 		names = []string{logical.LogicalAxis}
@@ -59,8 +59,8 @@ func KnownRules(names []string) ([]RuleSet, error) {
 	return []RuleSet{{Name: "none"}, {Name: "megatron", Rules: known}}, err
 }
 
-// Plans returns the plans of the space, in a deterministic order. Equivalent plans, such as those
-// of a single replica with different state shardings, occur once.
+// Plans returns the plans of the space, in a deterministic order. It omits duplicates, such as
+// plans of a single replica that differ only in the state sharding.
 func (s Space) Plans() (plans []Plan) {
 	names := s.Axes
 	if len(names) == 0 {
@@ -97,7 +97,7 @@ func (s Space) Plans() (plans []Plan) {
 	return plans
 }
 
-// withStateSharding returns the rules with this state sharding for all variables.
+// withStateSharding returns rules that shard the training state of all variables as specified.
 func withStateSharding(rules logical.Rules, state logical.StateSharding) logical.Rules {
 	out := slices.DeleteFunc(slices.Clone(rules), func(r logical.Rule) bool { return r.State != 0 })
 	if state > logical.ShardNothing {
@@ -128,7 +128,7 @@ func (s Space) stateShardings(replicas int) []logical.StateSharding {
 	return s.States
 }
 
-// settingCombinations returns all combinations of the program's options.
+// settingCombinations returns all combinations of the values in Settings.
 func (s Space) settingCombinations() []map[string]string {
 	combinations := []map[string]string{nil}
 	for _, name := range slices.Sorted(maps.Keys(s.Settings)) {
@@ -145,7 +145,7 @@ func (s Space) settingCombinations() []map[string]string {
 	return combinations
 }
 
-// factorizations returns all ways to write n as a product of this number of factors.
+// factorizations returns all ordered ways to write n as a product of the given number of factors.
 func factorizations(n, factors int) (all [][]int) {
 	if factors == 1 {
 		return [][]int{{n}}

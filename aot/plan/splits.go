@@ -11,14 +11,14 @@ import (
 
 // variableGroup is a set of variables of one shape whose paths differ only in numbers.
 type variableGroup struct {
-	pattern string
-	dims    []int
-	path    string // path of the first variable
+	pattern   string
+	dims      []int
+	firstPath string // path of the first variable
 }
 
 var digitRuns = regexp.MustCompile(`[0-9]+`)
 
-// groupVariables groups the variables with at least two dimensions, without the optimizer's state.
+// groupVariables groups the variables with at least two dimensions. It omits the optimizer's state.
 func groupVariables(variables []Variable) (groups []variableGroup) {
 	for _, v := range variables {
 		if len(v.Dims) < 2 || logical.OwnerOfState(v.Path, nil) != "" {
@@ -34,7 +34,6 @@ func groupVariables(variables []Variable) (groups []variableGroup) {
 }
 
 // neighborPlans returns the plans that differ from p in the sharding of one group of variables.
-// Their rules name each group.
 func (p Plan) neighborPlans(variables []Variable) (all []Plan) {
 	groups := groupVariables(variables)
 	mesh, err := sharding.NewMesh(append([]sharding.Axis{{Name: logical.ReplicaAxis, Size: p.Replicas}}, p.Axes...)...)
@@ -44,7 +43,7 @@ func (p Plan) neighborPlans(variables []Variable) (all []Plan) {
 	shardedDim := make([]int, len(groups)) // sharded dimension of each group, or -1
 	for i, g := range groups {
 		shardedDim[i] = -1
-		placed, err := p.Rules.PlaceVariable(mesh, g.path, g.dims)
+		placed, err := p.Rules.PlaceVariable(mesh, g.firstPath, g.dims)
 		if err != nil {
 			return nil
 		}
@@ -62,16 +61,16 @@ func (p Plan) neighborPlans(variables []Variable) (all []Plan) {
 			shardedDims := slices.Clone(shardedDim)
 			shardedDims[i] = to
 			next := p
-			next.Rules, next.RulesName = p.rulesFor(groups, shardedDims), "searched"
+			next.Rules, next.RulesName = p.shardingRules(groups, shardedDims), "searched"
 			all = append(all, next)
 		}
 	}
 	return all
 }
 
-// rulesFor returns rules that shard the given dimension of each group over the plan's first axis,
-// and shard the state like p.
-func (p Plan) rulesFor(groups []variableGroup, shardedDims []int) (rules logical.Rules) {
+// shardingRules returns rules that shard one dimension of each group over the plan's first axis,
+// and shard the training state like p. A dimension of -1 means that the group is replicated.
+func (p Plan) shardingRules(groups []variableGroup, shardedDims []int) (rules logical.Rules) {
 	for i, g := range groups {
 		if shardedDims[i] < 0 {
 			continue
@@ -84,34 +83,34 @@ func (p Plan) rulesFor(groups []variableGroup, shardedDims []int) (rules logical
 	return withStateSharding(rules, p.State())
 }
 
-// searchSplits changes the sharding of one group at a time, starting from the best plan with one
-// axis, as long as a probe becomes better.
-func (s *searcher) searchSplits(ctx context.Context) error {
+// searchShardings starts from the best plan with one axis and changes the sharding of one group of
+// variables at a time, as long as the probed time decreases.
+func (s *searcher) searchShardings(ctx context.Context) error {
 	tried := map[*Candidate]bool{}
 	for {
-		start := s.best
+		start := s.bestProbed
 		if start == nil || start.Plan.Logical() == 1 {
-			start = s.bestSplit()
+			start = s.bestSharded()
 		}
 		if start == nil || tried[start] || len(start.Plan.Axes) != 1 {
 			return nil
 		}
 		tried[start] = true
-		next, err := s.sketch(ctx, start.Plan.neighborPlans(start.Sketch.Variables))
+		next, err := s.sketchPlans(ctx, start.Plan.neighborPlans(start.Sketch.Variables))
 		if err != nil {
 			return err
 		}
-		if err := s.probe(ctx, next); err != nil {
+		if err := s.probePlans(ctx, next); err != nil {
 			return err
 		}
 	}
 }
 
-// bestSplit returns the best plan with several logical devices.
-func (s *searcher) bestSplit() (best *Candidate) {
+// bestSharded returns the best probed plan with several logical devices.
+func (s *searcher) bestSharded() (best *Candidate) {
 	for _, c := range s.candidates {
 		if c.Verdict == Probed && c.Plan.Logical() > 1 && (best == nil ||
-			s.compare(c, best, c.Probe.Seconds, best.Probe.Seconds) < 0) {
+			s.compareByGoal(c, best, c.Probe.Seconds, best.Probe.Seconds) < 0) {
 			best = c
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// The exit codes.
+// Exit codes of the commands.
 const (
 	Failed = iota + 1
 	Usage
@@ -25,7 +25,7 @@ const (
 	Findings
 )
 
-// categories are the categories of failures, with their exit codes and error kinds.
+// categories maps the categories of failures to exit codes and error kinds.
 var categories = map[string]struct {
 	code int
 	kind errkind.Kind
@@ -47,31 +47,31 @@ func (e *UsageError) Unwrap() error { return e.Err }
 // Kind returns the kind of the cause, or ValueError if it has none.
 func (e *UsageError) Kind() errkind.Kind { return errkind.KindOr(e.Err, errkind.ValueError) }
 
-// UsageErrorf returns an error for an invalid command line of the command op, with a reason and a
-// hint.
+// UsageErrorf returns an error for an invalid command line of the command op. The format is for the
+// reason, and hint suggests a correction.
 func UsageErrorf(op, hint, format string, args ...any) error {
 	return &UsageError{&errkind.Fault{Op: op, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}}
 }
 
-// NewUsageError returns an error for an invalid command line of the command op, with a cause.
+// NewUsageError returns an error for an invalid command line of the command op. err is the cause.
 func NewUsageError(op string, err error) error { return &UsageError{&errkind.Fault{Op: op, Err: err}} }
 
-// Failure is an error in JSON form, which is also sent between processes.
+// Failure is an error that can be encoded as JSON and sent to another process.
 type Failure struct {
 	// Category is usage, missing, memory, died, interrupted, findings or failed.
 	Category string `json:"kind"`
 	Message  string `json:"message"`
-	// Log is what the compiler wrote, or its end.
+	// Log is the compiler's output, or the end of a long output.
 	Log string `json:"log,omitempty"`
 	// Memory contains the sizes of a program that does not fit.
 	Memory *MemoryFailure `json:"memory,omitempty"`
-	// Report is what is known of a program that does not fit; it moves into the [Outcome].
+	// Report describes a program that does not fit, as far as known. OutcomeOf moves it to [Outcome].
 	Report *report.Report `json:"report,omitempty"`
 	// Reported is true if the failure was already printed as part of the output.
 	Reported bool `json:"-"`
 }
 
-// MemoryFailure contains the sizes of a program that does not fit.
+// MemoryFailure contains the sizes of a program that does not fit into the memory of a device.
 type MemoryFailure struct {
 	Used    string                 `json:"used,omitempty"`
 	Limit   string                 `json:"limit,omitempty"`
@@ -90,10 +90,10 @@ func (f *Failure) Kind() errkind.Kind {
 // Code returns the exit code.
 func (f *Failure) Code() int { return categories[f.Category].code }
 
-// optionFlags are the flags for options of package strategy.
+// optionFlags maps options of package strategy to the flags that set them.
 var optionFlags = map[string]string{"LogicalDevices": "--logical", "Replicas": "--replicas", "BySlice": "--by-slice", "State": "--shard-state"}
 
-// optionErrorText returns the text of an error about an option that has a flag, or "".
+// optionErrorText returns the text of an error about an option that has a flag, or "" for other errors.
 func optionErrorText(err error) string {
 	var option *strategy.OptionError
 	var assignment *tpu.AssignmentError
@@ -106,7 +106,7 @@ func optionErrorText(err error) string {
 	return errkind.Format(optionFlags[option.Option], option.Reason, option.Err, "")
 }
 
-// FailureOf classifies an error. Its text names the flag of an invalid option.
+// FailureOf classifies an error. The message for an invalid option names the option's flag.
 func FailureOf(err error) *Failure {
 	var f *Failure
 	if errors.As(err, &f) {

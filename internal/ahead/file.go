@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// CheckWritable returns an error if no file can be written at path, as far as this is known without
-// writing.
+// CheckWritable returns an error if a file at path certainly cannot be written. It does not write
+// to the file.
 func CheckWritable(path string) error {
 	if path == "" {
 		return nil
@@ -93,12 +93,12 @@ func WriteFile(path string, write func(io.Writer) error) error {
 	return nil
 }
 
-// temporaryPath returns the name of the temporary file of WriteFile in this process.
+// temporaryPath returns the path of the temporary file of WriteFile, which contains the process id.
 func temporaryPath(path string) string {
 	return filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d.tmp", filepath.Base(path), os.Getpid()))
 }
 
-// RemoveTemporary removes the temporary file of an interrupted [WriteFile] for path.
+// RemoveTemporary removes the temporary file that an interrupted [WriteFile] of path may have left.
 func RemoveTemporary(path string) {
 	if path == "" {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// cpuTopology is a topology of devices of the CPU plugin, as in "cpu:8".
+// cpuTopology matches a topology of the CPU plugin, such as "cpu:8".
 var cpuTopology = regexp.MustCompile(`^cpu:([1-9][0-9]{0,3})$`)
 
 // CPUDevices returns the number of devices of a CPU topology such as "cpu:8", or 0.
@@ -27,7 +27,7 @@ func CPUDevices(topology string) int {
 	return n
 }
 
-// PluginKind returns the kind of plugin for a topology: "cpu", "tpu" or "cuda".
+// PluginKind returns the kind of plugin that a topology requires: "cpu", "tpu" or "cuda".
 func PluginKind(topology string) string {
 	switch {
 	case CPUDevices(topology) > 0:
@@ -38,7 +38,7 @@ func PluginKind(topology string) string {
 	return "tpu"
 }
 
-// CheckTopology returns an error for an invalid topology name without opening a plugin.
+// CheckTopology returns an error for an invalid topology name. It does not open a plugin.
 func CheckTopology(op, flag, name string) error {
 	if CPUDevices(name) > 0 {
 		return nil
@@ -52,7 +52,7 @@ func CheckTopology(op, flag, name string) error {
 	return nil
 }
 
-// Describe describes a slice. If the plugin rejects the name, the error is a [*UsageError].
+// Describe describes a slice by name. If the plugin rejects the name, the error is a [*UsageError].
 func Describe(ctx context.Context, name, plugin string) (*system.Slice, error) {
 	slice, err := system.Describe(ctx, name, system.DescribeOptions{Plugin: plugin})
 	if refused := (*pjrt.Error)(nil); errors.As(err, &refused) && refused.Code == pjrt.InvalidArgument {
@@ -61,8 +61,8 @@ func Describe(ctx context.Context, name, plugin string) (*system.Slice, error) {
 	return slice, err
 }
 
-// Open opens a strategy over a topology. plugin is the path of the plugin, or "" for the installed
-// one. done closes the strategy and the devices.
+// Open opens a strategy for a topology. plugin is the path of the plugin, or "" for the installed
+// one. The caller must call done, which closes the strategy and the devices.
 func Open(ctx context.Context, topology, plugin string, opts strategy.Options) (s *strategy.TPUStrategy, done func(), err error) {
 	var under io.Closer
 	if n := CPUDevices(topology); n > 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// Outcome is the result of a compilation for one topology: a report, with its summary, or an error.
-// A program that is too large has both.
+// Outcome is the result of a compilation for one topology: a report with its summary, or an error.
+// For a program that is too large it contains both.
 type Outcome struct {
 	Topology string `json:"topology"`
 	*report.Summary
@@ -21,7 +21,7 @@ type Outcome struct {
 	Error  *Failure       `json:"error,omitempty"`
 }
 
-// OutcomeOf returns the outcome of a compilation.
+// OutcomeOf returns the Outcome of a compilation that returned r and err.
 func OutcomeOf(topology string, r *report.Report, err error) Outcome {
 	o := Outcome{Topology: topology}
 	if err != nil {
@@ -40,8 +40,8 @@ func OutcomeOf(topology string, r *report.Report, err error) Outcome {
 	return o
 }
 
-// WriteReports writes the reports to files. If there are several, the file names contain the
-// topologies.
+// WriteReports writes the reports to files. If there are several reports, the file names contain
+// the topologies.
 func WriteReports(path string, all []Outcome) error {
 	var unwritten []error
 	for _, o := range all {
@@ -55,9 +55,9 @@ func WriteReports(path string, all []Outcome) error {
 	return errors.Join(unwritten...)
 }
 
-// ReportPath returns the file name of a report of one of count topologies.
-func ReportPath(path, topology string, of int) string {
-	if of < 2 {
+// ReportPath returns the file name of the report for a topology. count is the number of topologies.
+func ReportPath(path, topology string, count int) string {
+	if count < 2 {
 		return path
 	}
 	ext := filepath.Ext(path)
@@ -65,7 +65,7 @@ func ReportPath(path, topology string, of int) string {
 	return fmt.Sprintf("%s-%s%s", strings.TrimSuffix(path, ext), name, ext)
 }
 
-// WriteReport writes a report as JSON, or as a page if the file's name ends in .html.
+// WriteReport writes a report as an HTML page if the file's name ends in .html, and as JSON otherwise.
 func WriteReport(path string, r *report.Report) error {
 	return WriteFile(path, func(w io.Writer) error {
 		if ext := filepath.Ext(path); ext == ".html" || ext == ".htm" {
@@ -82,8 +82,8 @@ func WriteJSON(w io.Writer, v any) error {
 	return encoder.Encode(v)
 }
 
-// WriteOutcomes writes outcomes as JSON, or as text: the reports and, for several topologies, the
-// errors.
+// WriteOutcomes writes outcomes as JSON or as text. The text contains the reports and, for several
+// topologies, the errors.
 func WriteOutcomes(w io.Writer, all []Outcome, asJSON bool) error {
 	if asJSON {
 		return WriteJSON(w, all)
@@ -103,8 +103,8 @@ func WriteOutcomes(w io.Writer, all []Outcome, asJSON bool) error {
 	return nil
 }
 
-// FirstFailure returns the first error of the outcomes, or nil. If there are several outcomes, it
-// names the topology.
+// FirstFailure returns the first error of the outcomes, or nil. If there are several outcomes, the
+// message names the topology.
 func FirstFailure(all []Outcome) *Failure {
 	for _, o := range all {
 		if o.Error == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Search is a search for a plan over slices.
+// Search is a search for the best plan on one of several slices.
 type Search struct {
 	// Topologies are the names of the slices. Plugin is the path of the plugin, or "".
 	Topologies []string
@@ -26,7 +26,7 @@ type Search struct {
 	Options plan.Options
 	// Prices are the prices of chips.
 	Prices plan.Prices
-	// Worker is the command of a process that compiles, and CacheDir keeps what they answer.
+	// Worker is the command line of the compiler's process. CacheDir is the folder for its results.
 	Worker   []string
 	CacheDir string
 	// StrategyOptions are the options of the strategies; a plan replaces some of them.
@@ -35,11 +35,11 @@ type Search struct {
 	Build func(strat *strategy.TPUStrategy, settings map[string]string) (Step, []any, error)
 	// SetOptions sets options of the strategy from the settings of a plan. It may be nil.
 	SetOptions func(opts *strategy.Options, settings map[string]string)
-	// Kernel is the function whose calls the prediction treats as one kernel; see report.Kernel. ""
-	// means none.
+	// Kernel is the name of a function that predictions treat as one kernel; see report.Kernel. It
+	// may be empty.
 	Kernel string
 
-	slices map[string]*system.Slice // by name
+	slices map[string]*system.Slice // described slices by name
 }
 
 // Run runs the search.
@@ -47,7 +47,7 @@ func (s Search) Run(ctx context.Context) (*plan.Result, error) {
 	return s.searchPlans(ctx, plan.Space.Plans)
 }
 
-// searchPlans searches the plans that the function selects from the space.
+// searchPlans searches the plans that the function plans selects from the search space.
 func (s Search) searchPlans(ctx context.Context, plans func(plan.Space) []plan.Plan) (*plan.Result, error) {
 	compiler, err := worker.New(worker.Options{Command: s.Worker})
 	if err != nil {
@@ -78,43 +78,44 @@ func (s Search) searchPlans(ctx context.Context, plans func(plan.Space) []plan.P
 	return plan.Search(ctx, plans(s.Space), step, s.Options)
 }
 
-// buildProgram builds the program of a plan.
-func (s Search) buildProgram(ctx context.Context, p plan.Plan) (made probe.BuiltStep, err error) {
-	opts, keeps := s.StrategyOptions, &programRecorder{}
-	opts.Replicas, opts.LogicalDevices, opts.LogicalAxes, opts.Variables, opts.Compiler = p.Replicas, 0, p.Axes, p.Rules, keeps
+// buildProgram traces and lowers the step for a plan, without compiling the program.
+func (s Search) buildProgram(ctx context.Context, p plan.Plan) (built probe.BuiltStep, err error) {
+	opts, recorder := s.StrategyOptions, &programRecorder{}
+	opts.Replicas, opts.LogicalDevices, opts.LogicalAxes = p.Replicas, 0, p.Axes
+	opts.Variables, opts.Compiler = p.Rules, recorder
 	opts.Compiling, opts.Phases = func(strategy.Compilation) {}, nil
 	if s.SetOptions != nil {
 		s.SetOptions(&opts, p.Settings)
 	}
 	strat, err := strategy.NewAheadOfTime(s.slices[p.Slice], opts)
 	if err != nil {
-		return made, err
+		return built, err
 	}
 	defer strat.Close()
 	step, args, err := s.Build(strat, p.Settings)
 	if err != nil {
-		return made, err
+		return built, err
 	}
 	compiled, err := step.Compiled(ctx, args...)
 	if err != nil {
-		return made, err
+		return built, err
 	}
-	made.Program = probe.Program{Slice: s.slices[p.Slice], Program: keeps.program, Options: keeps.options, Replicas: p.Replicas, Logical: p.Logical()}
+	built.Program = probe.Program{Slice: s.slices[p.Slice], Program: recorder.program, Options: recorder.options, Replicas: p.Replicas, Logical: p.Logical()}
 	if s.Kernel != "" {
-		made.Kernels = []report.Kernel{{Module: compiled.Module, Call: s.Kernel}}
+		built.Kernels = []report.Kernel{{Module: compiled.Module, Call: s.Kernel}}
 	}
 	for i, a := range compiled.Module.Arguments {
 		if compiled.Variables[i] {
-			made.Variables = append(made.Variables, plan.Variable{Path: a.Name, Dims: a.ReplicaShard.UnshardedDims(a.LocalDims)})
+			built.Variables = append(built.Variables, plan.Variable{Path: a.Name, Dims: a.ReplicaShard.UnshardedDims(a.LocalDims)})
 		}
 	}
 	for _, arg := range args {
 		if shape, ok := arg.(shapes.Shape); ok && shape.Rank() > 0 {
-			made.Rows = max(made.Rows, shape.Dimensions[0])
+			built.Rows = max(built.Rows, shape.Dimensions[0])
 		}
 	}
-	made.Report, err = report.Of(compiled)
-	return made, err
+	built.Report, err = report.Of(compiled)
+	return built, err
 }
 
 // programRecorder is a compiler that records the program and compiles nothing.
@@ -134,8 +135,8 @@ func (k *programRecorder) CompileTopology(_ context.Context, _ *pjrt.Topology, p
 	return pjrt.ExecutableRecord{}.Executable(), nil
 }
 
-// WritePlan writes the best plan of a result to a file; "" writes none. It returns an error if the
-// result has no plan. reported is true if the result was already printed.
+// WritePlan writes the best plan of a result to a file, unless path is empty. It returns an error
+// if the result has no usable plan. reported means that the result was already printed.
 func WritePlan(path string, r *plan.Result, reported bool) error {
 	best, err := r.Best()
 	if err != nil {

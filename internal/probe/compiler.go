@@ -26,16 +26,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Compiler measures programs with a TPU compiler. It is safe for concurrent use.
+// Compiler predicts the time and memory of programs with a TPU compiler. It is safe for concurrent use.
 type Compiler struct {
 	// Worker compiles in separate processes.
 	Worker *worker.Compiler
-	// CacheDir keeps answers; empty keeps none.
+	// CacheDir is the folder for compiler results. If it is empty, results are not cached.
 	CacheDir string
 }
 
-// DefaultCacheDir returns the folder for compiler results in a user's cache directory, or ""
-// without one.
+// DefaultCacheDir returns the folder for compiler results in the user's cache directory. It returns
+// "" if cache is empty.
 func DefaultCacheDir(cache string) string {
 	if cache == "" {
 		return ""
@@ -50,13 +50,13 @@ type Program struct {
 	Options pjrt.CompileOptions
 	// Replicas and Logical are the numbers of replicas and logical devices of the step.
 	Replicas, Logical int
-	// Kernels are the parts of the program that the predictions treat as one kernel.
+	// Kernels are the functions of the program that predictions treat as one kernel.
 	Kernels []report.Kernel
 }
 
-// Probe partitions and schedules a program, and predicts its time and its memory.
+// Probe partitions and schedules a program, and predicts its time and memory. It takes seconds.
 func (c *Compiler) Probe(ctx context.Context, p Program) (plan.Figures, error) {
-	a, err := c.cached(p, "probe", func() (cacheEntry, error) {
+	a, err := c.loadOrCompile(p, "probe", func() (cacheEntry, error) {
 		module, err := c.Worker.CompileUntil(ctx, p.Slice.Description(), p.Program, p.Options, pjrt.AfterScheduler)
 		return cacheEntry{Program: pjrt.Program{Code: module, Format: pjrt.FormatHLO}}, err
 	})
@@ -69,13 +69,13 @@ func (c *Compiler) Probe(ctx context.Context, p Program) (plan.Figures, error) {
 		return plan.Figures{}, err
 	}
 	resident, err := report.Resident(a.Program, p.Kernels...)
-	return figures(predicted, resident, facts.HBMBytes), err
+	return newFigures(predicted, resident, facts.HBMBytes), err
 }
 
-// Compile compiles a program completely, and predicts its time and its memory. If the compiler
-// rejects the program because it is too large, the returned bytes exceed the limit.
+// Compile compiles a program completely, and predicts its time and memory. If the compiler rejects
+// the program because it is too large, the returned Bytes exceeds Limit.
 func (c *Compiler) Compile(ctx context.Context, p Program) (plan.Figures, error) {
-	a, err := c.cached(p, "compile", func() (cacheEntry, error) {
+	a, err := c.loadOrCompile(p, "compile", func() (cacheEntry, error) {
 		x, err := c.Worker.CompileTopology(ctx, p.Slice.Description(), p.Program, p.Options)
 		if refused := memory.RefusalOf(err); refused != nil {
 			return cacheEntry{Refused: refused}, nil
@@ -109,16 +109,15 @@ func (c *Compiler) Compile(ctx context.Context, p Program) (plan.Figures, error)
 	if r.Predicted == nil {
 		return plan.Figures{}, &errkind.Fault{Op: "probe: predict", Subject: in.Target.Name, Reason: "the compiler gives no program to predict", Class: errkind.NotImplementedError}
 	}
-	return figures(r.Predicted, r.Memory.Needs, r.Memory.Limit), nil
+	return newFigures(r.Predicted, r.Memory.Needs, r.Memory.Limit), nil
 }
 
-func figures(p *report.Prediction, bytes, limit int64) plan.Figures {
+func newFigures(p *report.Prediction, bytes, limit int64) plan.Figures {
 	return plan.Figures{Seconds: p.Seconds, Products: p.Products, Memory: p.Memory, Waits: p.Interconnect.Exposed + p.Network.Exposed, Bytes: bytes, Limit: limit}
 }
 
-// cacheEntry is a result of the compiler: a program or a rejection. Predictions are computed again
-// for each use. For a [CachingCompiler] it is a record or an error, and the duration of the
-// compilation.
+// cacheEntry is a cached result of the compiler: a program or a rejection. Predictions are not cached.
+// An entry of a [CachingCompiler] is a record or an error, and the duration of the compilation.
 type cacheEntry struct {
 	Program pjrt.Program
 	Memory  pjrt.CompiledMemoryStats
@@ -128,21 +127,21 @@ type cacheEntry struct {
 	Took    time.Duration
 }
 
-// maxEntryBytes is the maximum size of a file with an entry.
+// maxEntryBytes is the maximum size of a cache file in bytes.
 const maxEntryBytes = 1 << 30
 
-func (c *Compiler) cached(p Program, sort string, ask func() (cacheEntry, error)) (cacheEntry, error) {
+func (c *Compiler) loadOrCompile(p Program, kind string, compile func() (cacheEntry, error)) (cacheEntry, error) {
 	facts := p.Slice.Info()
-	return loadOrCompute(c.CacheDir, p.Program, p.Options, ask, sort, facts.Name, facts.Plugin)
+	return loadOrCompute(c.CacheDir, p.Program, p.Options, compile, kind, facts.Name, facts.Plugin)
 }
 
-// loadOrCompute returns the cached entry, or computes and stores it. Errors of the cache are
-// ignored. The key consists of the program, its options, the environment and the facts.
-func loadOrCompute(folder string, p pjrt.Program, opts pjrt.CompileOptions, ask func() (cacheEntry, error), facts ...string) (a cacheEntry, err error) {
+// loadOrCompute returns the cached entry, or computes and stores it. It ignores errors of the
+// cache. The cache key consists of the program, its options, the environment and keys.
+func loadOrCompute(folder string, p pjrt.Program, opts pjrt.CompileOptions, compute func() (cacheEntry, error), keys ...string) (a cacheEntry, err error) {
 	if folder == "" {
-		return ask()
+		return compute()
 	}
-	name, err := entryName(p, opts, facts)
+	name, err := entryName(p, opts, keys)
 	if err != nil {
 		return a, err
 	}
@@ -150,7 +149,7 @@ func loadOrCompute(folder string, p pjrt.Program, opts pjrt.CompileOptions, ask 
 	if a, err = readEntry(path); err == nil {
 		return a, nil
 	}
-	if a, err = ask(); err != nil {
+	if a, err = compute(); err != nil {
 		return a, err
 	}
 	if os.MkdirAll(folder, 0o700) == nil {
@@ -175,19 +174,18 @@ func readEntry(path string) (a cacheEntry, err error) {
 	return a, cmp.Or(err, z.Close())
 }
 
-// entryName returns the file name of an entry.
-func entryName(p pjrt.Program, opts pjrt.CompileOptions, facts []string) (string, error) {
+func entryName(p pjrt.Program, opts pjrt.CompileOptions, keys []string) (string, error) {
 	options, err := json.Marshal(opts)
 	if err != nil {
 		return "", &errkind.Fault{Op: "probe: options", Err: err}
 	}
 	for _, variable := range []string{"LIBTPU_INIT_ARGS", "XLA_FLAGS"} {
 		if value := os.Getenv(variable); value != "" {
-			facts = append(facts, variable, value)
+			keys = append(keys, variable, value)
 		}
 	}
 	h := sha256.New()
-	for _, part := range append(facts, string(options), p.Format, string(p.Code)) {
+	for _, part := range append(keys, string(options), p.Format, string(p.Code)) {
 		_ = binary.Write(h, binary.LittleEndian, uint32(len(part))) // a hash takes everything
 		_, _ = io.WriteString(h, part)
 	}

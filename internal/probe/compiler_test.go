@@ -22,7 +22,7 @@ func TestAnAnswerIsAskedForOnce(t *testing.T) {
 	asked := 0
 	get := func(text, sort string) cacheEntry {
 		p := Program{Slice: &system.Slice{}, Program: pjrt.Program{Code: []byte(text)}}
-		a, err := c.cached(p, sort, func() (cacheEntry, error) {
+		a, err := c.loadOrCompile(p, sort, func() (cacheEntry, error) {
 			asked++
 			return cacheEntry{Program: pjrt.Program{Code: []byte("of " + text + sort), Format: pjrt.FormatHLO}}, nil
 		})
@@ -47,7 +47,7 @@ func TestAnAnswerIsAskedForOnce(t *testing.T) {
 	assert.Equal(t, "of aprobe", string(get("a", "probe").Program.Code))
 	assert.Equal(t, 4, asked, "what is damaged is asked for anew")
 
-	_, err = c.cached(Program{Slice: &system.Slice{}}, "probe", func() (cacheEntry, error) { return cacheEntry{}, errors.New("no compiler") })
+	_, err = c.loadOrCompile(Program{Slice: &system.Slice{}}, "probe", func() (cacheEntry, error) { return cacheEntry{}, errors.New("no compiler") })
 	require.ErrorContains(t, err, "no compiler")
 	c.CacheDir = filepath.Join(c.CacheDir, kept[0].Name(), "below a file")
 	_ = get("a", "probe")

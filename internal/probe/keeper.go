@@ -10,11 +10,11 @@ import (
 
 // CachingCompiler is a strategy.Options.Compiler that runs in this process and caches programs that
 // are compiled ahead of time, by slice and build of the plugin. Cached executables contain the
-// results of the analysis and no machine code. It is used by one goroutine at a time.
+// results of the analysis and no machine code. It is not safe for concurrent use.
 type CachingCompiler struct {
-	// CacheDir keeps the answers; empty keeps none.
+	// CacheDir is the folder for compiler results. If it is empty, results are not cached.
 	CacheDir string
-	// Duration is how long the compiler took for the last program, now or then.
+	// Duration is the compile time of the last program. For a cached program it is the original time.
 	Duration time.Duration
 }
 

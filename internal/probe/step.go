@@ -17,23 +17,23 @@ import (
 // Step implements [plan.Step] with a Compiler.
 type Step struct {
 	Compiler *Compiler
-	// Build builds the program of a plan. A panic is returned as an error.
+	// Build traces and lowers the step for a plan. A panic is returned as an error.
 	Build func(ctx context.Context, p plan.Plan) (BuiltStep, error)
 
-	mu       sync.Mutex
-	programs map[string]Program // by plan
+	mu             sync.Mutex
+	programsByPlan map[string]Program
 }
 
-// BuiltStep is the program of a step for a plan.
+// BuiltStep is the lowered program of a step for a plan.
 type BuiltStep struct {
 	Program
-	// Report describes the program before a compiler changes it.
+	// Report describes the program before compilation.
 	Report    *report.Report
 	Variables []plan.Variable
 	Rows      int
 }
 
-// Sketch lowers the step for a plan.
+// Sketch traces and lowers the step for a plan, and estimates its time and memory without a compiler.
 func (s *Step) Sketch(ctx context.Context, p plan.Plan) (sketch plan.Sketch, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -44,33 +44,33 @@ func (s *Step) Sketch(ctx context.Context, p plan.Plan) (sketch plan.Sketch, err
 	if err != nil {
 		return sketch, err
 	}
-	made, err := s.Build(ctx, p)
+	built, err := s.Build(ctx, p)
 	if err != nil {
 		return sketch, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.programs == nil {
-		s.programs = map[string]Program{}
+	if s.programsByPlan == nil {
+		s.programsByPlan = map[string]Program{}
 	}
-	s.programs[key] = made.Program
-	return made.estimate(), nil
+	s.programsByPlan[key] = built.Program
+	return built.estimateSketch(), nil
 }
 
-// Probe probes the program of a plan that was lowered before.
+// Probe calls [Compiler.Probe] with the program of a plan that was sketched before.
 func (s *Step) Probe(ctx context.Context, p plan.Plan) (plan.Figures, error) {
 	return s.measure(ctx, p, s.Compiler.Probe)
 }
 
-// Compile compiles the program of a plan that was lowered before.
+// Compile calls [Compiler.Compile] with the program of a plan that was sketched before.
 func (s *Step) Compile(ctx context.Context, p plan.Plan) (plan.Figures, error) {
 	return s.measure(ctx, p, s.Compiler.Compile)
 }
 
-func (s *Step) measure(ctx context.Context, p plan.Plan, ask func(context.Context, Program) (plan.Figures, error)) (plan.Figures, error) {
+func (s *Step) measure(ctx context.Context, p plan.Plan, run func(context.Context, Program) (plan.Figures, error)) (plan.Figures, error) {
 	key, err := planKey(p)
 	s.mu.Lock()
-	program, known := s.programs[key]
+	program, known := s.programsByPlan[key]
 	s.mu.Unlock()
 	if err == nil && !known {
 		err = &errkind.Fault{Op: "plan", Subject: p.String(), Reason: "it was not sketched", Class: errkind.FailedPreconditionError}
@@ -78,18 +78,18 @@ func (s *Step) measure(ctx context.Context, p plan.Plan, ask func(context.Contex
 	if err != nil {
 		return plan.Figures{}, err
 	}
-	return ask(ctx, program)
+	return run(ctx, program)
 }
 
-// planKey returns the JSON form of a plan. It returns an error for rules without a JSON form,
-// because the result of a search is a file.
+// planKey returns the plan as JSON. It returns an error for rules without a JSON form, because the
+// best plan of a search is written to a file.
 func planKey(p plan.Plan) (string, error) {
 	key, err := json.Marshal(p)
 	return string(key), err
 }
 
-// estimate estimates memory and time from the text of the program, without a compiler.
-func (m BuiltStep) estimate() plan.Sketch {
+// estimateSketch estimates memory and time from the lowered program, without a compiler.
+func (m BuiltStep) estimateSketch() plan.Sketch {
 	facts := m.Slice.Info()
 	sum := sha256.Sum256(m.Code)
 	s := plan.Sketch{Program: hex.EncodeToString(sum[:]), Limit: facts.HBMBytes, Variables: m.Variables, Rows: m.Rows}
