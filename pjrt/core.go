@@ -120,7 +120,7 @@ func (c *clientHandle) isIdle() bool {
 		return true
 	}
 	collectGarbage()
-	// Cleanups run concurrently: others may end after the one that collect waits for.
+	// Cleanups run concurrently: others may end after the one that collectGarbage waits for.
 	for range 20 {
 		if !open() {
 			return true

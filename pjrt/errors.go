@@ -61,8 +61,8 @@ type Error struct {
 	Msg string
 	// Log is the complete message if Msg is only its first line.
 	Log string
-	// NeedsMinor is not 0 if the plugin does not implement the function. It is the minor version of
-	// the PJRT API that introduced the function.
+	// NeedsMinor is the minor version of the PJRT API that introduced the function, if the plugin
+	// does not implement the function. Otherwise it is 0.
 	NeedsMinor int
 }
 

@@ -18,14 +18,14 @@ type FindOptions struct {
 	Kind string
 	// Path, if not empty, is the only path that FindPlugin checks.
 	Path string
-	// Getenv returns an environment variable, as os.Getenv. nil means that no variable is set.
+	// Getenv returns an environment variable, like os.Getenv. nil means that no variable is set.
 	Getenv func(string) string
 	// GOARCH is the architecture of the plugin, with the names of runtime.GOARCH.
 	GOARCH string
 	// UserCacheDir is the directory in which the installer stores plugins, as returned by
 	// os.UserCacheDir. If it is empty, FindPlugin does not search there.
 	UserCacheDir string
-	// Stat returns information on a file, as os.Stat.
+	// Stat returns information about a file, like os.Stat.
 	Stat func(string) (fs.FileInfo, error)
 }
 

@@ -52,7 +52,7 @@ func (c *refCount) close() (first, last bool) {
 type handle struct {
 	refCount
 	kind live.Kind
-	path string       // of the plugin
+	path string       // path of the plugin
 	free func() error // frees the C object
 
 	mu       sync.Mutex

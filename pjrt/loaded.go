@@ -44,7 +44,7 @@ func (c *Client) Compile(ctx context.Context, program Program, opts CompileOptio
 	if err != nil {
 		return nil, err
 	}
-	return c.load(ctx, "compile", program.Code, nil, func(code []byte) (capi.Loaded, error) {
+	return c.loadExecutable(ctx, "compile", program.Code, nil, func(code []byte) (capi.Loaded, error) {
 		return c.api.ClientCompile(c.client, code, program.Format, options)
 	})
 }
@@ -75,7 +75,7 @@ func (c *Client) Load(ctx context.Context, serialized []byte, opts LoadOptions) 
 			return nil, err
 		}
 	}
-	l, err := c.load(ctx, "load executable", payload, params, func(b []byte) (capi.Loaded, error) {
+	l, err := c.loadExecutable(ctx, "load executable", payload, params, func(b []byte) (capi.Loaded, error) {
 		return c.api.ClientDeserialize(c.client, b, options)
 	})
 	if err != nil {
@@ -88,9 +88,9 @@ func (c *Client) Load(ctx context.Context, serialized []byte, opts LoadOptions) 
 	return l, nil
 }
 
-// load calls f, which compiles or deserializes b to a loaded executable, and returns early if ctx
-// ends. params are the shapes of the program's parameters, or nil if load must query the plugin.
-func (c *Client) load(ctx context.Context, op string, b []byte, params []*shape,
+// loadExecutable calls f, which compiles or deserializes b to a loaded executable, and returns early if
+// ctx ends. params are the shapes of the program's parameters, or nil if the plugin must be queried.
+func (c *Client) loadExecutable(ctx context.Context, op string, b []byte, params []*shape,
 	f func([]byte) (capi.Loaded, error)) (*LoadedExecutable, error) {
 	if err := c.acquire(dependentCall); err != nil {
 		return nil, opError(op, "", err)

@@ -201,7 +201,7 @@ func (c *Client) bufferFromHostZeroCopy(ctx context.Context, op string, semantic
 		return nil, c.wrapError(op, err)
 	}
 	if err := c.notify(done, func(error) { pin.Unpin(); released() }); err != nil {
-		// Only an error of the pipe leads here. data stays pinned because the plugin may still read it.
+		// Only an error of the pipe is possible here. data stays pinned because the plugin may still read it.
 		_ = newBuffer(c.clientHandle, h, s, d, nil).Close()
 		return nil, c.wrapError(op, err)
 	}

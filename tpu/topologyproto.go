@@ -11,7 +11,7 @@ const (
 )
 
 // MarshalProto returns the topology as a serialized tensorflow.tpu.TopologyProto, like TensorFlow's
-// Topology.serialized. The message does not contain the device ids, the name and the number of slices.
+// Topology.serialized. The message does not contain the device ids, the name or the number of slices.
 func (t Topology) MarshalProto() []byte {
 	if len(t.deviceByPosition) == 0 {
 		return nil

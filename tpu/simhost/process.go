@@ -20,7 +20,7 @@ var errEnded = errkind.New(errkind.FailedPreconditionError, "the process has end
 type process struct {
 	cluster      *Cluster
 	index        int
-	ids          []int // of its devices
+	ids          []int // ids of its devices
 	openPrograms atomic.Int64
 	launchSlot   chan struct{} // held by the running launch
 

@@ -23,7 +23,7 @@ type NamedValue struct {
 	Value any
 }
 
-// newCValues copies options to C memory. The caller must call free after the options were used.
+// newCValues copies options to C memory. The caller must call free after the options have been used.
 func newCValues(values []NamedValue) (p *C.tps_NamedValue, free func()) {
 	if len(values) == 0 {
 		return nil, func() {}
