@@ -87,9 +87,9 @@ func newBestTracker(hook, metric string, opts []BestOptions) (*bestTracker, erro
 	return b, err
 }
 
-// EarlyStop ends the run when a metric has not improved for patience consecutive records. Records
-// without the metric are not counted. The metric is [Loss], another metric of the step, or a metric
-// of a hook, such as "held/loss" of [Evaluate].
+// EarlyStop ends the run when a metric has not improved for patience consecutive records (see
+// [Options].Every). Records without the metric are not counted. The metric is [Loss], another
+// metric of the step, or a metric of a hook, such as "held/loss" of [Evaluate].
 //
 // Checkpoints contain the count. If a run that stopped early is resumed, it runs no more steps
 // unless patience is larger than before. With several processes, all of them make the same decision
@@ -123,10 +123,10 @@ func EarlyStop(metric string, patience int, opts ...BestOptions) Hook {
 		}}
 }
 
-// TerminateOnNaN ends the run with a [*train.NonFiniteError] at the first record at which one of
-// the metrics is NaN or infinite. Without arguments it checks the loss. The run saves no checkpoint
-// of that step. In contrast, [train.NonFinite] checks every step and discards the update of a step
-// that fails the check.
+// TerminateOnNaN ends the run with a [*train.NonFiniteError] at the first record (see
+// [Options].Every) at which one of the metrics is NaN or infinite. Without arguments it checks the
+// loss. The run saves no checkpoint of that step. In contrast, [train.NonFinite] checks every step
+// and discards the update of a step that fails the check.
 func TerminateOnNaN(metrics ...string) Hook {
 	if len(metrics) == 0 {
 		metrics = []string{Loss}

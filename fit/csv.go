@@ -17,10 +17,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// CSV writes a table with one row for each record to a file in the format of RFC 4180. The columns
-// are step, epoch and one column for each metric. The cell of a metric that was not measured is
-// empty. If a new metric appears later in the run, the hook rewrites the file with an additional
-// column.
+// CSV writes a table with one row for each record (see [Options].Every) to a file in the format of
+// RFC 4180. The columns are step, epoch and one column for each metric. The cell of a metric that
+// was not measured is empty. If a new metric appears later in the run, the hook rewrites the file
+// with an additional column.
 //
 // The path is a file or the URL of an object; see package storage. A file contains the row of a
 // record when the hook returns, so a killed process loses at most one row. An object store cannot

@@ -11,8 +11,8 @@ func optionError(name, hint, reason string, args ...any) error {
 	return &errkind.Fault{Op: "fit: " + name, Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }
 
-// singleOption returns the element of opts, or the zero value if opts is empty. Several elements
-// are an error that names the caller.
+// singleOption returns the element of opts, or the zero value if opts is empty. If opts has several
+// elements, it returns an error that contains name.
 func singleOption[T any](name string, opts []T) (o T, err error) {
 	if len(opts) > 1 {
 		return o, optionError(name, "give one", "%d options", len(opts))

@@ -50,8 +50,8 @@ func (r *runner) logNoStepsLeft() {
 	r.log.Warn("fit: the resumed run has no steps left", "step", s.step, "reason", s.stopReason, "hint", hint)
 }
 
-// latestMetrics returns the last value of each metric. If this run has not measured a metric, the
-// value is the value in the checkpoint from which the run resumed.
+// latestMetrics returns the last value of each metric. For metrics that this run has not measured,
+// it returns the values in the checkpoint from which the run resumed.
 func (r *runner) latestMetrics() []Metric {
 	return mergeMetrics(slices.Clone(r.checkpointMetrics), r.state.latest)
 }

@@ -29,10 +29,11 @@ type EventsOptions struct {
 	Host string
 }
 
-// Events writes the metrics of each record to TensorBoard event files below dir, which it creates.
-// `tensorboard --logdir` shows them. Metrics of the step are in the folder "train". Metrics of an
-// [Evaluate] hook are in a folder with its name, so that TensorBoard draws "held/loss" in one chart
-// with the training loss. A file in dir itself contains Options.Settings as hyperparameters.
+// Events writes the metrics of each record (see [Options].Every) to TensorBoard event files below
+// dir, which it creates. `tensorboard --logdir` shows them. Metrics of the step are in the folder
+// "train". Metrics of an [Evaluate] hook are in a folder with its name, so that TensorBoard draws
+// "held/loss" in one chart with the training loss. A file in dir itself contains Options.Settings
+// as hyperparameters.
 //
 // The files contain a record when the hook returns. A resumed run writes new files with the step
 // from which it resumed, so that TensorBoard drops the steps that are run again. A new run returns

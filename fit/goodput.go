@@ -28,10 +28,10 @@ type GoodputOptions struct {
 	Peak float64
 }
 
-// Goodput publishes the metric "goodput" at each record: the fraction of the run's wall time spent
-// in productive steps (see package goodput). It also publishes "mfu", the model FLOPs utilization,
-// if the operation count and the peak rate are known. Both are from 0 to 1. Other hooks can record
-// them, such as [CSV], [Events], [Curve] and observe/prom.
+// Goodput publishes the metric "goodput" at each record (see [Options].Every): the fraction of the
+// run's wall time spent in productive steps (see package goodput). It also publishes "mfu", the
+// model FLOPs utilization, if the operation count and the peak rate are known. Both are from 0 to
+// 1. Other hooks can record them, such as [CSV], [Events], [Curve] and observe/prom.
 //
 // Goodput requires a [Watch] hook, whose watchdog measures the times. If the watchdog has a Dir,
 // the times include the earlier attempts of the run.

@@ -46,7 +46,7 @@ func (r *runner) exchangeVotes(ctx context.Context, mine error, keep []bool) err
 	}
 	r.setActivity(watchdog.Exchange, "fit: after a step")
 	all, err := r.strategy.GatherBytes(r.withoutInterrupt(ctx), fmt.Sprintf("fit: after step %d", r.state.step), message)
-	// After a failed exchange the processes are at different places.
+	// After a failed exchange the processes are in different operations.
 	if r.inAgreement = err == nil; err != nil {
 		return errors.Join(mine, err)
 	}

@@ -113,7 +113,7 @@ type runner struct {
 	// be read from the devices again.
 	pendingMetrics []Metric
 	begunHooks     int  // number of hooks whose End must run
-	inAgreement    bool // the processes are at the same place in the run
+	inAgreement    bool // all processes are in the same operation of the run
 	// started reports that start succeeded, so that the run may execute steps.
 	started bool
 	result  Result

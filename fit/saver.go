@@ -363,7 +363,7 @@ func (r *runner) saveLast(ctx context.Context, err error) error {
 		return nil
 	}
 	if r.isMultiProcess() && err != nil && !r.inAgreement && !errors.Is(err, errDataEnded) {
-		return nil // the other processes are at another place
+		return nil // the other processes are in another operation
 	}
 	if stuck, ok := errors.AsType[*watchdog.StuckError](r.watchdogError()); ok &&
 		(r.isMultiProcess() || stuck.Activity != watchdog.Input.String()) {

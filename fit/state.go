@@ -43,7 +43,8 @@ func (s *State) ResumeEnabled() bool { return s.runner.options.Resume }
 func (s *State) ResumedFrom() int64 { return s.resumedFrom }
 
 // NextRecordStep returns the first step that the hooks have not recorded yet. A resumed run records
-// this step and later steps again, so hooks must first remove their data from the hooks' files.
+// this step and later steps again, so hooks that write files must first remove the data of these
+// steps.
 func (s *State) NextRecordStep() int64 {
 	if s.runner.pendingMetrics != nil {
 		return s.step

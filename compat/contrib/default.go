@@ -31,12 +31,10 @@ func Default() *DistributionStrategy { return defaultStrategy }
 // defaultKey is a context key. Its value is true in the default strategy's cross-tower context.
 type defaultKey struct{}
 
-// withDefaultCrossTower returns ctx with the default strategy's cross-tower context.
 func withDefaultCrossTower(ctx context.Context) context.Context {
 	return context.WithValue(ctx, defaultKey{}, true)
 }
 
-// defaultTower returns the only tower of the default strategy.
 func defaultTower(ctx context.Context) *TowerContext {
 	tc := &TowerContext{d: defaultStrategy}
 	tc.ctx = context.WithValue(context.WithValue(ctx, defaultKey{}, false), towerKey{}, tc)

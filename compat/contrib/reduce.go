@@ -112,7 +112,6 @@ func (d *DistributionStrategy) reduceAll(ctx context.Context, call, method strin
 	return results, nil
 }
 
-// checkDestination returns an error if the destination does not belong to the strategy.
 func (d *DistributionStrategy) checkDestination(ctx context.Context, to eager.Destination) error {
 	_, err := eager.Of(d.strategy).BroadcastTo(ctx, 0, to) // the broadcast of a number only checks the destination
 	return err

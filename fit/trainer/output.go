@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// joinPath joins a folder or URL and the name of an entry in it.
+// joinPath joins a file name to a folder or a URL.
 func joinPath(dir, name string) string {
 	if storage.IsURL(dir) {
 		return strings.TrimRight(dir, "/") + "/" + name

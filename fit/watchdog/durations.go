@@ -71,8 +71,8 @@ func (w *Watchdog) timeout(f *activityFrame) time.Duration {
 	return max(o.MinTimeout, timeoutFactor*p.longest)
 }
 
-// standstillTimeout returns how long all hosts may wait in the same operation. timeout is the
-// timeout of the operation on this host. missing reports that some hosts have no record.
+// standstillTimeout returns how long all hosts may wait in the same operation, given the timeout of
+// the operation on this host. missing reports that some hosts have written no record.
 func (o *Options) standstillTimeout(timeout time.Duration, missing bool) time.Duration {
 	if o.StepTimeout == 0 && timeout != o.FirstTimeout {
 		timeout = max(6*o.MinTimeout, timeout*5/2)

@@ -60,7 +60,7 @@ func isFatal(f Finding) bool { return f.Cause.IsFatal() }
 
 func isCertain(f Finding) bool { return f.Certain }
 
-// removeKnown returns the findings without those whose host and cause are in known.
+// removeKnown returns the findings whose host and cause differ from all findings in known.
 func removeKnown(findings, known []Finding) []Finding {
 	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool {
 		return slices.ContainsFunc(known, func(o Finding) bool { return o.Host == f.Host && o.Cause == f.Cause })

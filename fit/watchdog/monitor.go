@@ -25,7 +25,7 @@ type Host struct {
 
 	isSelf            bool    // the host is the reader, which sets the following fields
 	storeError        string  // error of the last access to the record store
-	standstillTimeout float64 // time in seconds for which all hosts may wait at the same place
+	standstillTimeout float64 // seconds for which all hosts may wait in the same operation
 }
 
 // isResponsive reports whether the host has updated its record recently.

@@ -118,8 +118,9 @@ const maxGoroutines = 64 << 10
 // modulePath is the prefix of the module's package paths.
 const modulePath = "github.com/tpustrategy/tpustrategy/"
 
-// sortStacks sorts the stacks of a goroutine profile and truncates the result. The order is: the
-// goroutine of fit.Run, the program's own goroutines, the module's, others, the watchdog's.
+// sortStacks sorts the stacks of a goroutine profile and truncates the result. The goroutine of
+// fit.Run is first, followed by goroutines of package main, of this module, others, and the
+// watchdog.
 func sortStacks(profile string) string {
 	prefixes := []string{modulePath + "fit.Run+", "\tmain.main+", "\tmain.", modulePath, ""}
 	rank := func(stack string) int {

@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/activity"
 )
 
-// Activity is a kind of activity of a host. Some activities are waits for other hosts.
+// Activity is a kind of activity of a host, such as waiting for input or saving a checkpoint.
 type Activity = activity.Kind
 
 // The activities, for [Watchdog.SetActivity] and [Watchdog.BeginNested].
@@ -158,8 +158,8 @@ func (w *Watchdog) startActivity(f activityFrame) {
 	w.progress++
 }
 
-// SetActivity reports that the goroutine that runs the steps starts an activity and has ended its
-// previous one. The name, for example of a hook, may be empty. SetActivity does not allocate.
+// SetActivity reports the start of an activity of the goroutine that runs the steps, which ends its
+// previous activity. The name, for example of a hook, may be empty. SetActivity does not allocate.
 func (w *Watchdog) SetActivity(kind Activity, name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -92,7 +92,7 @@ func Open(ctx context.Context, local storage.Store, o Options) (storage.Store, e
 }
 
 // exchangeHosts sends the name, addresses and secret of this process to all processes, and returns
-// those of all processes.
+// the messages of all processes.
 func exchangeHosts(ctx context.Context, local net.Addr, o Options) ([]hostInfo, error) {
 	me := hostInfo{Secret: rand.Text()}
 	me.Name, _ = os.Hostname()

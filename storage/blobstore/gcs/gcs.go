@@ -132,7 +132,6 @@ func responseChecksum(as func(any) bool) (uint32, bool) {
 	return r.Attrs.CRC32C, r.Attrs.CRC32C != 0
 }
 
-// hintsFor returns the function that returns suggestions for errors of a bucket.
 func hintsFor(bucket string) func(blobstore.Reason) string {
 	return func(r blobstore.Reason) string {
 		switch r {
