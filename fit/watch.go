@@ -78,8 +78,8 @@ const startTimeout = 30 * time.Minute
 
 // diagnoseFailure waits after a failed collective operation until the watchdog knows which process
 // caused the failure. The plugin's error does not name the process.
-func (r *runner) diagnoseFailure(err error, doing watchdog.Activity) {
-	if r.watchdog == nil || err == nil || !r.isMultiProcess() || r.inAgreement || !doing.WaitsForHosts() &&
+func (r *runner) diagnoseFailure(err error, activity watchdog.Activity) {
+	if r.watchdog == nil || err == nil || !r.isMultiProcess() || r.inAgreement || !activity.WaitsForHosts() &&
 		!isUnreachable(err) || errors.As(err, new(*interrupt.Error)) {
 		return
 	}

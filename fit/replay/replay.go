@@ -64,17 +64,17 @@ type replayer struct {
 // copyToHost copies the bytes of the variables, including padding, from this process's devices to
 // the host. The result is indexed by variable and partition. Partitions of other processes are nil.
 func (r *replayer) copyToHost(ctx context.Context) ([][][]byte, error) {
-	images := make([][][]byte, len(r.variables))
-	return images, engine.Internal(r.strategy).WithBuffers(ctx, "copying variables", r.variables,
+	copies := make([][][]byte, len(r.variables))
+	return copies, engine.Internal(r.strategy).WithBuffers(ctx, "copying variables", r.variables,
 		func(at []*engine.Layout, held []engine.Buffers) ([]engine.Buffers, error) {
 			for i, buffers := range held {
-				images[i] = make([][]byte, len(buffers))
+				copies[i] = make([][]byte, len(buffers))
 				for p, b := range buffers {
 					if b == nil || !engine.Internal(r.strategy).Runtime().Local[p] {
 						continue
 					}
-					images[i][p] = make([]byte, at[i].ShardBytes)
-					if err := b.ToHost(ctx, images[i][p]); err != nil {
+					copies[i][p] = make([]byte, at[i].ShardBytes)
+					if err := b.ToHost(ctx, copies[i][p]); err != nil {
 						return nil, err
 					}
 				}
@@ -85,18 +85,18 @@ func (r *replayer) copyToHost(ctx context.Context) ([][][]byte, error) {
 
 // restoreVariables copies the result of copyToHost back to the devices, one variable at a time. The
 // devices need memory for a second copy of that variable.
-func (r *replayer) restoreVariables(ctx context.Context, images [][][]byte) error {
+func (r *replayer) restoreVariables(ctx context.Context, copies [][][]byte) error {
 	on := engine.Internal(r.strategy).Runtime()
-	for i := range images {
+	for i := range copies {
 		if err := engine.Internal(r.strategy).WithBuffers(ctx, "copying variables", r.variables[i:i+1],
 			func(at []*engine.Layout, _ []engine.Buffers) ([]engine.Buffers, error) {
 				fresh := on.Buffers()
-				for p, image := range images[i] {
-					if image == nil {
+				for p, data := range copies[i] {
+					if data == nil {
 						continue
 					}
 					var err error
-					if fresh[p], err = on.System.Runtime().BufferFromHost(ctx, image, at[0].Type, at[0].Buffer,
+					if fresh[p], err = on.System.Runtime().BufferFromHost(ctx, data, at[0].Type, at[0].Buffer,
 						on.All[p]); err != nil {
 						return nil, errors.Join(err, fresh.Close())
 					}
@@ -148,15 +148,15 @@ func (r *replayer) compareRuns(ctx context.Context, first, second [][][]byte) er
 }
 
 // compareReplicas compares the copies of mirrored variables on the replicas with each other.
-func (r *replayer) compareReplicas(ctx context.Context, reason string, images [][][]byte) error {
+func (r *replayer) compareReplicas(ctx context.Context, reason string, copies [][][]byte) error {
 	devices, _, _ := engine.Internal(r.strategy).DeviceNames()
 	logical := len(devices[0])
 	var message []byte
 	for p := range len(devices) * logical {
 		sum, here := sha256.New(), false
 		for i, v := range r.variables {
-			if engine.Internal(r.strategy).IsMirrored(v) && images[i][p] != nil {
-				sum.Write(images[i][p])
+			if engine.Internal(r.strategy).IsMirrored(v) && copies[i][p] != nil {
+				sum.Write(copies[i][p])
 				here = true
 			}
 		}
@@ -194,7 +194,7 @@ func (r *replayer) compareReplicas(ctx context.Context, reason string, images []
 	}
 	var names []string
 	for i, v := range r.variables {
-		if engine.Internal(r.strategy).IsMirrored(v) && replicasDiffer(images[i], logical) {
+		if engine.Internal(r.strategy).IsMirrored(v) && replicasDiffer(copies[i], logical) {
 			names = append(names, v.Path())
 		}
 	}
@@ -202,14 +202,14 @@ func (r *replayer) compareReplicas(ctx context.Context, reason string, images []
 }
 
 // replicasDiffer reports whether the copies of a variable on this process's replicas differ.
-func replicasDiffer(images [][]byte, logical int) bool {
+func replicasDiffer(copies [][]byte, logical int) bool {
 	for l := range logical {
 		var one []byte
-		for p := l; p < len(images); p += logical {
+		for p := l; p < len(copies); p += logical {
 			if one == nil {
-				one = images[p]
+				one = copies[p]
 			}
-			if images[p] != nil && !bytes.Equal(one, images[p]) {
+			if copies[p] != nil && !bytes.Equal(one, copies[p]) {
 				return true
 			}
 		}
