@@ -120,7 +120,7 @@ func (s *bufferState) release(donated bool) {
 	}
 }
 
-// reshard is reshardLocked for a value that this execution has claimed.
+// reshard returns the value in the given layout. The execution must have claimed the value.
 func (s *bufferState) reshard(layout *engine.Layout) (*placement, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -54,9 +54,6 @@ func gatheredSpec(name string, spec sharding.Spec) *sharding.Spec {
 	return &gathered
 }
 
-// A GoMLX dataset in memory is an argument of the program that gathers a batch from it. If it were
-// sharded over the replicas, the complete dataset would be transferred for each batch.
-
 // findGatherTables reports, for each argument of a program, whether the program only gathers rows
 // from the argument, as from a GoMLX dataset in memory. If such a table were sharded over the
 // replicas, each batch would transfer the complete dataset.

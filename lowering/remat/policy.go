@@ -45,8 +45,8 @@ func (p Policy) And(other Policy) Policy {
 // OnHost returns a policy that keeps the selected values in pinned host memory instead of device
 // memory. It is only for loops over layers (package loop). The values of each layer and its inputs
 // are copied to the host in the forward pass and back in the backward pass, while the devices
-// compute. Results do not change. Blocks and loops on CPU devices do not support OnHost and fail
-// with an error that matches errors.ErrUnsupported.
+// compute. Results do not change. OnHost is not supported by blocks, nor by loops on CPU devices;
+// they fail with an error that matches errors.ErrUnsupported.
 func (p Policy) OnHost() Policy {
 	p.policy.OnHost = true
 	return p
