@@ -62,7 +62,7 @@ func (b *batchIterator) Next(ctx context.Context) (Element, error) {
 		if err != nil {
 			return Element{}, err
 		}
-		runs, count = appendRange(runs, r), count+r.n
+		runs, count = appendRange(runs, r), count+r.count
 	}
 	if count == 0 || b.dropRemainder && count < b.size {
 		return Element{}, io.EOF
@@ -117,7 +117,7 @@ func (u *unbatchIterator) nextRange(ctx context.Context, limit int) (elementRang
 		u.table = &rowTable{u.current}
 	}
 	r := elementRange{lazyElement{table: u.table, row: u.nextPiece}, min(limit, u.numPieces-u.nextPiece)}
-	u.nextPiece += r.n
+	u.nextPiece += r.count
 	return r, nil
 }
 

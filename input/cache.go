@@ -13,21 +13,21 @@ import (
 // from its start.
 func (d Dataset) Cache() Dataset {
 	shared := &cachedElements{}
-	return d.wrapSource(func(src Source) Source { return cacheSource{in: src, elements: shared} })
+	return d.wrapSource(func(src Source) Source { return cacheSource{input: src, elements: shared} })
 }
 
 // cachedElements is nil until the first complete pass has stored all elements.
 type cachedElements = atomic.Pointer[[]lazyElement]
 
 type cacheSource struct {
-	in       Source
+	input    Source
 	elements *cachedElements
 }
 
-func (c cacheSource) Info() Info { return c.in.Info() }
+func (c cacheSource) Info() Info { return c.input.Info() }
 
 func (c cacheSource) replaceInputs(replace func(Source) (Source, error), sameElements bool) (_ Source, err error) {
-	c.in, err = replace(c.in)
+	c.input, err = replace(c.input)
 	if !sameElements {
 		c.elements = &cachedElements{}
 	}
@@ -37,7 +37,7 @@ func (c cacheSource) replaceInputs(replace func(Source) (Source, error), sameEle
 func (c cacheSource) Open(ctx context.Context, _ Pass, start State) (Iterator, error) {
 	if list := c.elements.Load(); list != nil {
 		get := func(i int) lazyElement { return (*list)[i] }
-		return memorySource{op: "cache", n: len(*list), elementAt: get}.Open(ctx, Pass{}, start)
+		return memorySource{op: "cache", count: len(*list), elementAt: get}.Open(ctx, Pass{}, start)
 	}
 	start, err := start.forOp("cache", 1, 0)
 	if err != nil {
@@ -45,7 +45,7 @@ func (c cacheSource) Open(ctx context.Context, _ Pass, start State) (Iterator, e
 	}
 	// A restore in a later pass fills the cache again, in the same order, because the pass is
 	// always 0.
-	src, err := c.in.Open(ctx, Pass{}, State{})
+	src, err := c.input.Open(ctx, Pass{}, State{})
 	if err != nil {
 		return nil, err
 	}

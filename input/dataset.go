@@ -138,7 +138,7 @@ func (d Dataset) OpenAt(ctx context.Context, pass Pass, start State) (Iterator, 
 	if err != nil {
 		return nil, err
 	}
-	return &stickyErrorIterator{in: it}, nil
+	return &stickyErrorIterator{input: it}, nil
 }
 
 // All iterates over the elements of the first pass. After an error, the iteration ends.
@@ -185,8 +185,8 @@ func (d Dataset) wrapSource(newSource func(src Source) Source) Dataset {
 // stickyErrorIterator returns the first error of Next from all later calls too, because a pipeline
 // that failed has no valid position.
 type stickyErrorIterator struct {
-	in  Iterator
-	err error
+	input Iterator
+	err   error
 }
 
 var errClosed = newFault(errkind.FailedPreconditionError, "next", "open the dataset again", "the iterator is closed")
@@ -203,7 +203,7 @@ func (g *stickyErrorIterator) Next(ctx context.Context) (Element, error) {
 	if err := ctx.Err(); err != nil {
 		return Element{}, err // nothing was read, so the position is still valid
 	}
-	e, err := g.in.Next(ctx)
+	e, err := g.input.Next(ctx)
 	if err != nil && err != io.EOF {
 		g.err = err
 	}
@@ -214,7 +214,7 @@ func (g *stickyErrorIterator) State() (State, error) {
 	if g.err != nil {
 		return State{}, noStateError(g.err)
 	}
-	return g.in.State()
+	return g.input.State()
 }
 
 func (g *stickyErrorIterator) Close() error {
@@ -222,7 +222,7 @@ func (g *stickyErrorIterator) Close() error {
 		return nil
 	}
 	g.err = errClosed
-	return g.in.Close()
+	return g.input.Close()
 }
 
 // multiply multiplies a cardinality by n. A negative n means infinitely many repetitions.

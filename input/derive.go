@@ -10,7 +10,7 @@ import (
 
 // operation is a source that transforms the elements of one other source, such as Map or Shuffle.
 type operation struct {
-	in          Source
+	input       Source
 	updateInfo  func(in Info) Info
 	open        openFunc
 	isShardHint bool // true for ShardHint, where the policy Hint divides the data
@@ -24,14 +24,14 @@ func (d Dataset) derive(updateInfo func(src Info) Info, open openFunc) Dataset {
 	return d.wrapSource(func(src Source) Source { return operation{src, updateInfo, open, false} })
 }
 
-func (d operation) Info() Info { return d.updateInfo(d.in.Info()) }
+func (d operation) Info() Info { return d.updateInfo(d.input.Info()) }
 
 func (d operation) Open(ctx context.Context, pass Pass, start State) (Iterator, error) {
-	return d.open(ctx, d.in, pass, start)
+	return d.open(ctx, d.input, pass, start)
 }
 
 func (d operation) replaceInputs(replace func(Source) (Source, error), _ bool) (_ Source, err error) {
-	d.in, err = replace(d.in)
+	d.input, err = replace(d.input)
 	return d, err
 }
 

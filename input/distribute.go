@@ -72,7 +72,7 @@ const (
 func (r ReplicationMode) String() string { return enum.Name(r, "PerWorker", "PerReplica") }
 
 // normalize sets default values and checks the options that do not depend on the data.
-func (o Options) normalize() (Options, error) {
+func (o Options) withDefaults() (Options, error) {
 	o.Replicas, o.Processes = cmp.Or(o.Replicas, 1), cmp.Or(o.Processes, 1)
 	switch {
 	case o.Replicas < 0 || o.Processes < 0 || o.Process < 0 || o.Process >= o.Processes:
@@ -130,7 +130,7 @@ type DistributedDataset struct {
 // nothing is known about the elements, the first Next returns that error. Other errors match
 // [ErrNotShardable], [ErrTooFewFiles] or errors.ErrUnsupported.
 func Distribute(ds Dataset, opts Options) (*DistributedDataset, error) {
-	opts, err := opts.normalize()
+	opts, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
 	}

@@ -109,7 +109,7 @@ func (it *fileIterator) Next(ctx context.Context) (Element, error) {
 			return Element{}, err
 		}
 		if it.records == nil {
-			if err := it.open(); err != nil {
+			if err := it.openCurrent(); err != nil {
 				return Element{}, err
 			}
 		}
@@ -129,7 +129,7 @@ func (it *fileIterator) Next(ctx context.Context) (Element, error) {
 	return Element{}, io.EOF
 }
 
-func (it *fileIterator) open() error {
+func (it *fileIterator) openCurrent() error {
 	path := it.paths[it.fileIndex]
 	f := &inputFile{path: path, fsys: it.opts.FS, compression: it.opts.Compression, isPlain: it.isPlain}
 	if err := f.open(); err != nil {

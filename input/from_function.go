@@ -18,7 +18,7 @@ import (
 // must have the same spec. They must be all infinite or all finite, because a process with an infinite
 // dataset does not vote on the end of the data. If fn panics, the error is a [*errkind.PanicError].
 func FromFunction(fn func(Context) (Dataset, error), opts Options) (*DistributedDataset, error) {
-	opts, err := opts.normalize()
+	opts, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func (i lazyElement) element() Element {
 // elementRange is a range of n consecutive rows of a table, or a single loaded element.
 type elementRange struct {
 	lazyElement
-	n int
+	count int
 }
 
 // rangeIterator is an Iterator that can also return several elements at once as a range of rows.
@@ -52,8 +52,8 @@ func nextElement(ctx context.Context, it rangeIterator) (Element, error) {
 // appendRange appends next to ranges. If next continues the last range, it extends that range instead.
 func appendRange(ranges []elementRange, next elementRange) []elementRange {
 	if n := len(ranges); n > 0 && next.table != nil && ranges[n-1].table == next.table &&
-		ranges[n-1].row+ranges[n-1].n == next.row {
-		ranges[n-1].n += next.n
+		ranges[n-1].row+ranges[n-1].count == next.row {
+		ranges[n-1].count += next.count
 		return ranges
 	}
 	return append(ranges, next)
@@ -71,7 +71,7 @@ func stackRanges(ranges []elementRange, n int) (Element, error) {
 		if r.table == nil || r.table != first.table {
 			return joinElements(expandRanges(ranges, n), true)
 		}
-		for i := range r.n {
+		for i := range r.count {
 			numbers = append(numbers, r.row+i)
 		}
 	}
@@ -81,7 +81,7 @@ func stackRanges(ranges []elementRange, n int) (Element, error) {
 func expandRanges(ranges []elementRange, n int) []Element {
 	out := make([]Element, 0, n)
 	for _, r := range ranges {
-		for i := range r.n {
+		for i := range r.count {
 			element := r.lazyElement
 			element.row += i
 			out = append(out, element.element())

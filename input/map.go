@@ -96,7 +96,7 @@ func (d Dataset) Prefetch(n int) Dataset {
 type prefetchIterator struct {
 	op     string
 	fn     MapFunc
-	in     Iterator
+	input  Iterator
 	depth  int
 	cancel context.CancelFunc
 	ctx    context.Context // context of the goroutines; canceled by Close
@@ -122,12 +122,12 @@ const stateInterval = 16 // number of elements between two saved positions
 
 func newPrefetcher(src Iterator, op string, depth int, fn MapFunc) (Iterator, error) {
 	mark, err := src.State()
-	return &prefetchIterator{op: op, fn: fn, in: src, depth: depth, savedState: mark}, err
+	return &prefetchIterator{op: op, fn: fn, input: src, depth: depth, savedState: mark}, err
 }
 
 // start starts the goroutine that reads the input. Its context has the values of the first caller's
 // context, but not its deadline.
-func (a *prefetchIterator) start(ctx context.Context) {
+func (a *prefetchIterator) startProducer(ctx context.Context) {
 	a.ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	// The consumer waits for one result while the queue holds up to depth more.
 	a.queue = make(chan *pendingElement, a.depth)
@@ -175,12 +175,12 @@ func (a *prefetchIterator) readInput(p *pendingElement, saveState bool) {
 	defer errkind.Recover("input: the input of "+a.op, &p.err)
 	if saveState {
 		var state State
-		if state, p.err = a.in.State(); p.err != nil {
+		if state, p.err = a.input.State(); p.err != nil {
 			return
 		}
 		p.state = &state
 	}
-	p.element, p.err = a.in.Next(a.ctx)
+	p.element, p.err = a.input.Next(a.ctx)
 }
 
 func (a *prefetchIterator) Next(ctx context.Context) (Element, error) {
@@ -188,7 +188,7 @@ func (a *prefetchIterator) Next(ctx context.Context) (Element, error) {
 		return Element{}, a.err
 	}
 	if a.queue == nil {
-		a.start(ctx)
+		a.startProducer(ctx)
 	}
 	if a.pending == nil {
 		select {
@@ -239,5 +239,5 @@ func (a *prefetchIterator) Close() error {
 	if a.err == nil {
 		a.err = errClosed
 	}
-	return a.in.Close()
+	return a.input.Close()
 }

@@ -88,7 +88,7 @@ func applyShardHints(src Source, num, index int) (Source, error) {
 	}
 	src, err := c.replaceInputs(func(input Source) (Source, error) { return applyShardHints(input, num, index) }, num == 1)
 	if d, ok := src.(operation); ok && d.isShardHint {
-		return Dataset{d.in}.Shard(num, index).src, err
+		return Dataset{d.input}.Shard(num, index).src, err
 	}
 	return src, err
 }

@@ -19,8 +19,8 @@ type jobSize struct{ replicas, processes int }
 
 func (d jobSize) localReplicas() int { return d.replicas / d.processes }
 
-// readPlan specifies the pipelines that this process reads and the parts of their batches that it uses.
-// If a run was resumed, its job may have other numbers of processes and replicas than the current run.
+// readPlan specifies the pipelines that this process reads, and which of their batches it uses. In
+// a resumed pass, job contains the numbers of processes and replicas with which the pass began.
 type readPlan struct {
 	job jobSize
 	// This process reads the pipelines of the job's processes firstProcess to endProcess-1. If

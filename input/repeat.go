@@ -18,26 +18,26 @@ func (d Dataset) Repeat(count int) Dataset {
 		if err != nil {
 			return nil, err
 		}
-		r := &repeatIterator{in: src, count: int64(count), outer: pass, epoch: start.Counters[0],
+		r := &repeatIterator{source: src, count: int64(count), firstPass: pass, epoch: start.Counters[0],
 			yielded: start.Counters[1] != 0}
-		r.it, err = src.Open(ctx, r.pass(), start.Inputs[0])
+		r.current, err = src.Open(ctx, r.pass(), start.Inputs[0])
 		return r, err
 	})
 }
 
 type repeatIterator struct {
-	in      Source
-	count   int64
-	outer   Pass
-	epoch   int64
-	yielded bool // the current pass has yielded an element
-	it      Iterator
+	source    Source
+	count     int64
+	firstPass Pass
+	epoch     int64
+	yielded   bool // the current pass has yielded an element
+	current   Iterator
 }
 
 func (r *repeatIterator) pass() Pass {
 	epoch := uint64(r.epoch)
-	if r.outer.Epoch != 0 {
-		epoch += splitMix64(r.outer.Epoch)
+	if r.firstPass.Epoch != 0 {
+		epoch += splitMix64(r.firstPass.Epoch)
 	}
 	return Pass{Epoch: epoch}
 }
@@ -49,7 +49,7 @@ func (r *repeatIterator) nextRange(ctx context.Context, limit int) (elementRange
 		return elementRange{}, io.EOF
 	}
 	for {
-		got, err := nextRange(ctx, r.it, limit)
+		got, err := nextRange(ctx, r.current, limit)
 		if err != io.EOF {
 			r.yielded = r.yielded || err == nil
 			return got, err
@@ -58,22 +58,22 @@ func (r *repeatIterator) nextRange(ctx context.Context, limit int) (elementRange
 		if !r.yielded || r.count >= 0 && r.epoch+1 >= r.count {
 			return elementRange{}, io.EOF
 		}
-		if err := r.it.Close(); err != nil {
+		if err := r.current.Close(); err != nil {
 			return elementRange{}, err
 		}
 		r.epoch, r.yielded = r.epoch+1, false
-		if r.it, err = r.in.Open(ctx, r.pass(), State{}); err != nil {
-			r.it = closedIterator{}
+		if r.current, err = r.source.Open(ctx, r.pass(), State{}); err != nil {
+			r.current = closedIterator{}
 			return elementRange{}, err
 		}
 	}
 }
 
 func (r *repeatIterator) State() (State, error) {
-	return operationState("repeat", r.it, r.epoch, boolToInt64(r.yielded))
+	return operationState("repeat", r.current, r.epoch, boolToInt64(r.yielded))
 }
 
-func (r *repeatIterator) Close() error { return r.it.Close() }
+func (r *repeatIterator) Close() error { return r.current.Close() }
 
 // closedIterator replaces an iterator that could not be opened.
 type closedIterator struct{}

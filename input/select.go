@@ -23,18 +23,18 @@ func (d Dataset) Take(n int) Dataset {
 
 type takeIterator struct {
 	Iterator
-	returned, n int64
+	returned, limit int64
 }
 
 func (t *takeIterator) Next(ctx context.Context) (Element, error) { return nextElement(ctx, t) }
 
 func (t *takeIterator) nextRange(ctx context.Context, limit int) (elementRange, error) {
-	if t.returned >= t.n {
+	if t.returned >= t.limit {
 		return elementRange{}, io.EOF
 	}
-	r, err := nextRange(ctx, t.Iterator, int(min(int64(limit), t.n-t.returned)))
+	r, err := nextRange(ctx, t.Iterator, int(min(int64(limit), t.limit-t.returned)))
 	if err == nil {
-		t.returned += int64(r.n)
+		t.returned += int64(r.count)
 	}
 	return r, err
 }

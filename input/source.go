@@ -12,22 +12,22 @@ import (
 
 type memorySource struct {
 	op        string
-	n         int
+	count     int
 	spec      Spec
 	elementAt func(i int) lazyElement
 	// table contains element i as its row i. It may be nil.
 	table *rowTable
 }
 
-func (s memorySource) Info() Info { return Info{Spec: s.spec, Cardinality: Cardinality(s.n)} }
+func (s memorySource) Info() Info { return Info{Spec: s.spec, Cardinality: Cardinality(s.count)} }
 
 func (s memorySource) Open(_ context.Context, _ Pass, start State) (Iterator, error) {
 	start, err := start.forOp(s.op, 1, 0)
 	if err != nil {
 		return nil, err
 	}
-	if start.Counters[0] > int64(s.n) {
-		return nil, stateError("element %d of %d", start.Counters[0], s.n)
+	if start.Counters[0] > int64(s.count) {
+		return nil, stateError("element %d of %d", start.Counters[0], s.count)
 	}
 	return &memoryIterator{memorySource: s, pos: int(start.Counters[0])}, nil
 }
@@ -48,7 +48,7 @@ func FromElements(list ...Element) Dataset {
 		}
 	}
 	list = slices.Clone(list)
-	return Dataset{memorySource{op: "elements", n: len(list), spec: spec,
+	return Dataset{memorySource{op: "elements", count: len(list), spec: spec,
 		elementAt: func(i int) lazyElement { return lazyElement{loaded: list[i]} }}}
 }
 
@@ -65,7 +65,7 @@ func FromSlices(e Element) Dataset {
 	}
 	table := &rowTable{e}
 	spec := mapDims(SpecOf(e), func(dims []int) []int { return dims[1:] })
-	return Dataset{memorySource{op: "slices", n: n, spec: spec, table: table,
+	return Dataset{memorySource{op: "slices", count: n, spec: spec, table: table,
 		elementAt: func(i int) lazyElement { return lazyElement{table: table, row: i} }}}
 }
 
@@ -79,7 +79,7 @@ func Range(n int) Dataset {
 	if n < 0 {
 		return invalidDataset("range", "give a number from 0", "of %d numbers", n)
 	}
-	return Dataset{memorySource{op: "range", n: n, spec: Leaf(TensorSpec{Kind: Int64}),
+	return Dataset{memorySource{op: "range", count: n, spec: Leaf(TensorSpec{Kind: Int64}),
 		elementAt: func(i int) lazyElement { return lazyElement{loaded: Leaf(Scalar(int64(i)))} }}}
 }
 
@@ -94,14 +94,14 @@ func (it *memoryIterator) nextRange(ctx context.Context, limit int) (elementRang
 	if err := ctx.Err(); err != nil {
 		return elementRange{}, err
 	}
-	if it.pos >= it.n {
+	if it.pos >= it.count {
 		return elementRange{}, io.EOF
 	}
 	r := elementRange{it.elementAt(it.pos), 1}
 	if it.table != nil {
-		r.n = min(limit, it.n-it.pos)
+		r.count = min(limit, it.count-it.pos)
 	}
-	it.pos += r.n
+	it.pos += r.count
 	return r, nil
 }
 

@@ -209,7 +209,8 @@ func (s *Steps) assignParts(step *Step) error {
 	return nil
 }
 
-// checkFirstElement returns an error for a dataset without a spec that is not known to be batched.
+// checkFirstElement stores the first element. It returns an error if the dataset has no spec and is
+// not known to be batched.
 func (s *Steps) checkFirstElement(e Element) error {
 	if !s.firstElement.IsZero() {
 		return nil

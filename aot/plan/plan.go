@@ -95,8 +95,8 @@ type planJSON struct {
 	Settings  map[string]string `json:"settings,omitempty"`
 }
 
-// MarshalJSON returns the encoding that [Parse] accepts. Rules that do not name axes are an error,
-// a [*logical.RuleError].
+// MarshalJSON returns the encoding that [Parse] accepts. If a rule does not name its axes, the
+// error is a [*logical.RuleError].
 func (p Plan) MarshalJSON() ([]byte, error) {
 	f := planJSON{Version: formatVersion, Slice: p.Slice, Replicas: p.Replicas, Axes: formatAxes(p.Axes),
 		RulesName: p.RulesName, Settings: p.Settings}

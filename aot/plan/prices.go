@@ -26,8 +26,8 @@ type Prices []Price
 
 const listPriceSource = "cloud.google.com/tpu/pricing, on demand in the United States, as quoted in 2025"
 
-// ListPrices returns a table of list prices. Actual prices depend on the region, commitments and
-// spot machines. Generations that are not in the table have no price.
+// ListPrices returns a table of list prices. Actual prices depend on the region, on commitments and
+// on the use of spot machines. Generations that are not in the table have no price.
 func ListPrices() Prices {
 	return Prices{{"v2", 1.125, listPriceSource}, {"v3", 2.00, listPriceSource}, {"v4", 3.22, listPriceSource},
 		{"v5e", 1.20, listPriceSource}, {"v5p", 4.20, listPriceSource}, {"v6e", 2.70, listPriceSource}}

@@ -261,7 +261,8 @@ func (s *searcher) setExpectedSeconds() {
 	}
 }
 
-// probePlans probes candidates concurrently and starts the probes in order.
+// probePlans estimates the step times of candidates by quick, partial compilations. They run
+// concurrently and start in the order of queue.
 func (s *searcher) probePlans(ctx context.Context, queue []*Candidate) error {
 	index, failed := 0, error(nil)
 	nextCandidate := func() *Candidate {

@@ -68,8 +68,8 @@ func (p Plan) neighborPlans(variables []Variable) (all []Plan) {
 	return all
 }
 
-// shardingRules returns rules that shard one dimension of each group over the plan's first axis,
-// and shard the training state like p. A dimension of -1 means that the group is replicated.
+// shardingRules returns rules that shard each group of variables over the plan's first axis, and
+// the training state like p. shardedDims[i] is the dimension of group i to shard, or -1 for none.
 func (p Plan) shardingRules(groups []variableGroup, shardedDims []int) (rules logical.Rules) {
 	for i, g := range groups {
 		if shardedDims[i] < 0 {

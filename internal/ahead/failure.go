@@ -93,7 +93,7 @@ func (f *Failure) Code() int { return categories[f.Category].code }
 // optionFlags maps options of package strategy to the flags that set them.
 var optionFlags = map[string]string{"LogicalDevices": "--logical", "Replicas": "--replicas", "BySlice": "--by-slice", "State": "--shard-state"}
 
-// optionErrorText returns the text of an error about an option that has a flag, or "" for other errors.
+// optionErrorText returns the message for an invalid option that has a flag, or "" for other errors.
 func optionErrorText(err error) string {
 	var option *strategy.OptionError
 	var assignment *tpu.AssignmentError

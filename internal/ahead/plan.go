@@ -47,7 +47,7 @@ func (s Search) Run(ctx context.Context) (*plan.Result, error) {
 	return s.searchPlans(ctx, plan.Space.Plans)
 }
 
-// searchPlans searches the plans that the function plans selects from the search space.
+// searchPlans evaluates the plans that the function plans selects from the search space.
 func (s Search) searchPlans(ctx context.Context, plans func(plan.Space) []plan.Plan) (*plan.Result, error) {
 	compiler, err := worker.New(worker.Options{Command: s.Worker})
 	if err != nil {

@@ -34,8 +34,8 @@ type Compiler struct {
 	CacheDir string
 }
 
-// DefaultCacheDir returns the folder for compiler results in the user's cache directory. It returns
-// "" if cache is empty.
+// DefaultCacheDir returns the folder for compiler results below cache, the user's cache directory.
+// It returns "" if cache is empty.
 func DefaultCacheDir(cache string) string {
 	if cache == "" {
 		return ""
@@ -117,7 +117,7 @@ func newFigures(p *report.Prediction, bytes, limit int64) plan.Figures {
 }
 
 // cacheEntry is a cached result of the compiler: a program or a rejection. Predictions are not cached.
-// An entry of a [CachingCompiler] is a record or an error, and the duration of the compilation.
+// In an entry of a [CachingCompiler], the result is Record or Err, and Took is the compile time.
 type cacheEntry struct {
 	Program pjrt.Program
 	Memory  pjrt.CompiledMemoryStats

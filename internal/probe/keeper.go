@@ -58,7 +58,7 @@ func (k *CachingCompiler) CompileTopology(ctx context.Context, topology *pjrt.To
 	return a.Record.Executable(), nil
 }
 
-// topologyIdentity returns texts that identify a slice and a build of the plugin.
+// topologyIdentity returns strings that identify a slice and a build of the plugin, as cache keys.
 func topologyIdentity(topology *pjrt.Topology) (slice, build string, err error) {
 	described, err := topology.Serialize()
 	if err != nil {

@@ -69,7 +69,7 @@ func (c Config) outputProjection(scope *model.Scope, x *graph.Node) *graph.Node 
 	return c.shardActivations(graph.Einsum("btf,fw->btw", x, w.NodeValue(x.Graph())))
 }
 
-// gatherTokens replicates the tokens of a layer's input over the logical devices.
+// gatherTokens annotates a layer's input, so that every logical device has all tokens.
 func (c Config) gatherTokens(x *graph.Node) *graph.Node {
 	if c.ShardByTokens {
 		return logical.Replicate(x)

@@ -21,11 +21,11 @@ import (
 type Cache struct {
 	rc *strategy.ReplicaContext
 	*deviceState
-	tokens int         // number of current tokens of each row
-	slot   *graph.Node // cache slot of the first current token, an int32 scalar
-	pad    *graph.Node // number of padding slots before a row's first token, int32 [rows]
-	calls  int         // number of calls of Update and SetLayer in the trace
-	inLoop bool        // a call was in a loop, and represents all layers of the loop
+	tokens  int         // number of current tokens of each row
+	slot    *graph.Node // cache slot of the first current token, an int32 scalar
+	padding *graph.Node // number of padding slots before a row's first token, int32 [rows]
+	calls   int         // number of calls of Update and SetLayer in the trace
+	inLoop  bool        // a call was in a loop, and represents all layers of the loop
 }
 
 // Positions returns the position of each token in its row, as an int32 tensor of the shape of
@@ -41,7 +41,7 @@ func (c *Cache) Positions(tokens *graph.Node) *graph.Node {
 	if c == nil {
 		return places
 	}
-	first := graph.Sub(graph.BroadcastToDims(c.slot, shape.Dimensions[0]), c.pad)
+	first := graph.Sub(graph.BroadcastToDims(c.slot, shape.Dimensions[0]), c.padding)
 	places = graph.Add(places, graph.BroadcastToShape(graph.InsertAxes(first, -1), shape))
 	return graph.Max(places, graph.ZerosLike(places)) // padding has none
 }
@@ -77,13 +77,13 @@ func (c *Cache) Update(keys, values *graph.Node) (allKeys, allValues, mask *grap
 	return add(c.keys, keys), add(c.values, values), c.attentionMask(g)
 }
 
-// attentionMask returns booleans [rows, tokens, slots]. A token attends to the slots from its row's
-// first token up to its own slot.
+// attentionMask returns the attention mask, booleans [rows, tokens, slots]. A token attends to the
+// slots from its row's first token up to its own slot.
 func (c *Cache) attentionMask(g *graph.Graph) *graph.Node {
 	shape := shapes.Make(dtypes.Int32, c.rows, c.tokens, c.length)
 	slots := graph.Iota(g, shape, 2)
 	last := graph.Add(graph.Iota(g, shape, 1), graph.BroadcastToShape(c.slot, shape))
-	first := graph.BroadcastToShape(graph.InsertAxes(c.pad, -1, -1), shape)
+	first := graph.BroadcastToShape(graph.InsertAxes(c.padding, -1, -1), shape)
 	return graph.LogicalAnd(graph.LessOrEqual(slots, last), graph.GreaterOrEqual(slots, first))
 }
 

@@ -52,9 +52,9 @@ func (g *Generator) Generate(ctx context.Context, prompts [][]int32, s Sampling)
 	batch := g.state.rows * g.strategy.NumReplicasInSync()
 	for first := 0; first < len(prompts); first += batch {
 		last := min(first+batch, len(prompts))
-		r := &batchGeneration{Generator: g, sampling: s, first: first, batch: batch, prompts: prompts[first:last],
+		r := &batchGeneration{Generator: g, sampling: s, firstPrompt: first, batchSize: batch, prompts: prompts[first:last],
 			outputs: outputs[first:last]}
-		if err := r.run(ctx); err != nil {
+		if err := r.generate(ctx); err != nil {
 			return outputs, err
 		}
 	}
@@ -64,13 +64,13 @@ func (g *Generator) Generate(ctx context.Context, prompts [][]int32, s Sampling)
 // batchGeneration generates the outputs of at most as many prompts as the cache has rows.
 type batchGeneration struct {
 	*Generator
-	sampling     Sampling
-	first, batch int
-	prompts      [][]int32
-	outputs      []Output
+	sampling               Sampling
+	firstPrompt, batchSize int
+	prompts                [][]int32
+	outputs                []Output
 }
 
-func (r *batchGeneration) run(ctx context.Context) error {
+func (r *batchGeneration) generate(ctx context.Context) error {
 	if err := r.prefill(ctx); err != nil {
 		return err
 	}
@@ -105,9 +105,9 @@ func (r *batchGeneration) prefill(ctx context.Context) error {
 	}
 	chunk := t.opts.PromptTokensPerLaunch
 	slots := (longest + chunk - 1) / chunk * chunk
-	tokens, row := make([]int32, r.batch*slots), make([]int32, 0, 3*r.batch)
-	seed, params := make([]uint32, 0, 2*r.batch), make([]float32, 0, 3*r.batch)
-	for i := range r.batch {
+	tokens, row := make([]int32, r.batchSize*slots), make([]int32, 0, 3*r.batchSize)
+	seed, params := make([]uint32, 0, 2*r.batchSize), make([]float32, 0, 3*r.batchSize)
+	for i := range r.batchSize {
 		prompt, remaining := []int32{0}, 0 // a row without a prompt
 		if i < len(r.prompts) {
 			prompt, remaining = r.prompts[i], s.MaxTokens
@@ -115,7 +115,7 @@ func (r *batchGeneration) prefill(ctx context.Context) error {
 		n := len(prompt) - 1
 		copy(tokens[(i+1)*slots-n:], prompt[:n])
 		row = append(row, prompt[n], int32(slots-n), int32(remaining))
-		key := splitMix64(s.Seed + uint64(r.first+i)*0x9E3779B97F4A7C15)
+		key := splitMix64(s.Seed + uint64(r.firstPrompt+i)*0x9E3779B97F4A7C15)
 		seed = append(seed, uint32(key), uint32(key>>32))
 		params = append(params, float32(s.Temperature), float32(s.TopK), float32(s.TopP))
 	}
@@ -132,13 +132,13 @@ func (r *batchGeneration) prefill(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		chunkTokens := make([]int32, 0, r.batch*chunk)
-		for i := range r.batch {
+		chunkTokens := make([]int32, 0, r.batchSize*chunk)
+		for i := range r.batchSize {
 			chunkTokens = append(chunkTokens, tokens[i*slots+slot:i*slots+slot+chunk]...)
 		}
-		if err := r.prefillChunk(ctx, int32(slot), tensors.FromFlatDataAndDimensions(chunkTokens, r.batch, chunk),
-			tensors.FromFlatDataAndDimensions(row, r.batch, 3), tensors.FromFlatDataAndDimensions(seed, r.batch, 2),
-			tensors.FromFlatDataAndDimensions(params, r.batch, 3), stops); err != nil {
+		if err := r.prefillChunk(ctx, int32(slot), tensors.FromFlatDataAndDimensions(chunkTokens, r.batchSize, chunk),
+			tensors.FromFlatDataAndDimensions(row, r.batchSize, 3), tensors.FromFlatDataAndDimensions(seed, r.batchSize, 2),
+			tensors.FromFlatDataAndDimensions(params, r.batchSize, 3), stops); err != nil {
 			return err
 		}
 	}
@@ -207,7 +207,7 @@ func (r *batchGeneration) appendTokens(tokens []int32) (hasMore bool, err error)
 			case out.Stopped || len(out.Tokens) == r.sampling.MaxTokens:
 			case token < 0:
 				// NaNs are in the cache, too.
-				return false, errors.Join(&errkind.Fault{Op: "generate", Subject: fmt.Sprintf("prompt %d", r.first+i),
+				return false, errors.Join(&errkind.Fault{Op: "generate", Subject: fmt.Sprintf("prompt %d", r.firstPrompt+i),
 					Reason: "the model's logits are NaN",
 					Hint:   "check the variables: a training step may have made them infinite or NaN",
 					Class:  errkind.InvalidArgumentError}, r.releaseState())
@@ -219,7 +219,7 @@ func (r *batchGeneration) appendTokens(tokens []int32) (hasMore bool, err error)
 		}
 		hasMore = hasMore || !out.Stopped && len(out.Tokens) < r.sampling.MaxTokens
 		if newTokens := out.Tokens[numBefore:]; len(newTokens) > 0 && r.sampling.Stream != nil {
-			if err := r.sampling.Stream(r.first+i, slices.Clone(newTokens)); err != nil {
+			if err := r.sampling.Stream(r.firstPrompt+i, slices.Clone(newTokens)); err != nil {
 				return false, err
 			}
 		}

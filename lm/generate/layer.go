@@ -53,7 +53,7 @@ func (c *Cache) ValidSlots() *graph.Node {
 	c.checkCall("ValidSlots", 0)
 	shape := shapes.Make(dtypes.Int32, c.rows, c.length)
 	return graph.GreaterOrEqual(graph.Iota(c.slot.Graph(), shape, 1),
-		graph.BroadcastToShape(graph.InsertAxes(c.pad, -1), shape))
+		graph.BroadcastToShape(graph.InsertAxes(c.padding, -1), shape))
 }
 
 // checkCall panics with an error if the cache is nil or the layer is invalid.

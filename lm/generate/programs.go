@@ -42,7 +42,7 @@ func (g *Generator) prefillStep(rc *strategy.ReplicaContext, in []*graph.Node) [
 func (g *Generator) computeLogits(rc *strategy.ReplicaContext, tokens, slot *graph.Node) *graph.Node {
 	t, o := g.state, g.opts
 	c := &Cache{rc: rc, deviceState: t, tokens: tokens.Shape().Dim(1), slot: slot,
-		pad: sliceColumn(rc.Read(t.rowState), 1)}
+		padding: sliceColumn(rc.Read(t.rowState), 1)}
 	checkStore := g.newVariableCheck()
 	out := o.Precision.Forward(rc.Graph(), []*graph.Node{tokens}, func(in []*graph.Node) []*graph.Node {
 		c.resetLayers()
@@ -126,8 +126,8 @@ func (d *decodeProgram) bindVariables(ctx context.Context) (_ *strategy.Binding,
 	return d.binding, err
 }
 
-// watchStore returns a function that panics with an error if the model has since created variables
-// in a store that already had trained ones.
+// newVariableCheck returns a function that detects new variables. It panics with an error if the
+// model has created variables since then in a store that already had trained ones.
 func (g *Generator) newVariableCheck() (check func()) {
 	known, trained := map[string]bool{}, false
 	for v := range g.store.IterVariables() {

@@ -64,8 +64,8 @@ func (s *Sampling) variant() samplingVariant {
 }
 
 // sampleTokens selects a token for each row of logits, Float32 [rows, vocabulary]. It returns int32
-// [rows], with -1 for a row that contains a NaN. params are temperature, top k and top p, [rows,
-// 3]. seed is [rows, 2], and position is the position of the token, int32 [rows].
+// [rows], with -1 for a row that contains a NaN. params contains the temperature, top k and top p,
+// [rows, 3]. seed is [rows, 2], and position is the position of each row's token, int32 [rows].
 func (v samplingVariant) sampleTokens(logits, seed, params, position *graph.Node) *graph.Node {
 	bad := graph.ReduceLogicalOr(graph.NotEqual(logits, logits), -1)
 	x := logits

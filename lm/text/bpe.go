@@ -115,8 +115,8 @@ func (b *BPE) Append(ids []int32, text []byte) []int32 {
 	return ids
 }
 
-// buildTables sets the derived fields. It returns an error if two added tokens have the same
-// normalized content.
+// buildTables computes lookup tables from the vocabulary, the merges and the added tokens. It
+// returns an error if two added tokens have the same normalized content.
 func (b *BPE) buildTables() error {
 	b.mergeRanks = newPairTable(len(b.merges))
 	for rank, m := range b.merges {
@@ -187,7 +187,7 @@ func (e *encoder) encodeText(ids []int32, text []byte) []int32 {
 		splitWords(e.bpe.splitSteps, &e.regex, text, false, func(word []byte) { ids = e.encodeWord(ids, word) })
 		return ids
 	}
-	next := patterns[e.bpe.pattern].nextWord
+	next := patterns[e.bpe.pattern].wordEnd
 	for i := 0; i < len(text); {
 		end := next(text, i)
 		ids = e.encodeWord(ids, text[i:end])

@@ -192,7 +192,7 @@ func TestTokensOfLines(t *testing.T) {
 
 func cutInto(w SplitPattern, text string) (out []string) {
 	for i := 0; i < len(text); {
-		end := patterns[w].nextWord([]byte(text), i)
+		end := patterns[w].wordEnd([]byte(text), i)
 		out = append(out, text[i:end])
 		i = end
 	}

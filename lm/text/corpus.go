@@ -50,7 +50,7 @@ type CorpusOptions struct {
 	Progress func(line string)
 }
 
-func (o *CorpusOptions) progress(format string, args ...any) {
+func (o *CorpusOptions) logProgress(format string, args ...any) {
 	if o.Progress != nil {
 		o.Progress(fmt.Sprintf(format, args...))
 	}
@@ -62,7 +62,7 @@ func LoadCorpus(ctx context.Context, path string, o CorpusOptions) (*Corpus, err
 	var files Files
 	var err error
 	if path == "" {
-		o.progress("reading the sources of Go's standard library")
+		o.logProgress("reading the sources of Go's standard library")
 		files, err = StandardLibrary(ctx)
 	} else {
 		files, err = SingleFile(path)
@@ -89,12 +89,12 @@ func NewCorpus(ctx context.Context, files Files, o CorpusOptions) (*Corpus, erro
 				return nil, err
 			}
 		}
-		o.progress("learning %d tokens from %.1f MB of text", o.Vocabulary, float64(part.Bytes())/1e6)
+		o.logProgress("learning %d tokens from %.1f MB of text", o.Vocabulary, float64(part.Bytes())/1e6)
 		if c.Tokenizer, err = Train(ctx, part, o.Vocabulary, TrainOptions{Pattern: o.Pattern}); err != nil {
 			return nil, err
 		}
 	}
-	o.progress("writing %.1f MB of text as tokens", float64(training.Bytes()+heldOut.Bytes())/1e6)
+	o.logProgress("writing %.1f MB of text as tokens", float64(training.Bytes()+heldOut.Bytes())/1e6)
 	if c.Training, err = Encode(ctx, training, c.Tokenizer); err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ func normalizeNFC(text []byte) []byte {
 	var out []byte
 	begin := 0
 	for i, r := range string(text) {
-		if r < utf8.RuneSelf || !unicode.Is(newerMarks, r) {
+		if r < utf8.RuneSelf || !unicode.Is(newerCombiningMarks, r) {
 			continue
 		}
 		end := i + utf8.RuneLen(r)

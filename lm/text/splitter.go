@@ -13,7 +13,7 @@ import (
 type splitStep struct {
 	expression      *regex.Regexp         // one of expression, isMatch and nextMatch finds the matches
 	isMatch         func(r rune) bool     // matches single characters
-	nextMatch       func([]byte, int) int // returns the end of the match at an index; matches are adjacent
+	matchEnd        func([]byte, int) int // returns the end of the match at an index; matches are adjacent
 	behavior        string                // one of the behaviors below
 	inverted        bool                  // swap matches and the text between matches
 	addsPrefixSpace bool                  // add a space before pieces that do not begin with a space
@@ -72,9 +72,9 @@ func visibleToRawBytes(text []byte) []byte {
 // splitPiece splits a piece and calls part for each part, which may be empty.
 func (s *splitStep) splitPiece(m *regex.Matcher, piece []byte, part func([]byte)) {
 	switch {
-	case s.nextMatch != nil:
+	case s.matchEnd != nil:
 		for i := 0; i < len(piece); {
-			end := s.nextMatch(piece, i)
+			end := s.matchEnd(piece, i)
 			part(piece[i:end])
 			i = end
 		}
@@ -197,16 +197,16 @@ func (p *preTokenizerJSON) splitSteps() (steps []splitStep, byteLevel bool, err 
 	case "ByteLevel":
 		s.byteLevel, s.addsPrefixSpace = true, is(p.AddPrefixSpace, true)
 		if is(p.UseRegex, true) {
-			s.nextMatch = nextGPT2
+			s.matchEnd = gpt2WordEnd
 		}
 		return []splitStep{s}, true, nil
 	case "Split":
 		s.inverted = is(p.Invert, false)
-		s.nextMatch = nativePattern(p.Pattern["Regex"])
-		if s.nextMatch != nil && !s.inverted && s.behavior == behaviorIsolated {
+		s.matchEnd = nativeWordEnd(p.Pattern["Regex"])
+		if s.matchEnd != nil && !s.inverted && s.behavior == behaviorIsolated {
 			break
 		}
-		s.nextMatch = nil
+		s.matchEnd = nil
 		expression, ok := p.Pattern["Regex"]
 		if literal, isLiteral := p.Pattern["String"]; isLiteral {
 			expression, ok = regex.Quote(literal), true
@@ -242,11 +242,11 @@ var preTokenizerHint = fmt.Sprintf(
 	"supported are Sequence, ByteLevel, Split, Digits and Punctuation, with the behaviors %s, %s, %s, %s and %s",
 	behaviorRemoved, behaviorIsolated, behaviorContiguous, behaviorMergedWithPrevious, behaviorMergedWithNext)
 
-// nativePattern returns the Go implementation of a well-known expression, or nil.
-func nativePattern(expression string) func([]byte, int) int {
+// nativeWordEnd returns the wordEnd function of a known regular expression, or nil.
+func nativeWordEnd(expression string) func([]byte, int) int {
 	for _, p := range patterns {
 		if p.expression != "" && p.expression == expression {
-			return p.nextWord
+			return p.wordEnd
 		}
 	}
 	return nil

@@ -77,7 +77,7 @@ func newWordCounts(vocabulary int, opts TrainOptions) (*wordCounts, error) {
 }
 
 func (w *wordCounts) addWords(text []byte) {
-	next := patterns[w.pattern].nextWord
+	next := patterns[w.pattern].wordEnd
 	for i := 0; i < len(text); {
 		end := next(text, i)
 		n, ok := w.indices[string(text[i:end])]

@@ -6,7 +6,7 @@ import "unicode"
 // [TestOfficialCharacters] compares all characters with the official package.
 
 // newerMarks are combining marks that Hugging Face's tokenizers do not reorder in NFC.
-var newerMarks = &unicode.RangeTable{
+var newerCombiningMarks = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{0x7fd, 0x7fd, 1}, {0x898, 0x89f, 1}, {0x8ca, 0x8d3, 1}, {0x9fe, 0x9fe, 1}, {0xc3c, 0xc3c, 1},
 		{0xd3b, 0xd3c, 1}, {0xeba, 0xeba, 1}, {0x1715, 0x1715, 1}, {0x1abf, 0x1ace, 1}, {0x1df6, 0x1dfa, 1},

@@ -41,24 +41,24 @@ func (w SplitPattern) String() string {
 type wordPattern struct {
 	name       string
 	expression string // expression in tokenizer files
-	// nextWord returns the end of the word that begins at i, which is less than len(text).
-	nextWord func(text []byte, i int) int
+	// wordEnd returns the end of the word that begins at i, which is less than len(text).
+	wordEnd func(text []byte, i int) int
 }
 
 // patterns is indexed by SplitPattern and never written.
 var patterns = [...]wordPattern{
-	GPT2: {name: "GPT2", nextWord: nextGPT2,
+	GPT2: {name: "GPT2", wordEnd: gpt2WordEnd,
 		expression: `'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`},
-	Llama3: {name: "Llama3", nextWord: func(text []byte, i int) int { return nextTiktoken(text, i, 3) },
+	Llama3: {name: "Llama3", wordEnd: func(text []byte, i int) int { return tiktokenWordEnd(text, i, 3) },
 		expression: `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`},
-	Qwen2: {name: "Qwen2", nextWord: func(text []byte, i int) int { return nextTiktoken(text, i, 1) },
+	Qwen2: {name: "Qwen2", wordEnd: func(text []byte, i int) int { return tiktokenWordEnd(text, i, 1) },
 		expression: `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`},
-	Lines:   {name: "Lines", nextWord: nextLine, expression: `\n[^\n]*|[^\n]+`},
-	NoSplit: {name: "NoSplit", nextWord: func(text []byte, _ int) int { return len(text) }},
+	Lines:   {name: "Lines", wordEnd: lineEnd, expression: `\n[^\n]*|[^\n]+`},
+	NoSplit: {name: "NoSplit", wordEnd: func(text []byte, _ int) int { return len(text) }},
 }
 
-// nextLine matches \n[^\n]*|[^\n]+
-func nextLine(text []byte, i int) int {
+// lineEnd returns the end of a match of \n[^\n]*|[^\n]+ at i.
+func lineEnd(text []byte, i int) int {
 	if n := bytes.IndexByte(text[i+1:], '\n'); n >= 0 {
 		return i + 1 + n
 	}
@@ -115,8 +115,9 @@ func endOfRun(text []byte, i int, c charClass) int {
 	return i
 }
 
-// nextGPT2 matches '(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-func nextGPT2(text []byte, i int) int {
+// gpt2WordEnd returns the end of a match at i of '(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+|
+// ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+.
+func gpt2WordEnd(text []byte, i int) int {
 	if text[i] == '\'' {
 		if n := contractionLen(text[i+1:], false); n > 0 {
 			return i + 1 + n
@@ -134,8 +135,8 @@ func nextGPT2(text []byte, i int) int {
 	return endOfSpaces(text, i, next)
 }
 
-// endOfSpaces matches \s+(?!\S)|\s+ at i, where the text has a space of length next-i. A single
-// space before a word is not matched, because it belongs to the word.
+// endOfSpaces returns the end of a match of \s+(?!\S)|\s+ at i. next is the index after the first
+// space. A single space before a word is not matched, because it belongs to the word.
 func endOfSpaces(text []byte, i, next int) int {
 	end := endOfRun(text, next, classSpace)
 	if end == len(text) {
@@ -175,9 +176,10 @@ func contractionLen(text []byte, fold bool) int {
 	return 0
 }
 
-// nextTiktoken matches (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,digits}|
-// ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
-func nextTiktoken(text []byte, i, digits int) int {
+// tiktokenWordEnd returns the end of a match at i of
+// (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+| \p{N}{1,digits}|
+// ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+.
+func tiktokenWordEnd(text []byte, i, digits int) int {
 	if text[i] == '\'' {
 		if n := contractionLen(text[i+1:], true); n > 0 {
 			return i + 1 + n

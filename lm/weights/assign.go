@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// assignTensors assigns tensors to the boxes of a variable, and reports mismatches.
+// assignTensors assigns the tensors that fill a variable to ranges of the variable. It reports
+// mismatches.
 func (m *planner) assignTensors(path string) {
 	found, v := m.candidates[path], m.variables[path]
 	fail := func(c *candidate, problem MismatchKind, hint, format string, args ...any) {

@@ -19,7 +19,7 @@ type copyJob struct {
 // axis is one dimension of a copyJob. It maps an index to an offset in the tensor (src, ascending)
 // and an offset in the result (dst). Both are in elements, relative to the first index.
 type axis struct {
-	size    int
+	count   int
 	srcStep int64
 	dstStep int
 	// srcOffsets and dstOffsets are the offsets if they are not evenly spaced, or nil.
@@ -41,8 +41,9 @@ func (a *axis) dstAt(i int) int {
 	return i * a.dstStep
 }
 
-// newCopyJob returns a job that copies the intersection of box, which a tensor fills, and the requested
-// box at start. It returns nil if they do not intersect. cells is the parameter of [Plan.ReadCells].
+// newCopyJob returns a job for the elements that are both in box, which one tensor fills, and in
+// the requested box. start, size and cells describe the requested box, as in [Plan.ReadCells]. It
+// returns nil if the boxes do not intersect.
 func (p *Plan) newCopyJob(v *Variable, box variableBox, start, size, cells []int) (*copyJob, error) {
 	form, err := newConversion(p.tensors[box.tensor].DType, v.DType, box.add)
 	if err != nil {
@@ -58,10 +59,10 @@ func (p *Plan) newCopyJob(v *Variable, box variableBox, start, size, cells []int
 		if first >= end {
 			return nil, nil
 		}
-		l := cellLayout{stride: stride, cellSize: size[d] / cells[d], cellStride: apart, first: first - start[d]}
+		l := cellLayout{stride: stride, cellSize: size[d] / cells[d], cellStride: apart, firstIndex: first - start[d]}
 		j.dstOffset += l.offsetAt(0)
 		a := newAxis(box.view.dims[d], first-box.start[d], end-box.start[d], l, j)
-		if a.size > 1 {
+		if a.count > 1 {
 			j.axes = append(j.axes, a)
 		}
 		stride, apart = stride*l.cellSize, apart*cells[d]
@@ -69,7 +70,7 @@ func (p *Plan) newCopyJob(v *Variable, box variableBox, start, size, cells []int
 	// In the order of the file, the axis with the smallest step is the fastest.
 	slices.SortStableFunc(j.axes, func(a, b axis) int { return cmp.Compare(b.srcStep, a.srcStep) })
 	if len(j.axes) == 0 {
-		j.axes = []axis{{size: 1, srcStep: 1, dstStep: 1}}
+		j.axes = []axis{{count: 1, srcStep: 1, dstStep: 1}}
 	}
 	j.mergeAxes()
 	return j, nil
@@ -78,19 +79,20 @@ func (p *Plan) newCopyJob(v *Variable, box variableBox, start, size, cells []int
 // singleCell returns the numbers of cells of a box of rank n that is not divided.
 func singleCell(n int) []int { return slices.Repeat([]int{1}, n) }
 
-// cellLayout maps an index of a dimension to an offset in a result that is divided into cells. A
-// cell has cellSize indices, which are stride elements apart. Cells are cellStride elements apart.
-// Indices are relative to the index first.
-type cellLayout struct{ stride, cellSize, cellStride, first int }
+// cellLayout maps the indices of a dimension to offsets in a result that is divided into cells.
+// Each cell has cellSize indices, whose offsets differ by stride. The offsets of adjacent cells
+// differ by cellStride.
+type cellLayout struct{ stride, cellSize, cellStride, firstIndex int }
 
+// offsetAt returns the offset of index firstIndex+i.
 func (l cellLayout) offsetAt(i int) int {
-	i += l.first
+	i += l.firstIndex
 	return i/l.cellSize*l.cellStride + i%l.cellSize*l.stride
 }
 
 // isEven reports whether the offsets of the first n indices are evenly spaced.
 func (l cellLayout) isEven(n int) bool {
-	return l.first%l.cellSize+n <= l.cellSize || l.cellSize == 1 || l.cellStride == l.cellSize*l.stride
+	return l.firstIndex%l.cellSize+n <= l.cellSize || l.cellSize == 1 || l.cellStride == l.cellSize*l.stride
 }
 
 // evenStep returns the distance between evenly spaced offsets.
@@ -107,10 +109,10 @@ func newAxis(dim []strideFactor, start, end int, l cellLayout, j *copyJob) axis 
 	dim = mergeFactors(dim)
 	if len(dim) == 1 && l.isEven(end-start) {
 		j.srcOffset += int64(start) * dim[0].stride
-		return axis{size: end - start, srcStep: dim[0].stride, dstStep: l.evenStep()}
+		return axis{count: end - start, srcStep: dim[0].stride, dstStep: l.evenStep()}
 	}
-	a := axis{size: end - start, srcOffsets: dimOffsets(dim, start, end), dstOffsets: make([]int, end-start)}
-	indices := make([]int, a.size)
+	a := axis{count: end - start, srcOffsets: dimOffsets(dim, start, end), dstOffsets: make([]int, end-start)}
+	indices := make([]int, a.count)
 	for i := range indices {
 		indices[i] = i
 	}
@@ -145,15 +147,16 @@ func dimOffsets(dim []strideFactor, start, end int) []int64 {
 	return offsets
 }
 
-// mergeAxes merges the last axes as long as they are contiguous in the file and in the result.
+// mergeAxes merges the last axes of the job as long as they are contiguous in the file and in the
+// result.
 func (j *copyJob) mergeAxes() {
 	for len(j.axes) > 1 {
 		slow, fast := &j.axes[len(j.axes)-2], j.axes[len(j.axes)-1]
-		if !fast.isEven() || !slow.isEven() || slow.srcStep != int64(fast.size)*fast.srcStep ||
-			slow.dstStep != fast.size*fast.dstStep {
+		if !fast.isEven() || !slow.isEven() || slow.srcStep != int64(fast.count)*fast.srcStep ||
+			slow.dstStep != fast.count*fast.dstStep {
 			return
 		}
-		*slow = axis{size: slow.size * fast.size, srcStep: fast.srcStep, dstStep: fast.dstStep}
+		*slow = axis{count: slow.count * fast.count, srcStep: fast.srcStep, dstStep: fast.dstStep}
 		j.axes = j.axes[:len(j.axes)-1]
 	}
 }
@@ -163,23 +166,23 @@ func (a *axis) isEven() bool { return a.srcOffsets == nil }
 
 // isContiguous reports whether the elements are contiguous in the file and in the result.
 func (a *axis) isContiguous() bool {
-	return a.isEven() && (a.size == 1 || a.srcStep == 1 && a.dstStep == 1)
+	return a.isEven() && (a.count == 1 || a.srcStep == 1 && a.dstStep == 1)
 }
 
 // splitConcurrent divides a large job along its first axis into jobs for several goroutines.
 func (j *copyJob) splitConcurrent(bytes int) []*copyJob {
 	slow := &j.axes[0]
-	parts := min(slow.size, 2*runtime.GOMAXPROCS(0), bytes/minConcurrentBytes)
+	parts := min(slow.count, 2*runtime.GOMAXPROCS(0), bytes/minConcurrentBytes)
 	if parts < 2 {
 		return []*copyJob{j}
 	}
 	var all []*copyJob
 	for i := range parts {
-		start, end := i*slow.size/parts, (i+1)*slow.size/parts
+		start, end := i*slow.count/parts, (i+1)*slow.count/parts
 		part := &copyJob{j.tensor, j.conversion, j.srcOffset + slow.srcAt(start), j.dstOffset + slow.dstAt(start),
 			slices.Clone(j.axes)}
 		a := &part.axes[0]
-		if a.size = end - start; !a.isEven() {
+		if a.count = end - start; !a.isEven() {
 			a.srcOffsets, a.dstOffsets = slices.Clone(a.srcOffsets[start:end]), slices.Clone(a.dstOffsets[start:end])
 			for k := range a.srcOffsets {
 				a.srcOffsets[k] -= slow.srcOffsets[start]

@@ -20,9 +20,9 @@ func (j *copyJob) execute(ctx context.Context, f *File, dst, scratch []byte) err
 		return j.readDirect(ctx, f, dst)
 	}
 	// A row that is longer than the buffer is read in several ranges.
-	for start := 0; start < fast.size; {
+	for start := 0; start < fast.count; {
 		room := scratchBytes / int64(j.conversion.srcBytes)
-		end := start + sort.Search(fast.size-start, func(i int) bool { return fast.srcAt(start+i)-fast.srcAt(start) >= room })
+		end := start + sort.Search(fast.count-start, func(i int) bool { return fast.srcAt(start+i)-fast.srcAt(start) >= room })
 		if err := j.readRange(ctx, f, dst, scratch, start, end); err != nil {
 			return err
 		}
@@ -46,7 +46,7 @@ func (j *copyJob) forEachRow(visit func(rowOffsets) error) error {
 		}
 		d := len(slow) - 1
 		for ; d >= 0; d-- {
-			if index[d]++; index[d] < slow[d].size {
+			if index[d]++; index[d] < slow[d].count {
 				break
 			}
 			index[d] = 0
@@ -60,7 +60,7 @@ func (j *copyJob) forEachRow(visit func(rowOffsets) error) error {
 // readDirect reads rows directly into the result. It combines contiguous rows into one read.
 func (j *copyJob) readDirect(ctx context.Context, f *File, result []byte) error {
 	fast, size := &j.axes[len(j.axes)-1], int64(j.conversion.srcBytes)
-	n := int64(fast.size)
+	n := int64(fast.count)
 	var src, length, dst int64 // pending read, in bytes
 	flush := func() error {
 		for length > 0 {
@@ -131,30 +131,30 @@ type rowBuffer struct {
 	ranges      []evenRange
 }
 
-// evenRange is a range of indices of the last axis. Its elements are contiguous in the file and
-// evenly spaced in the result.
-type evenRange struct{ start, n, step int }
+// evenRange is a range of indices of a copyJob's last axis. Its elements are contiguous in the file
+// and evenly spaced in the result.
+type evenRange struct{ start, count, step int }
 
 // splitRanges divides the indices of a row into evenRanges.
 func (b *rowBuffer) splitRanges() {
 	a := b.fast
-	if a.isEven() && (a.srcStep == 1 || a.size == 1) {
+	if a.isEven() && (a.srcStep == 1 || a.count == 1) {
 		b.ranges = []evenRange{{b.start, b.end - b.start, a.dstStep}}
 		return
 	}
 	for i := b.start; i < b.end; {
-		s := evenRange{start: i, n: 1, step: 1}
+		s := evenRange{start: i, count: 1, step: 1}
 		for k := i + 1; k < b.end && a.srcAt(k) == a.srcAt(k-1)+1; k++ {
 			step := a.dstAt(k) - a.dstAt(k-1)
-			if s.n == 1 {
+			if s.count == 1 {
 				s.step = step
 			} else if step != s.step {
 				break
 			}
-			s.n++
+			s.count++
 		}
 		b.ranges = append(b.ranges, s)
-		i += s.n
+		i += s.count
 	}
 }
 
@@ -188,13 +188,13 @@ func (b *rowBuffer) copyRows(result []byte) error {
 			}
 			dst, i := a.dstAt(s.start), 0
 			if n > 1 {
-				for ; i+columnsPerBlock <= s.n; i += columnsPerBlock {
+				for ; i+columnsPerBlock <= s.count; i += columnsPerBlock {
 					b.conversion.transpose(result, b.rows[r].dst+dst+i*s.step, s.step, b.scratch, b.rowStarts[r:r+n], first+i)
 				}
 			}
 			for k := r; k < r+n; k++ {
 				ok = b.conversion.convert(result, b.rows[k].dst+dst+i*s.step, s.step, b.scratch, b.rowStarts[k]+first+i,
-					s.n-i) && ok
+					s.count-i) && ok
 			}
 			r += n
 		}
@@ -223,7 +223,7 @@ func (b *rowBuffer) readRows() error {
 	gap := maxGapBytes / size
 	b.rowStarts = b.rowStarts[:0]
 	a := b.fast
-	apart := a.size > 1 && a.srcStep-1 > gap // the required elements of a row are far apart
+	apart := a.count > 1 && a.srcStep-1 > gap // the required elements of a row are far apart
 	for i := b.start + 1; i < b.end && !apart && !a.isEven(); i++ {
 		apart = a.srcOffsets[i]-a.srcOffsets[i-1]-1 > gap
 	}

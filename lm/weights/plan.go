@@ -40,7 +40,7 @@ type variablePlan struct {
 	boxes []variableBox
 }
 
-// variableBox is a box of a variable, with the tensor that fills it.
+// variableBox is a rectangular range of a variable's elements that one tensor fills.
 type variableBox struct {
 	tensor      string
 	start, size []int

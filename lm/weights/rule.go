@@ -58,8 +58,9 @@ type Step struct {
 	Slice *Slice `json:"cut,omitempty"`
 }
 
-// Slice is a range of dimension Dim: part Index of Parts equal parts, or Start (inclusive) to End
-// (exclusive) if Parts is 0.
+// Slice is a range of dimension Dim. If Parts is not 0, the dimension is divided into Parts equal
+// ranges, and Index selects one of them. Otherwise the range is from Start (inclusive) to End
+// (exclusive).
 type Slice struct {
 	Dim   int `json:"dim"`
 	Index int `json:"part,omitempty"`
@@ -68,9 +69,10 @@ type Slice struct {
 	End   int `json:"to,omitempty"`
 }
 
-// Segment is the range of a variable that one of several tensors fills: part Index of Parts equal
-// parts along dimension Dim, or the indices from Start on if Parts is 0. In a variable that stacks
-// layers, Dim does not count the dimension of the stack.
+// Segment is the range of dimension Dim that one of several tensors fills in a variable. If Parts
+// is not 0, the dimension is divided into Parts equal ranges, and Index selects one of them.
+// Otherwise the range begins at Start. In a variable that stacks layers, Dim does not count the
+// dimension of the stack.
 type Segment struct {
 	Dim   int `json:"dim"`
 	Index int `json:"part,omitempty"`

@@ -169,7 +169,8 @@ func resolveReshape(dims []int, total int64) ([]int64, error) {
 	return sizes, nil
 }
 
-// mergeFactors merges factors that are contiguous in the file, and removes factors of size 1.
+// mergeFactors merges factors of a dimension that are contiguous in the file, and removes factors
+// of size 1.
 func mergeFactors(dim []strideFactor) (out []strideFactor) {
 	for _, f := range dim {
 		if f.size == 1 {

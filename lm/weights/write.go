@@ -54,7 +54,7 @@ func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor,
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fileError(dir, "", errkind.Fault{Reason: "cannot create the directory", Err: err})
 	}
-	w := &weightWriter{plan: p, boxes: map[string][]sourceBox{}, values: map[string][]byte{}, value: value}
+	w := &weightWriter{plan: p, boxes: map[string][]sourceBox{}, values: map[string][]byte{}, readValue: value}
 	for _, v := range p.variables {
 		for _, piece := range v.boxes {
 			w.boxes[piece.tensor] = append(w.boxes[piece.tensor], sourceBox{v.Variable, piece})
@@ -110,10 +110,10 @@ func writeIndex(dir string, index map[string]string, total int64) error {
 }
 
 type weightWriter struct {
-	plan   *Plan
-	boxes  map[string][]sourceBox // by tensor
-	values map[string][]byte      // by variable
-	value  func(ctx context.Context, v Variable) ([]byte, error)
+	plan      *Plan
+	boxes     map[string][]sourceBox // by tensor
+	values    map[string][]byte      // by variable
+	readValue func(ctx context.Context, v Variable) ([]byte, error)
 }
 
 type sourceBox struct {
@@ -149,7 +149,7 @@ func (w *weightWriter) assembleTensor(ctx context.Context, t safetensors.Info) (
 			return nil, err
 		}
 		if _, ok := w.values[piece.Path]; !ok {
-			value, err := w.value(ctx, piece.Variable)
+			value, err := w.readValue(ctx, piece.Variable)
 			if err != nil {
 				return nil, err
 			}
@@ -179,7 +179,7 @@ func (w *weightWriter) copyBox(data []byte, t safetensors.Info, piece sourceBox)
 	}
 	value, fast := w.values[piece.Path], &j.axes[len(j.axes)-1]
 	return j.forEachRow(func(r rowOffsets) error {
-		for i := range fast.size {
+		for i := range fast.count {
 			if !form.convert(data, int(r.src+fast.srcAt(i)), 1, value, r.dst+fast.dstAt(i), 1) {
 				return &errkind.Fault{Reason: fmt.Sprintf("a number of variable %q is too large for %s", piece.Path, t.DType),
 					Class: errkind.ValueError,

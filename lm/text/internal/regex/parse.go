@@ -243,7 +243,7 @@ func (p *parser) parseOptionGroup() *node {
 	}
 }
 
-// singleSet returns the character set of a node that always matches one character, or nil.
+// singleSet returns the character set of a syntax node that always matches one character, or nil.
 func singleSet(n *node) *charSet {
 	switch {
 	case n.kind == nodeSet:

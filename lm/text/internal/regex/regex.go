@@ -85,7 +85,7 @@ func runeLen(text []byte, i int) int {
 	return n
 }
 
-// matchAt runs the code at pc until opMatch. It returns the end of the match, or -1.
+// matchAt runs the compiled code at pc until opMatch. It returns the end of the match, or -1.
 func (re *Regexp) matchAt(m *Matcher, text []byte, pc, pos int) int {
 	base, seen, steps := len(m.stack), m.seen, m.steps
 	m.seen, m.steps = nil, 0
@@ -258,7 +258,7 @@ func (s *charSet) containsRune(r rune) bool {
 	return false
 }
 
-// buildASCII computes the bitmap for ASCII characters and returns s.
+// buildASCII precomputes which ASCII characters are in the set, and returns s.
 func (s *charSet) buildASCII() *charSet {
 	for r := range rune(utf8.RuneSelf) {
 		if s.contains(r) {
