@@ -71,7 +71,7 @@ const (
 // String returns the constant's name.
 func (r ReplicationMode) String() string { return enum.Name(r, "PerWorker", "PerReplica") }
 
-// normalize sets default values and checks the options that do not depend on the data.
+// withDefaults sets default values and checks the options that do not depend on the data.
 func (o Options) withDefaults() (Options, error) {
 	o.Replicas, o.Processes = cmp.Or(o.Replicas, 1), cmp.Or(o.Processes, 1)
 	switch {

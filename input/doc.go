@@ -22,7 +22,7 @@
 //	first batch                [0 1] [2 3] [4 5] [6 7]      [0 1] [2 3] [4 5] [6 7]
 //	last batch, two rows       [8] [9] [] []                [8 9] [] [] []
 //
-// A [AutoShardPolicy] selects the data that each process reads. [Auto] assigns different files to
+// An [AutoShardPolicy] selects the data that each process reads. [Auto] assigns different files to
 // each process if the dataset reads files; otherwise every process reads all data and uses its
 // replicas' parts. Batches are split only along the batch axis. Data without a batch axis is an
 // error that matches [ErrNotBatched].

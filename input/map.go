@@ -125,8 +125,8 @@ func newPrefetcher(src Iterator, op string, depth int, fn MapFunc) (Iterator, er
 	return &prefetchIterator{op: op, fn: fn, input: src, depth: depth, savedState: mark}, err
 }
 
-// start starts the goroutine that reads the input. Its context has the values of the first caller's
-// context, but not its deadline.
+// startProducer starts the goroutine that reads the input. Its context has the values of ctx, the
+// first caller's context, but not its deadline.
 func (a *prefetchIterator) startProducer(ctx context.Context) {
 	a.ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	// The consumer waits for one result while the queue holds up to depth more.

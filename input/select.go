@@ -136,8 +136,8 @@ func (c concatSource) Info() Info {
 	return info
 }
 
-func (c concatSource) replaceInputs(f func(Source) (Source, error), _ bool) (Source, error) {
-	out, err := mapSources(c, f)
+func (c concatSource) replaceInputs(replace func(Source) (Source, error), _ bool) (Source, error) {
+	out, err := mapSources(c, replace)
 	return concatSource(out), err
 }
 

@@ -51,8 +51,8 @@ func (z zipSource) Info() Info {
 	return info
 }
 
-func (z zipSource) replaceInputs(f func(Source) (Source, error), _ bool) (Source, error) {
-	out, err := mapSources(z, f)
+func (z zipSource) replaceInputs(replace func(Source) (Source, error), _ bool) (Source, error) {
+	out, err := mapSources(z, replace)
 	return zipSource(out), err
 }
 

@@ -90,7 +90,7 @@ func (s *searcher) searchShardings(ctx context.Context) error {
 	for {
 		start := s.bestProbed
 		if start == nil || start.Plan.Logical() == 1 {
-			start = s.bestSharded()
+			start = s.bestShardedPlan()
 		}
 		if start == nil || tried[start] || len(start.Plan.Axes) != 1 {
 			return nil
@@ -106,8 +106,8 @@ func (s *searcher) searchShardings(ctx context.Context) error {
 	}
 }
 
-// bestSharded returns the best probed plan with several logical devices.
-func (s *searcher) bestSharded() (best *Candidate) {
+// bestShardedPlan returns the best probed plan with several logical devices.
+func (s *searcher) bestShardedPlan() (best *Candidate) {
 	for _, c := range s.candidates {
 		if c.Verdict == Probed && c.Plan.Logical() > 1 && (best == nil ||
 			s.compareByGoal(c, best, c.Probe.Seconds, best.Probe.Seconds) < 0) {

@@ -47,8 +47,8 @@ func (s Search) Run(ctx context.Context) (*plan.Result, error) {
 	return s.searchPlans(ctx, plan.Space.Plans)
 }
 
-// searchPlans evaluates the plans that the function plans selects from the search space.
-func (s Search) searchPlans(ctx context.Context, plans func(plan.Space) []plan.Plan) (*plan.Result, error) {
+// searchPlans evaluates the plans that selectPlans selects from the search space.
+func (s Search) searchPlans(ctx context.Context, selectPlans func(plan.Space) []plan.Plan) (*plan.Result, error) {
 	compiler, err := worker.New(worker.Options{Command: s.Worker})
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (s Search) searchPlans(ctx context.Context, plans func(plan.Space) []plan.P
 		}
 	}
 	s.Options.HourlyPrice = func(slice string) (float64, bool) { d, known := prices[slice]; return d, known }
-	return plan.Search(ctx, plans(s.Space), step, s.Options)
+	return plan.Search(ctx, selectPlans(s.Space), step, s.Options)
 }
 
 // buildProgram traces and lowers the step for a plan, without compiling the program.
@@ -136,9 +136,9 @@ func (k *programRecorder) CompileTopology(_ context.Context, _ *pjrt.Topology, p
 }
 
 // WritePlan writes the best plan of a result to a file, unless path is empty. It returns an error
-// if the result has no usable plan. reported means that the result was already printed.
-func WritePlan(path string, r *plan.Result, reported bool) error {
-	best, err := r.Best()
+// if there is no usable plan. reported means that the result was already printed.
+func WritePlan(path string, result *plan.Result, reported bool) error {
+	best, err := result.Best()
 	if err != nil {
 		return &Failure{Category: map[bool]string{true: "memory", false: "failed"}[errkind.KindOf(err) == errkind.ResourceExhaustedError], Message: err.Error(), Reported: reported}
 	}

@@ -34,14 +34,14 @@ func Save(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, dir 
 	})
 	read := func(ctx context.Context, v weights.Variable) ([]byte, error) {
 		if placed, ok := onDevices.Lookup(v.Path); ok {
-			return copyBytes(placed.Value(ctx))
+			return copyTensorBytes(placed.Value(ctx))
 		}
 		stored := store.GetVariable(v.Path)
 		if stored == nil || !stored.HasValue() {
 			return nil, &errkind.Fault{Op: "pretrained: save", Subject: "variable " + v.Path, Reason: "it has no value yet",
 				Hint: "run a step first", Class: errkind.FailedPreconditionError}
 		}
-		return copyBytes(stored.Value())
+		return copyTensorBytes(stored.Value())
 	}
 	values := map[string][]byte{}
 	for _, v := range plan.Variables() { // all processes read together
@@ -58,8 +58,8 @@ func Save(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, dir 
 	}, opts)
 }
 
-// copyBytes returns a copy of a tensor's bytes, or err if it is not nil.
-func copyBytes(t *tensors.Tensor, err error) (data []byte, _ error) {
+// copyTensorBytes returns a copy of a tensor's bytes, or err if it is not nil.
+func copyTensorBytes(t *tensors.Tensor, err error) (data []byte, _ error) {
 	if err == nil {
 		err = t.ConstBytes(func(b []byte) { data = slices.Clone(b) })
 	}

@@ -108,10 +108,10 @@ func (m *tokenTrie) splitText(text []byte, skipSpecial bool, onToken func(id int
 			continue
 		}
 		if t.lstrip {
-			start = max(done, start-spaceBefore(text[:start]))
+			start = max(done, start-trailingSpaceLen(text[:start]))
 		}
 		if t.rstrip {
-			end += spaceAfter(text[end:])
+			end += leadingSpaceLen(text[end:])
 		}
 		if done < start {
 			onText(text[done:start])
@@ -139,8 +139,8 @@ func endsWithWord(text []byte) bool {
 	return n > 0 && isWordRune(r)
 }
 
-// spaceBefore returns the length of the white space at the end of text, in bytes.
-func spaceBefore(text []byte) int {
+// trailingSpaceLen returns the length of the white space at the end of text, in bytes.
+func trailingSpaceLen(text []byte) int {
 	n := len(text)
 	for n > 0 {
 		r, size := utf8.DecodeLastRune(text[:n])
@@ -152,8 +152,8 @@ func spaceBefore(text []byte) int {
 	return len(text) - n
 }
 
-// spaceAfter returns the length of the white space at the beginning of text, in bytes.
-func spaceAfter(text []byte) int {
+// leadingSpaceLen returns the length of the white space at the beginning of text, in bytes.
+func leadingSpaceLen(text []byte) int {
 	n := 0
 	for n < len(text) {
 		r, size := utf8.DecodeRune(text[n:])

@@ -47,17 +47,17 @@ func checkCounts(training, heldOut *Tokens) error {
 	return nil
 }
 
-// countUnigrams returns the number of occurrences of each token in the targets of t, plus one.
-func countUnigrams(ctx context.Context, t, heldOut *Tokens) (counts []float64, total float64, err error) {
-	if err := checkCounts(t, heldOut); err != nil {
+// countUnigrams returns the number of occurrences of each token in the training targets, plus one.
+func countUnigrams(ctx context.Context, training, heldOut *Tokens) (counts []float64, total float64, err error) {
+	if err := checkCounts(training, heldOut); err != nil {
 		return nil, 0, err
 	}
-	counts = make([]float64, t.vocabulary)
+	counts = make([]float64, training.vocabulary)
 	for i := range counts {
 		counts[i] = 1
 	}
-	err = t.forEachTarget(ctx, func(_, id int32) { counts[id]++ })
-	return counts, float64(t.vocabulary + t.Targets()), err
+	err = training.forEachTarget(ctx, func(_, id int32) { counts[id]++ })
+	return counts, float64(training.vocabulary + training.Targets()), err
 }
 
 // UnigramBitsPerByte returns the bits per byte of the held-out texts for a model that uses only the

@@ -11,7 +11,7 @@ import (
 // splitStep is a step of a file's pre_tokenizer. It splits each piece of a text, or converts the
 // bytes of each piece to visible characters.
 type splitStep struct {
-	expression      *regex.Regexp         // one of expression, isMatch and nextMatch finds the matches
+	expression      *regex.Regexp         // one of expression, isMatch and matchEnd finds the matches
 	isMatch         func(r rune) bool     // matches single characters
 	matchEnd        func([]byte, int) int // returns the end of the match at an index; matches are adjacent
 	behavior        string                // one of the behaviors below

@@ -5,7 +5,7 @@ import "unicode"
 // The official package has older Unicode tables than Go for some steps. These characters are newer.
 // [TestOfficialCharacters] compares all characters with the official package.
 
-// newerMarks are combining marks that Hugging Face's tokenizers do not reorder in NFC.
+// newerCombiningMarks are combining marks that Hugging Face's tokenizers do not reorder in NFC.
 var newerCombiningMarks = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{0x7fd, 0x7fd, 1}, {0x898, 0x89f, 1}, {0x8ca, 0x8d3, 1}, {0x9fe, 0x9fe, 1}, {0xc3c, 0xc3c, 1},

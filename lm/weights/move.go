@@ -22,7 +22,8 @@ func (j *copyJob) execute(ctx context.Context, f *File, dst, scratch []byte) err
 	// A row that is longer than the buffer is read in several ranges.
 	for start := 0; start < fast.count; {
 		room := scratchBytes / int64(j.conversion.srcBytes)
-		end := start + sort.Search(fast.count-start, func(i int) bool { return fast.srcAt(start+i)-fast.srcAt(start) >= room })
+		tooLong := func(i int) bool { return fast.srcAt(start+i)-fast.srcAt(start) >= room }
+		end := start + sort.Search(fast.count-start, tooLong)
 		if err := j.readRange(ctx, f, dst, scratch, start, end); err != nil {
 			return err
 		}
@@ -248,16 +249,18 @@ func (b *rowBuffer) readRows() error {
 	return nil
 }
 
-// readSparseRow reads only the required ranges of a row, which has large gaps.
-func (b *rowBuffer) readSparseRow(first, at, gap int64) error {
+// readSparseRow reads the required ranges of a row that has large gaps. It reads over gaps of at
+// most maxGap elements.
+func (b *rowBuffer) readSparseRow(rowStart, bufferOffset, maxGap int64) error {
 	a, size := b.fast, int64(b.conversion.srcBytes)
 	for i := b.start; i < b.end; {
 		k := i + 1
-		for k < b.end && a.srcAt(k)-a.srcAt(k-1)-1 <= gap {
+		for k < b.end && a.srcAt(k)-a.srcAt(k-1)-1 <= maxGap {
 			k++
 		}
 		start, end := a.srcAt(i)-a.srcAt(b.start), a.srcAt(k-1)-a.srcAt(b.start)+1
-		if err := b.file.readAt(b.tensor, b.scratch[(at+start)*size:(at+end)*size], (first+start)*size); err != nil {
+		dst := b.scratch[(bufferOffset+start)*size : (bufferOffset+end)*size]
+		if err := b.file.readAt(b.tensor, dst, (rowStart+start)*size); err != nil {
 			return err
 		}
 		i = k
