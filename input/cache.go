@@ -16,7 +16,7 @@ func (d Dataset) Cache() Dataset {
 	return d.wrapSource(func(src Source) Source { return cacheSource{input: src, elements: shared} })
 }
 
-// cachedElements is nil until the first complete pass has stored all elements.
+// cachedElements contains the cached elements. It is nil until the first pass is complete.
 type cachedElements = atomic.Pointer[[]lazyElement]
 
 type cacheSource struct {

@@ -157,7 +157,8 @@ func (d Dataset) Pass(ctx context.Context, pass Pass) iter.Seq2[Element, error] 
 	}
 }
 
-// yieldAll calls next and yields its results, until next returns io.EOF or another error.
+// yieldAll calls next and yields its results until io.EOF. If next fails, it yields the error and
+// stops.
 func yieldAll[T any](ctx context.Context, next func(context.Context) (T, error), yield func(T, error) bool) {
 	for {
 		x, err := next(ctx)
@@ -174,7 +175,8 @@ func (s errorSource) Info() Info { return Info{Cardinality: UnknownCardinality} 
 
 func (s errorSource) Open(context.Context, Pass, State) (Iterator, error) { return nil, s.err }
 
-// wrapSource returns a dataset of newSource(d's source), or d itself if d has an error.
+// wrapSource returns a dataset that reads newSource(src), where src is the source of d. If d has an
+// error, it returns d.
 func (d Dataset) wrapSource(newSource func(src Source) Source) Dataset {
 	if d.Err() != nil {
 		return d

@@ -66,7 +66,7 @@ func shardFiles(src Source, num, index int) (Source, error) {
 		Hint: "use the policy Data or Off"}
 }
 
-// keepInfo is the updateInfo function of operations that do not change the Info.
+// keepInfo returns info unchanged, as the updateInfo function of operations such as Prefetch.
 func keepInfo(info Info) Info { return info }
 
 // openWithCounters returns an openFunc for an operation whose saved position consists of numCounters
@@ -134,8 +134,7 @@ func (p *pieceReader) readBatch(ctx context.Context, count func(Element) (int, e
 	return nil
 }
 
-// restorePiece reads the next batch and continues at the piece with index next. It does nothing if
-// next is 0.
+// restorePiece reads the next batch and skips its first next pieces. It does nothing if next is 0.
 func (p *pieceReader) restorePiece(ctx context.Context, next int64, count func(Element) (int, error)) error {
 	if next == 0 {
 		return nil

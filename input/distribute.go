@@ -245,7 +245,7 @@ func (d *DistributedDataset) setEndBehavior(replicaSpec Spec, info Info) {
 // TensorFlow's DistributedDataset.element_spec. It is zero if the spec of the dataset is unknown.
 func (d *DistributedDataset) Spec() Spec { return d.spec }
 
-// LocalReplicas returns the number of replicas of this process, and so of elements of every [Step].
+// LocalReplicas returns the number of replicas of this process. Every [Step] has that many elements.
 func (d *DistributedDataset) LocalReplicas() int { return d.localReplicas }
 
 // Layout returns [Options].Layout.

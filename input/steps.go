@@ -133,7 +133,7 @@ func (s *Steps) nextStep(ctx context.Context) (Step, error) {
 	return step, nil
 }
 
-// readParts reads the batches of all replicas in the readPlan for one step.
+// readParts reads one step's batch for each replica that the readPlan includes.
 func (s *Steps) readParts(ctx context.Context) error {
 	n, local := s.plan.numParts(), s.plan.job.localReplicas()
 	if s.parts == nil {

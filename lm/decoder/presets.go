@@ -40,8 +40,8 @@ func Preset(name string) (Config, error) {
 	return Config{}, valueError("there are "+strings.Join(names, ", "), "no preset %q", name)
 }
 
-// Validate returns a ValueError for a size that is not divisible by the replicas or the logical
-// devices.
+// Validate returns a ValueError for a size that is not divisible by the number of replicas or
+// logical devices.
 func (c Config) Validate(replicas, logicalDevices, microbatches int) error {
 	divisor := max(replicas, 1) * max(microbatches, 1)
 	for i, n := range []int{c.Batch, c.Heads, c.KeyHeads, c.Hidden, c.Vocabulary} {

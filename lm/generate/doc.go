@@ -74,8 +74,8 @@
 // of each row or all rows have ended. Only the tokens of a launch are copied to the host. The cache
 // is updated in place.
 //
-// The keys and the values of the cache each have Layers * rows * KeyHeads * (MaxLength +
-// PromptTokensPerLaunch)
-// * HeadSize elements of Options.DType, where rows is the number of rows of a replica. The heads
-// are sharded over the replica's logical devices if possible; see Options.CacheSharding.
+// The keys and the values of the cache each have the shape [Layers, rows, KeyHeads, MaxLength +
+// PromptTokensPerLaunch, HeadSize] and the dtype Options.DType, where rows is the number of rows of a
+// replica. The heads are sharded over the replica's logical devices if possible; see
+// Options.CacheSharding.
 package generate

@@ -126,8 +126,8 @@ func (d *decodeProgram) bindVariables(ctx context.Context) (_ *strategy.Binding,
 	return d.binding, err
 }
 
-// newVariableCheck returns a function that detects new variables. It panics with an error if the
-// model has created variables since then in a store that already had trained ones.
+// newVariableCheck records the store's variables. check panics with an error if the model has
+// created further variables, although the store already had trained ones.
 func (g *Generator) newVariableCheck() (check func()) {
 	known, trained := map[string]bool{}, false
 	for v := range g.store.IterVariables() {

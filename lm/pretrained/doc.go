@@ -11,7 +11,7 @@
 //
 // Each process reads only the ranges of the files that its devices store according to the rules in
 // [strategy.Options].Variables, including padding. It copies each range to its devices while it
-// reads the next one, and never holds the complete value of a variable that is sharded over its
+// reads the next one, and never stores the complete value of a variable that is sharded over its
 // devices. The host memory for the transfer is a sixteenth of the bytes on the process's devices,
 // or the largest shard if that is more. Values are converted from the dtypes of the files to the
 // dtypes of the variables, so a model with bfloat16 files can be trained with float32 variables.

@@ -16,7 +16,7 @@ type addedToken struct {
 	special    bool
 }
 
-// tokenTrie finds the longest added token at a position of a text.
+// tokenTrie is a prefix tree that finds the longest added token at a position of a text.
 type tokenTrie struct {
 	tokens     []addedToken
 	nodes      []trieNode // the root is first

@@ -223,7 +223,7 @@ func (f *tokenizerJSON) checkSupported() error {
 	return nil
 }
 
-// isNFC reports whether raw is an NFC normalizer. A missing normalizer is false, and others are errors.
+// isNFC reports whether raw is an NFC normalizer. It returns an error for unsupported normalizers.
 func isNFC(raw json.RawMessage) (bool, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return false, nil
@@ -408,7 +408,7 @@ func (b *BPE) readMerges(f *tokenizerJSON) error {
 // separators are the tokens that well-known models use to separate texts.
 var separators = []string{EndOfText, "<|end_of_text|>", "<｜end▁of▁sentence｜>", "</s>"}
 
-// chooseSeparator selects the separator from the added tokens. If name is empty, see [ReadBPE].
+// chooseSeparator selects the separator from the added tokens, as described at [ReadBPE].
 func (b *BPE) chooseSeparator(name string) error {
 	var names []string // of special tokens
 	for _, t := range b.addedTokens {

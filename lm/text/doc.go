@@ -10,7 +10,7 @@
 // [Bytes], each byte is a token; a [BPE] has tokens for common byte sequences. [Encode] reads the
 // texts and stores their tokens in memory:
 //
-//	files, err := text.GoSources(ctx) // the standard library's sources, which are where Go is
+//	files, err := text.GoSources(ctx) // part of every Go installation
 //	training, heldOut, err := files.Split(0.01, 1)
 //	tokens, err := text.Encode(ctx, training, text.Bytes())
 //	windows, err := tokens.Windows(256, text.WindowOptions{Seed: 1})

@@ -36,8 +36,8 @@ func (w SplitPattern) String() string {
 	return fmt.Sprintf("SplitPattern(%d)", uint8(w))
 }
 
-// wordPattern is a regular expression of Hugging Face's tokenizers and its implementation in Go.
-// Package regexp has no lookahead and is ten times slower.
+// wordPattern is a regular expression of Hugging Face's tokenizers with an implementation in Go,
+// because package regexp has no lookahead and is ten times slower.
 type wordPattern struct {
 	name       string
 	expression string // expression in tokenizer files
@@ -57,7 +57,7 @@ var patterns = [...]wordPattern{
 	NoSplit: {name: "NoSplit", wordEnd: func(text []byte, _ int) int { return len(text) }},
 }
 
-// lineEnd returns the end of a match of \n[^\n]*|[^\n]+ at i.
+// lineEnd returns the end of a match of the pattern Lines at i.
 func lineEnd(text []byte, i int) int {
 	if n := bytes.IndexByte(text[i+1:], '\n'); n >= 0 {
 		return i + 1 + n
@@ -115,8 +115,7 @@ func endOfRun(text []byte, i int, c charClass) int {
 	return i
 }
 
-// gpt2WordEnd returns the end of a match at i of '(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+|
-// ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+.
+// gpt2WordEnd returns the end of a match of the pattern GPT2 at i.
 func gpt2WordEnd(text []byte, i int) int {
 	if text[i] == '\'' {
 		if n := contractionLen(text[i+1:], false); n > 0 {
@@ -176,9 +175,8 @@ func contractionLen(text []byte, fold bool) int {
 	return 0
 }
 
-// tiktokenWordEnd returns the end of a match at i of
-// (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+| \p{N}{1,digits}|
-// ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+.
+// tiktokenWordEnd returns the end of a match of the pattern Llama3 or Qwen2 at i. digits is the
+// maximum number of digits of a number.
 func tiktokenWordEnd(text []byte, i, digits int) int {
 	if text[i] == '\'' {
 		if n := contractionLen(text[i+1:], true); n > 0 {

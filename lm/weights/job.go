@@ -76,7 +76,7 @@ func (p *Plan) newCopyJob(v *Variable, box variableBox, start, size, cells []int
 	return j, nil
 }
 
-// singleCell returns the numbers of cells of a box of rank n that is not divided.
+// singleCell returns the argument cells for a box of rank n that is not divided into cells.
 func singleCell(n int) []int { return slices.Repeat([]int{1}, n) }
 
 // cellLayout maps the indices of a dimension to offsets in a result that is divided into cells.
@@ -95,7 +95,7 @@ func (l cellLayout) isEven(n int) bool {
 	return l.firstIndex%l.cellSize+n <= l.cellSize || l.cellSize == 1 || l.cellStride == l.cellSize*l.stride
 }
 
-// evenStep returns the distance between evenly spaced offsets.
+// evenStep returns the distance between adjacent offsets, if isEven returned true.
 func (l cellLayout) evenStep() int {
 	if l.cellSize == 1 {
 		return l.cellStride

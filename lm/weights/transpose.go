@@ -79,7 +79,7 @@ func transpose2(dst []byte, dstStart, step int, src []byte, starts []int, srcSta
 	}
 }
 
-// blockColumns are the ranges of the result that contain the transposed columns.
+// blockColumns are the slices of the result for the columns of a transposed block.
 type blockColumns struct{ a, b, c, d, e, f, g, h []byte }
 
 // newBlockColumns returns the columns of a block, each of n elements of the given number of bytes.

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// stridedView selects elements of a tensor: element (i, j, ...) of the view is at offset +
-// dimOffsets(dims[0], i) + dimOffsets(dims[1], j) + ..., in elements. A dimension is a product of
-// factors, the slowest first, so that a reshaped or transposed view is a stridedView, too.
+// stridedView selects elements of a tensor. Element (i, j, ...) of the view is at offset +
+// o(dims[0], i) + o(dims[1], j) + ..., in elements, where o is dimOffsets. A dimension is a product
+// of factors, the slowest first, so that a reshaped or transposed view is a stridedView, too.
 type stridedView struct {
 	offset int64
 	dims   [][]strideFactor

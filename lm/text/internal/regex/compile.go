@@ -49,7 +49,7 @@ func (c *compiler) emitNode(n *node) {
 	}
 }
 
-// emitNested emits in, followed by the code of body and opMatch.
+// emitNested emits the instruction in, then the code of body, which ends with opMatch.
 func (c *compiler) emitNested(in instruction, body *node) {
 	at := c.appendInstruction(in)
 	c.emitNode(body)

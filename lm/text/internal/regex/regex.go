@@ -85,7 +85,7 @@ func runeLen(text []byte, i int) int {
 	return n
 }
 
-// matchAt runs the compiled code at pc until opMatch. It returns the end of the match, or -1.
+// matchAt runs the compiled code from instruction pc. It returns the end of the match, or -1.
 func (re *Regexp) matchAt(m *Matcher, text []byte, pc, pos int) int {
 	base, seen, steps := len(m.stack), m.seen, m.steps
 	m.seen, m.steps = nil, 0
@@ -196,8 +196,8 @@ func (re *Regexp) execute(m *Matcher, text []byte, pc, pos int) int {
 	}
 }
 
-// matchRun executes an opRun. It matches the number of characters that the mode prefers, and pushes
-// a state for the other numbers.
+// matchRun matches a repeated character set. It matches the number of characters that the mode
+// prefers, and pushes a state to try other numbers later.
 func (re *Regexp) matchRun(m *Matcher, text []byte, pc, pos int) (int, bool) {
 	in, n := &re.code[pc], 0
 	most := in.max
