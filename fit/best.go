@@ -143,9 +143,9 @@ func TerminateOnNaN(metrics ...string) Hook {
 }
 
 // KeepBest saves a checkpoint whenever a metric is better than all earlier values, and removes the
-// previous one. dir is a folder or a URL that no other hook uses. The checkpoints have the format
-// of [Checkpoint], so a run can resume from them. The best value is part of every checkpoint, so a
-// resumed run continues the comparison.
+// previous best checkpoint. dir is a folder or a URL that no other hook uses. The checkpoints have
+// the format of [Checkpoint], so a run can resume from them. The best value is part of every
+// checkpoint, so a resumed run continues the comparison.
 //
 // If the disk is full, the hook logs a warning and keeps the previous best checkpoint.
 func KeepBest(dir, metric string, opts ...BestOptions) Hook {

@@ -12,7 +12,8 @@ import (
 // noticesKey is the context key of a channel of notices. A notice on it ends the context of [Main].
 type noticesKey struct{}
 
-// withNotices returns a context that contains a channel of notices and ends with the first notice.
+// withNotices returns a context that contains a channel of notices and is canceled by the first
+// notice.
 func withNotices(ctx context.Context) (context.Context, func()) {
 	notices := make(chan interrupt.Notice)
 	return interrupt.Notify(context.WithValue(ctx, noticesKey{}, notices),

@@ -19,11 +19,10 @@ import (
 // that is a multiple of every. They publish "held/nats", the mean loss of the predicted tokens, and
 // "held/bits_per_byte", which is comparable between tokenizers.
 //
-// The model reads windows of length tokens, and each evaluation step reads batch windows. Its
-// arguments are the tokens, int32 [rows, length+1], and the weights of the predicted tokens,
-// float32 [rows, length]. The loss function must report the losses and these weights as
-// [NatsMetric]. The hooks can be used for one run only, because the end of the run closes the
-// evaluation.
+// In each step of the evaluation, the model reads batch windows of length tokens. The arguments are
+// the tokens, int32 [rows, length+1], and the weights of the predicted tokens, float32 [rows,
+// length]. The loss function must report the losses with these weights as the metric [NatsMetric].
+// The hooks can be used for one run only, because the end of the run closes the evaluation.
 func BitsPerByteHooks(step *train.Step, loss train.Loss, held *text.Tokens, length, batch int, every fit.Every,
 	opts train.Options) ([]fit.Hook, error) {
 	windows, err := held.EvalWindows(length, batch)
@@ -47,8 +46,8 @@ func BitsPerByteHooks(step *train.Step, loss train.Loss, held *text.Tokens, leng
 	}}, nil
 }
 
-// NatsMetric is the name of the metric as which a loss function reports the losses of its tokens,
-// for [BitsPerByteHooks].
+// NatsMetric is the name of the metric with which a loss function reports the losses of tokens to
+// [BitsPerByteHooks].
 const NatsMetric = "nats"
 
 // SampleHooks returns hooks that let a language model continue a prompt. After each step that is a

@@ -49,8 +49,8 @@ func compareProgress(a, b *Host) int {
 //
 // A host is reported if others wait for it and it is silent, has left the loop, or is in an
 // activity for longer than its timeout. The timeout is the host's own or, if all hosts do the same
-// work, derived from the durations on the waiting hosts. If all hosts wait in the same operation
-// for too long, only a reader that is one of the hosts reports that.
+// work, derived from the durations on the waiting hosts. A wait of all hosts in the same operation
+// is reported only if the caller is one of the hosts.
 func diagnose(hosts []Host, floor float64) []Finding {
 	d := &diagnosis{hosts: hosts, floor: floor, isCurrent: len(hosts) == 1}
 	for i := range hosts {
