@@ -95,7 +95,7 @@ func (b *batchNormalizer) perFeature(v *stablehlo.Value) *stablehlo.Value {
 }
 
 func (b *batchNormalizer) sumPerFeature(x *stablehlo.Value) *stablehlo.Value {
-	return b.f.addReduce(combineSum, x, b.otherAxes)
+	return b.f.reduceOp(combineSum, x, b.otherAxes)
 }
 
 func (b *batchNormalizer) meanPerFeature(x *stablehlo.Value) *stablehlo.Value {

@@ -9,7 +9,6 @@ import (
 	"github.com/gomlx/go-xla/types"
 )
 
-// comparisonType returns the comparison type that StableHLO requires for a dtype.
 func comparisonType(d dtypes.DType) types.ComparisonType {
 	switch {
 	case d.IsFloat() || d.IsComplex():

@@ -77,7 +77,7 @@ func (f *Function) replaceConstant(flat any, dims []int) (compute.Value, error) 
 	if v := b.constantValues[c.Name]; v != nil {
 		return v, nil
 	}
-	v, err := b.main.parameter(c.Name, shape, nil, false)
+	v, err := b.main.addParameter(c.Name, shape, nil, false)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package lowering
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/go-xla/stablehlo"
@@ -50,9 +51,5 @@ func defaultToOnes(values []int, n int) []int {
 	if len(values) > 0 {
 		return values
 	}
-	ones := make([]int, n)
-	for i := range ones {
-		ones[i] = 1
-	}
-	return ones
+	return slices.Repeat([]int{1}, n)
 }

@@ -21,7 +21,7 @@ const (
 	orderedNaN int32 = orderedInf | 1<<22
 )
 
-// reducesAsIntegers reports whether reduceAsIntegers computes a reduction of a dtype.
+// reducesAsIntegers reports whether reduceAsIntegers must compute a reduction of the dtype.
 func (f *Function) reducesAsIntegers(kind combiner, d dtypes.DType) bool {
 	return (kind == combineMax || kind == combineMin) && d == dtypes.Float32 && f.builder.backend.opts.Target == TargetCPU
 }

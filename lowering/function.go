@@ -111,11 +111,11 @@ func (f *Function) Closure() (compute.Function, error) {
 // Parameter adds an argument, whose name must be unique in f. spec is the argument's sharding in a
 // distributed computation. An argument of the entry function is replicated if spec is nil.
 func (f *Function) Parameter(name string, shape shapes.Shape, spec *compute.ShardingSpec) (compute.Value, error) {
-	return f.parameter(name, shape, spec, true)
+	return f.addParameter(name, shape, spec, true)
 }
 
-// parameter is like Parameter, but calls Options.Parameter only if ask is true.
-func (f *Function) parameter(name string, shape shapes.Shape, spec *compute.ShardingSpec, ask bool) (compute.Value, error) {
+// addParameter is like Parameter, but calls Options.Parameter only if ask is true.
+func (f *Function) addParameter(name string, shape shapes.Shape, spec *compute.ShardingSpec, ask bool) (compute.Value, error) {
 	v, err := f.addOp(fmt.Sprintf("Parameter %q", name), nil, func([]*stablehlo.Value) *stablehlo.Value {
 		if slices.Contains(f.parameterNames, name) {
 			panic(errors.New("a parameter of this name already exists"))

@@ -49,9 +49,9 @@ func (c opBuilder) widenIndices(x *stablehlo.Value) *stablehlo.Value {
 	return x
 }
 
-// scatter combines updates with elements of x at computed indices. It is StableHLO's scatter
+// addScatter combines updates with elements of x at computed indices. It is StableHLO's scatter
 // without batching dimensions.
-func (f *Function) scatter(name string, kind combiner, x, positions, updates compute.Value, indexVectorAxis int,
+func (f *Function) addScatter(name string, kind combiner, x, positions, updates compute.Value, indexVectorAxis int,
 	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted, uniqueIndices bool) (compute.Value, error) {
 	return f.addOp(name, valueList(x, positions, updates), func(in []*stablehlo.Value) *stablehlo.Value {
 		at := f.replicateOperand(f.opBuilder().widenIndices(in[1]))
@@ -66,7 +66,7 @@ func (f *Function) scatter(name string, kind combiner, x, positions, updates com
 // ScatterSum adds updates to x at computed indices.
 func (f *Function) ScatterSum(x, positions, updates compute.Value, indexVectorAxis int,
 	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted, uniqueIndices bool) (compute.Value, error) {
-	return f.scatter("ScatterSum", combineSum, x, positions, updates, indexVectorAxis,
+	return f.addScatter("ScatterSum", combineSum, x, positions, updates, indexVectorAxis,
 		updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes, indicesAreSorted, uniqueIndices)
 }
 
@@ -74,7 +74,7 @@ func (f *Function) ScatterSum(x, positions, updates compute.Value, indexVectorAx
 // update.
 func (f *Function) ScatterMax(x, positions, updates compute.Value, indexVectorAxis int,
 	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted, uniqueIndices bool) (compute.Value, error) {
-	return f.scatter("ScatterMax", combineMax, x, positions, updates, indexVectorAxis,
+	return f.addScatter("ScatterMax", combineMax, x, positions, updates, indexVectorAxis,
 		updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes, indicesAreSorted, uniqueIndices)
 }
 
@@ -82,6 +82,6 @@ func (f *Function) ScatterMax(x, positions, updates compute.Value, indexVectorAx
 // update.
 func (f *Function) ScatterMin(x, positions, updates compute.Value, indexVectorAxis int,
 	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted, uniqueIndices bool) (compute.Value, error) {
-	return f.scatter("ScatterMin", combineMin, x, positions, updates, indexVectorAxis,
+	return f.addScatter("ScatterMin", combineMin, x, positions, updates, indexVectorAxis,
 		updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes, indicesAreSorted, uniqueIndices)
 }

@@ -13,7 +13,6 @@ import (
 // grows with each. A concatenation of convolutions of the slices of one tensor equals one grouped
 // convolution. This file replaces it.
 
-// plainConvolution is a convolution without groups.
 type plainConvolution struct {
 	x, kernel *stablehlo.Value
 	convolution
@@ -52,8 +51,8 @@ func (o *convolutionTracker) recordSlice(v, of *stablehlo.Value, starts, limits,
 	o.slices[v.String()] = tensorSlice{of, slices.Clone(starts), slices.Clone(limits)}
 }
 
-// slicedTensor returns the tensor that parts split along axis into equal slices, in order. It
-// returns nil if there is no such tensor.
+// slicedTensor returns the tensor of which parts are all slices along axis, of equal size and in
+// order. It returns nil if there is no such tensor.
 func (o *convolutionTracker) slicedTensor(parts []*stablehlo.Value, axis int) *stablehlo.Value {
 	first, ok := o.slices[parts[0].String()]
 	if !ok {

@@ -20,7 +20,6 @@ type dotProduct struct {
 	rhsContracting, rhsBatch []int
 }
 
-// addDot adds a dot_general whose result has dtype sum.
 func (f *Function) addDot(p dotProduct, sum dtypes.DType) *stablehlo.Value {
 	precision := f.builder.backend.opts.Precision.stableHLO()
 	return must(stablehlo.DotGeneral(p.lhs, p.lhsContracting, p.lhsBatch, p.rhs, p.rhsContracting, p.rhsBatch).
@@ -69,7 +68,8 @@ func (f *Function) recordGradient(p dotProduct, v *stablehlo.Value) {
 	f.halfProducts.halfVersions[v.String()] = halfVersion{d, func() *stablehlo.Value { return f.addDot(p, d) }}
 }
 
-// conversionOperand returns the value that a convert op of f converts to v, or nil for another op.
+// conversionOperand returns the operand of the convert op that computes v, or nil if another op
+// computes v.
 func (f *Function) conversionOperand(v *stablehlo.Value) *stablehlo.Value {
 	s := f.definition(v.String())
 	if s == nil || s.Function != f.fn || s.OpType.ToStableHLO() != "stablehlo.convert" {

@@ -96,7 +96,6 @@ func (l *originTracker) begin(operands []*Value) func(made []*stablehlo.Statemen
 	}
 }
 
-// frame describes a stack frame.
 type frame struct {
 	role
 	file, function string
@@ -188,8 +187,8 @@ func (l *originTracker) callSite() (line, call, own frame, gradient bool) {
 	}
 }
 
-// opOrigin returns the origin of an op with the given operands, and the inputs that the op depends
-// on.
+// opOrigin returns the origin of an op with the given operands, and the kind of inputs that the op
+// depends on.
 func (l *originTracker) opOrigin(operands []*Value) (*ir.Origin, dependence) {
 	line, call, own, gradient := l.callSite()
 	var all dependence
@@ -287,7 +286,6 @@ func (l *originTracker) assignLayer(operands []*Value, origin *ir.Origin, made [
 	}
 }
 
-// addParameter records that v is the next parameter of the entry function.
 func (l *originTracker) addParameter(name string, v *Value) {
 	if l == nil {
 		return

@@ -23,7 +23,6 @@ import (
 // to parse.
 const inlineElements = 16
 
-// addConstant adds a constant of the given shape to fn.
 func addConstant(fn *stablehlo.Function, value *ir.Dense, shape xshapes.Shape) (*stablehlo.Value, error) {
 	v, err := fn.ConstantFromFlatAndShape(nil, shape)
 	if err != nil {

@@ -45,7 +45,7 @@ func (f *Function) addPad(x, fill *stablehlo.Value, start, end, interior []int) 
 	return must(stablehlo.Pad(x, fill, start, end, interior))
 }
 
-// partitioned reports whether the compiler splits the program over devices.
+// isPartitioned reports whether the compiler splits the program over devices.
 func (f *Function) isPartitioned() bool {
 	return f.builder.backend.opts.Partitioned || f.builder.partitions > 1
 }

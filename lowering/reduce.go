@@ -2,6 +2,7 @@ package lowering
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
@@ -22,8 +23,8 @@ func normalizeAxis(axis, rank int) int {
 	return axis
 }
 
-// reduce combines the elements over axes, or all elements if axes is empty.
-func (f *Function) reduce(name string, kind combiner, logicalOnly bool, x compute.Value, axes []int) (compute.Value, error) {
+// addReduction combines the elements over axes, or all elements if axes is empty.
+func (f *Function) addReduction(name string, kind combiner, logicalOnly bool, x compute.Value, axes []int) (compute.Value, error) {
 	return f.addOp(name, valueList(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		if logicalOnly {
 			requireBool(in[0])
@@ -43,64 +44,64 @@ func (f *Function) reduce(name string, kind combiner, logicalOnly bool, x comput
 			return f.reduceAsIntegers(kind, in[0], over)
 		}
 		return f.sumInAccumulator(kind, in, func(in []*stablehlo.Value) *stablehlo.Value {
-			return f.addReduce(kind, in[0], over)
+			return f.reduceOp(kind, in[0], over)
 		})
 	})
 }
 
-func (f *Function) addReduce(kind combiner, x *stablehlo.Value, over []int) *stablehlo.Value {
+func (f *Function) reduceOp(kind combiner, x *stablehlo.Value, over []int) *stablehlo.Value {
 	closure := f.combiner(kind, x.Shape().DType)
 	return must(stablehlo.Reduce(x, f.neutral(kind, x.Shape().DType), closure, over...))
 }
 
 // ReduceSum returns the sum over axes. Without axes, all Reduce methods reduce over all axes.
 func (f *Function) ReduceSum(x compute.Value, axes ...int) (compute.Value, error) {
-	return f.reduce("ReduceSum", combineSum, false, x, axes)
+	return f.addReduction("ReduceSum", combineSum, false, x, axes)
 }
 
 // ReduceProduct returns the product over axes.
 func (f *Function) ReduceProduct(x compute.Value, axes ...int) (compute.Value, error) {
-	return f.reduce("ReduceProduct", combineProduct, false, x, axes)
+	return f.addReduction("ReduceProduct", combineProduct, false, x, axes)
 }
 
 // ReduceMax returns the largest element over axes.
 func (f *Function) ReduceMax(x compute.Value, axes ...int) (compute.Value, error) {
-	return f.reduce("ReduceMax", combineMax, false, x, axes)
+	return f.addReduction("ReduceMax", combineMax, false, x, axes)
 }
 
 // ReduceMin returns the smallest element over axes.
 func (f *Function) ReduceMin(x compute.Value, axes ...int) (compute.Value, error) {
-	return f.reduce("ReduceMin", combineMin, false, x, axes)
+	return f.addReduction("ReduceMin", combineMin, false, x, axes)
 }
 
 // ReduceBitwiseAnd combines the elements over axes with &.
 func (f *Function) ReduceBitwiseAnd(x compute.Value, axes ...int) (compute.Value, error) {
-	return f.reduce("ReduceBitwiseAnd", combineAnd, false, x, axes)
+	return f.addReduction("ReduceBitwiseAnd", combineAnd, false, x, axes)
 }
 
 // ReduceBitwiseOr combines the elements over axes with |.
 func (f *Function) ReduceBitwiseOr(x compute.Value, axes ...int) (compute.Value, error) {
-	return f.reduce("ReduceBitwiseOr", combineOr, false, x, axes)
+	return f.addReduction("ReduceBitwiseOr", combineOr, false, x, axes)
 }
 
 // ReduceBitwiseXor combines the elements over axes with ^.
 func (f *Function) ReduceBitwiseXor(x compute.Value, axes ...int) (compute.Value, error) {
-	return f.reduce("ReduceBitwiseXor", combineXor, false, x, axes)
+	return f.addReduction("ReduceBitwiseXor", combineXor, false, x, axes)
 }
 
 // ReduceLogicalAnd reports whether all elements over axes are true.
 func (f *Function) ReduceLogicalAnd(x compute.Value, axes ...int) (compute.Value, error) {
-	return f.reduce("ReduceLogicalAnd", combineAnd, true, x, axes)
+	return f.addReduction("ReduceLogicalAnd", combineAnd, true, x, axes)
 }
 
 // ReduceLogicalOr reports whether any element over axes is true.
 func (f *Function) ReduceLogicalOr(x compute.Value, axes ...int) (compute.Value, error) {
-	return f.reduce("ReduceLogicalOr", combineOr, true, x, axes)
+	return f.addReduction("ReduceLogicalOr", combineOr, true, x, axes)
 }
 
 // ReduceLogicalXor reports whether an odd number of elements over axes is true.
 func (f *Function) ReduceLogicalXor(x compute.Value, axes ...int) (compute.Value, error) {
-	return f.reduce("ReduceLogicalXor", combineXor, true, x, axes)
+	return f.addReduction("ReduceLogicalXor", combineXor, true, x, axes)
 }
 
 // ArgMinMax returns the index of the smallest or largest element along axis. Of equal elements it
@@ -171,11 +172,8 @@ func (f *Function) CumSum(x compute.Value, axis int, options compute.CumSumOptio
 			}
 			v = f.addPad(in[0], zero, start, end, make([]int, shape.Rank()))
 		}
-		window, paddings := make([]int, shape.Rank()), make([][2]int, shape.Rank())
-		ones := make([]int, shape.Rank())
-		for i := range window {
-			window[i], ones[i] = 1, 1
-		}
+		ones, paddings := slices.Repeat([]int{1}, shape.Rank()), make([][2]int, shape.Rank())
+		window := slices.Clone(ones)
 		window[axis] = length
 		paddings[axis] = [2]int{length - 1, 0}
 		if options.Reverse {

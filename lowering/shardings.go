@@ -108,11 +108,11 @@ func (b *Builder) shardShape(shape shapes.Shape, spec *compute.ShardingSpec) (*s
 	return out, shard, nil
 }
 
-// mainResultShardings converts the shardings of the entry function's results. Without a list, the
-// partitioner selects the sharding of a result that has the shape of a sharded parameter. This
-// result may be the parameter's next value, and GoMLX expects that a variable keeps its sharding.
-// With a list, GoMLX also uses the last sharding for the next values of variables. A sharding that
-// does not divide a result of a replicated variable's shape is therefore ignored.
+// mainResultShardings converts the shardings of the entry function's results. Without a list, a
+// result with the shape of a sharded parameter has no sharding: it may be the parameter's next
+// value, and the partitioner then keeps the parameter's sharding. With a list, GoMLX also passes
+// the last sharding for the next values of variables. A replicated variable whose shape it does not
+// divide stays replicated.
 func (f *Function) mainResultShardings(results []shapes.Shape, list []*compute.ShardingSpec) ([]*shardy.ShardingSpec, error) {
 	b := f.builder
 	out := make([]*shardy.ShardingSpec, len(results))

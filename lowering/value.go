@@ -38,7 +38,8 @@ func ShapeOf(s xshapes.Shape) shapes.Shape {
 }
 
 // StableHLOShape converts a GoMLX shape to a shape of the StableHLO builder, and copies the
-// dimensions. It returns an error for tuples and for dynamic or negative dimensions.
+// dimensions. It returns an error for tuples, unsupported dtypes, and dynamic or negative
+// dimensions.
 func StableHLOShape(s shapes.Shape) (xshapes.Shape, error) {
 	switch {
 	case !s.Ok():

@@ -47,9 +47,9 @@ func checkWindowArgs(rank int, window, strides []int, paddings [][2]int) {
 	checkPerAxis("paddings", paddings, rank)
 }
 
-// selectAndScatter adds each element of source at the position in its window of x that selects
+// addSelectAndScatter adds each element of source at the position in its window of x that selects
 // returns.
-func (f *Function) selectAndScatter(name string, selects combiner, x, source compute.Value,
+func (f *Function) addSelectAndScatter(name string, selects combiner, x, source compute.Value,
 	window, strides []int, paddings [][2]int) (compute.Value, error) {
 	return f.addOp(name, valueList(x, source), f.accumulate(func(in []*stablehlo.Value) *stablehlo.Value {
 		shape := in[0].Shape()
@@ -65,10 +65,10 @@ func (f *Function) selectAndScatter(name string, selects combiner, x, source com
 // maxOffsets is the maximum number of window positions that scatterByOffset handles.
 const maxOffsets = 128
 
-// scatterByOffset implements selectAndScatter of overlapping windows in partitioned programs. XLA's
-// partitioner drops selected elements of windows that cross two shards. scatterByOffset compares
-// each position of the windows with the window's maximum or minimum, and adds the element of source
-// at the first match. It returns nil if selectAndScatter can be used or there are too many
+// scatterByOffset implements addSelectAndScatter of overlapping windows in partitioned programs.
+// XLA's partitioner drops selected elements of windows that cross two shards. scatterByOffset
+// compares each position of the windows with the window's maximum or minimum, and adds the element
+// of source at the first match. It returns nil if StableHLO's op can be used or there are too many
 // positions.
 func (f *Function) scatterByOffset(x, source *stablehlo.Value, selects combiner, window, strides []int,
 	paddings [][2]int) *stablehlo.Value {
@@ -134,11 +134,11 @@ func (f *Function) scatterByOffset(x, source *stablehlo.Value, selects combiner,
 // SelectAndScatterMax adds each element of source at the position of the largest element of its
 // window of x. It computes the gradient of max pooling.
 func (f *Function) SelectAndScatterMax(x, source compute.Value, window, strides []int, paddings [][2]int) (compute.Value, error) {
-	return f.selectAndScatter("SelectAndScatterMax", selectGreaterOrEqual, x, source, window, strides, paddings)
+	return f.addSelectAndScatter("SelectAndScatterMax", selectGreaterOrEqual, x, source, window, strides, paddings)
 }
 
 // SelectAndScatterMin adds each element of source at the position of the smallest element of its
 // window of x.
 func (f *Function) SelectAndScatterMin(x, source compute.Value, window, strides []int, paddings [][2]int) (compute.Value, error) {
-	return f.selectAndScatter("SelectAndScatterMin", selectLessOrEqual, x, source, window, strides, paddings)
+	return f.addSelectAndScatter("SelectAndScatterMin", selectLessOrEqual, x, source, window, strides, paddings)
 }

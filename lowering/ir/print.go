@@ -8,7 +8,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// printer writes a module.
 type printer struct {
 	text []byte
 	err  error
@@ -145,7 +144,6 @@ func (p *printer) writeAttributes(all []Attribute, indent int) {
 	}
 }
 
-// writeSignatureAttributes writes the attributes of a function's argument or result.
 func (p *printer) writeSignatureAttributes(form Form, all []Attribute) {
 	if form == GenericMultiline || len(all) == 0 {
 		p.writeAttributes(all, 2)
@@ -228,7 +226,6 @@ func (p *printer) writeStatement(s *Statement, indent int) {
 	p.writeFunctionType(s)
 }
 
-// writeRegions writes the regions of a statement in generic form.
 func (p *printer) writeRegions(s *Statement, indent int) {
 	p.writeString(" ({\n")
 	for i, r := range s.Regions {

@@ -23,7 +23,6 @@ func attributeInts(s *ir.Statement, key string) []int {
 	panic(unknownAttributeError(s, key))
 }
 
-// fieldDims returns the dimensions of a field of a structured attribute.
 func fieldDims(s *ir.Statement, key, name string) []int {
 	if v, ok := s.Attribute(key).(ir.Struct); ok {
 		return v.Dims(name)

@@ -83,7 +83,7 @@ func differentStepError(what string) *Error {
 }
 
 // comparer traverses all programs in parallel, from their results to their parameters. It does not
-// compare them in order, because equal steps may have their statements in different orders.
+// compare statements by position, because equal steps may have them in different orders.
 type comparer struct {
 	plan        *Plan
 	baseValues  []map[*ir.Value]*ir.Value // maps values of the first program to values of the others
@@ -168,8 +168,8 @@ func (c *comparer) compareStatements(statements []*ir.Statement) error {
 	return c.recordValues(s, outputs)
 }
 
-// recordValues records that corresponding results of a statement have been compared. s is nil for
-// the parameters of a function.
+// recordValues records corresponding values, one of each program, and how their dimensions depend
+// on the padded sizes. The values are results of s, or parameters of a function if s is nil.
 func (c *comparer) recordValues(s *ir.Statement, all [][]*ir.Value) error {
 	for i, v := range all[0] {
 		var sh variantDims

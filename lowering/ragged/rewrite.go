@@ -158,8 +158,8 @@ func (r *rewriter) rewriteBodies(s, rewritten *ir.Statement) {
 	}
 }
 
-// sizeConstant returns f of the real sizes, broadcast to type t. It adds the ops for each function
-// once, as early as the sizes are defined.
+// sizeConstant returns the value of f for the real sizes, broadcast to type t. It adds the ops for
+// each function once, as early as the sizes are defined.
 func (r *rewriter) sizeConstant(f *sizeFunction, t ir.Type) *ir.Value {
 	key := fmt.Sprint("number ", *f, t.DType)
 	v, ok := r.cache[key]

@@ -143,7 +143,7 @@ func (r *rewriter) checkReshape(s *ir.Statement) {
 		return
 	}
 	for i, j := 0, 0; i < len(from[0]) || j < len(to[0]); {
-		a, b := ones(n), ones(n)
+		a, b := slices.Repeat([]int{1}, n), slices.Repeat([]int{1}, n)
 		firstIn, firstOut := i, j
 		take := func(product []int, dims variantDims, next *int) {
 			for k := range product {
@@ -171,14 +171,6 @@ func (r *rewriter) checkReshape(s *ir.Statement) {
 				"move the padded dimension to the front of those that are joined (graph.Transpose)")
 		}
 	}
-}
-
-func ones(n int) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = 1
-	}
-	return all
 }
 
 // isLeadingPadded reports whether, of the dimensions begin to end-1, at most the first one larger

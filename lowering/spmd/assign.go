@@ -86,8 +86,8 @@ func (w *assembler) placeStatements(fl *dataFlow, step *lowering.Program, argume
 	return p
 }
 
-// propagateProperties records whether the results of statement i may be sharded, and processes its
-// annotation.
+// propagateProperties records whether the results of statement i may be sharded. If the statement
+// assigns a tensor to a device, it also assigns the tensor.
 func (p *placement) propagateProperties(i int) {
 	fl, s := p.flow, p.flow.statements[i]
 	split := false

@@ -54,7 +54,7 @@ func (a *outliner) recomputeForward(k *rematerializer, p *passNode) {
 	var recomputed, rest []*ir.Statement
 	all := p.statements()
 	for i, s := range all {
-		all[i] = s.ReplaceOperands(r.value)
+		all[i] = s.ReplaceOperands(r.backwardValue)
 	}
 	recomputed, r.body = r.body, nil
 	// Values from outside the block that only recomputed statements read need the barrier too.

@@ -246,8 +246,8 @@ func (w *assembler) collectiveOp(m collectivePlaceholder, out, in *ir.Value) (*i
 		"add a case to assembler.collectiveOp in lowering/spmd")
 }
 
-// groupOp returns a collective op within the device groups of m. attributes are the op's own
-// attributes.
+// groupOp returns a collective op with its replica groups and channel. attributes contains its
+// other attributes.
 func (w *assembler) groupOp(name string, m collectivePlaceholder, out, in *ir.Value,
 	attributes ...ir.Attribute) *ir.Statement {
 	w.lastChannel++

@@ -14,7 +14,8 @@ import (
 // stay on the device, as slices of tensors that are stacked over the devices. See region.go for
 // regions that are not nested.
 
-// checkDeviceRegion returns an error if a region of one logical device cannot begin here.
+// checkDeviceRegion returns an error if a region of one logical device cannot begin at the current
+// point of the trace.
 func (t *Trace) checkDeviceRegion(kind region.Kind) error {
 	if _, ok := kind.(region.On); !ok {
 		return nil
@@ -129,7 +130,8 @@ func (c *manualComputation) writeDeviceComputation(device int, kept []*ir.Value,
 	return nil
 }
 
-// broadcastResult sends the value of the only device that computed it to all devices.
+// broadcastResult returns a collective that sends in to all devices. Only one device has computed
+// it; the others have zeros.
 func (c *manualComputation) broadcastResult(out, in *ir.Value) *ir.Statement {
 	return &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out},
 		Placeholder: c.outliner.assembler.trace.newCollective(region.AllReduce{Axes: c.axes, Reduction: Broadcast})}

@@ -352,8 +352,8 @@ var (
 		"reduce_precision", "remainder", "round_nearest_afz", "round_nearest_even", "rsqrt", "select", "shift_left",
 		"shift_right_arithmetic", "shift_right_logical", "sign", "sine", "sqrt", "subtract", "tan", "tanh", "xor")
 	layoutOnlyOps = opSet("broadcast_in_dim", "reshape", "transpose")
-	// deviceDependentOps lists ops whose results may differ between devices with equal operands,
-	// and calls.
+	// deviceDependentOps lists ops whose results may differ between devices even if their operands
+	// are equal, and ops that call another function.
 	deviceDependentOps = opSet("replica_id", "partition_id", "infeed", "outfeed", "recv", "send", "custom_call",
 		"composite",
 		"collective_permute", "collective_broadcast", "all_to_all", "reduce_scatter", "func.call")

@@ -79,7 +79,7 @@ func (e *encodedCollective) emit(in *ir.Value) *ir.Value {
 	}
 	// The bits are summed as integers. A float sum with zeros would change -0 to +0, subnormal
 	// numbers to zero, and the bits of a NaN.
-	return e.bitcast(e.emit(e.bitcast(in, intDTypes[d.Bits()])), d)
+	return e.addBitcast(e.emit(e.addBitcast(in, intDTypes[d.Bits()])), d)
 }
 
 var intDTypes = map[int]dtypes.DType{16: dtypes.Int16, 32: dtypes.Int32, 64: dtypes.Int64}
@@ -112,7 +112,7 @@ func byteDType(d dtypes.DType) dtypes.DType {
 func (e *encodedCollective) emitInHalves(in *ir.Value) *ir.Value {
 	d := in.Type.DType
 	if d == dtypes.Float64 {
-		return e.bitcast(e.orderedBits(e.emitInHalves(e.orderedBits(e.bitcast(e.signNaN(in), dtypes.Int64)))), d)
+		return e.addBitcast(e.orderedBits(e.emitInHalves(e.orderedBits(e.addBitcast(e.signNaN(in), dtypes.Int64)))), d)
 	}
 	half, shift := dtypes.Int32, "stablehlo.shift_right_arithmetic"
 	if d == dtypes.Uint64 {
@@ -189,7 +189,7 @@ func (e *encodedCollective) addOp(name string, d dtypes.DType, in ...*ir.Value) 
 	return out
 }
 
-func (e *encodedCollective) bitcast(in *ir.Value, d dtypes.DType) *ir.Value {
+func (e *encodedCollective) addBitcast(in *ir.Value, d dtypes.DType) *ir.Value {
 	return e.addOp("stablehlo.bitcast_convert", d, in)
 }
 

@@ -122,9 +122,9 @@ type recomputation struct {
 	replacements map[*ir.Value]*ir.Value
 }
 
-// value returns a value of the forward pass for use in the backward pass. It loads or recomputes
-// the value.
-func (r *recomputation) value(v *ir.Value) *ir.Value {
+// backwardValue returns a value of the forward pass for use in the backward pass. It loads or
+// recomputes the value.
+func (r *recomputation) backwardValue(v *ir.Value) *ir.Value {
 	if replacement, ok := r.replacements[v]; ok {
 		return replacement
 	}
@@ -149,7 +149,7 @@ func (r *recomputation) value(v *ir.Value) *ir.Value {
 
 // recompute adds a copy of a statement of the forward pass to the backward pass.
 func (r *recomputation) recompute(s *ir.Statement) {
-	copied := *s.ReplaceOperands(r.value)
+	copied := *s.ReplaceOperands(r.backwardValue)
 	copied.Results = make([]*ir.Value, len(s.Results))
 	if s.ResultName != "" {
 		types := make([]ir.Type, len(s.Results))
@@ -174,7 +174,7 @@ func (r *recomputation) recompute(s *ir.Statement) {
 func (r *recomputation) rewriteBackward(a *outliner, p *passNode) {
 	var all []*ir.Statement
 	resolve := func(s *ir.Statement) *ir.Statement {
-		s = s.ReplaceOperands(r.value)
+		s = s.ReplaceOperands(r.backwardValue)
 		all, r.body = append(all, r.body...), nil
 		return s
 	}

@@ -21,7 +21,7 @@ func (a *outliner) writeLoop(forward *passNode) {
 	for _, v := range k.kept {
 		if k.isOffloaded(v) {
 			there := a.function.NewValueLike(v)
-			c.pass.add(placeInMemory(pinnedHostSpace, there, v))
+			c.pass.appendStatements(placeInMemory(pinnedHostSpace, there, v))
 			v = there
 		}
 		c.addStack(v)
@@ -77,8 +77,8 @@ func (a *outliner) newWhileLoop(p *passNode, iterations int, reverse bool) *whil
 	return c
 }
 
-// appendSlice adds ops that read this iteration's element of a stacked tensor into out.
-func (c *whileLoop) appendSlice(out, stack *ir.Value) {
+// readStack adds ops that read this iteration's element of a stacked tensor into out.
+func (c *whileLoop) readStack(out, stack *ir.Value) {
 	sizes := append([]int{1}, stack.Type.Dims[1:]...)
 	element := c.outliner.function.NewValue(stack.Type.WithDims(sizes...))
 	element.Origin = out.Origin
@@ -107,11 +107,11 @@ func (c *whileLoop) addStack(v *ir.Value) {
 	element, next := c.outliner.function.NewValue(v.Type.Stacked(1)), c.outliner.function.NewValue(all.Type)
 	element.Origin, next.Origin = v.Origin, v.Origin
 	c.results = append(c.results, nil)
-	c.pass.add(copyOp(element, v), genericOp("stablehlo.dynamic_update_slice", next, c.startIndices(all, element)...))
+	c.pass.appendStatements(copyOp(element, v),
+		genericOp("stablehlo.dynamic_update_slice", next, c.startIndices(all, element)...))
 	c.next = append(c.next, next)
 }
 
-// replaceForwardValues replaces the values of the forward pass that a backward pass reads.
 func (c *whileLoop) replaceForwardValues(k *rematerializer) {
 	r := &recomputation{rematerializer: k, replacements: map[*ir.Value]*ir.Value{}}
 	r.load = func(v *ir.Value) *ir.Value {
@@ -131,7 +131,7 @@ func (c *whileLoop) replaceForwardValues(k *rematerializer) {
 		}
 		before := c.body
 		c.body = nil
-		c.appendSlice(out, stack)
+		c.readStack(out, stack)
 		r.body = append(r.body, c.body...)
 		c.body = before
 		if kept && k.isOffloaded(v) {
@@ -168,7 +168,7 @@ func (c *whileLoop) writeWhile() {
 			c.body = append(c.body, copyOp(v, outside))
 		case region.Slice:
 			if read[v] {
-				c.appendSlice(v, outside)
+				c.readStack(v, outside)
 			}
 		case region.Carry:
 			result := states[0]
@@ -190,7 +190,7 @@ func (c *whileLoop) writeWhile() {
 		case region.Identity:
 			resultIndex[i] = len(c.initial)
 			sum, next := c.addZeroState(v.Type), c.outliner.function.NewValueLike(v)
-			c.pass.add(customOp("stablehlo.add", next, sum, v))
+			c.pass.appendStatements(customOp("stablehlo.add", next, sum, v))
 			c.next = append(c.next, next)
 		case region.Slice:
 			resultIndex[i] = len(c.initial)

@@ -43,9 +43,9 @@ func (a *outliner) writeManual(forward *passNode) error {
 	return nil
 }
 
-// newComputations returns the passes of a region as computations that are manual over axes, the
-// forward pass first. stacks maps each value that a backward pass reads to the tensor outside that
-// stacks it over the devices.
+// newComputations returns manual computations over axes for the passes of a region, the forward
+// pass first. stacks maps each value that a backward pass reads to a tensor outside the region,
+// which contains the values of all devices.
 func (a *outliner) newComputations(forward *passNode, axes []string) (k *rematerializer, all []*manualComputation,
 	stacks map[*ir.Value]*ir.Value, err error) {
 	k = newRematerializer(a.function, forward, region.RematPolicy{})
@@ -70,7 +70,7 @@ func (a *outliner) inlinePasses(forward *passNode) {
 	a.inlinePass(forward)
 }
 
-// manualComputation represents a pass that is written as an sdy.manual_computation.
+// manualComputation represents a forward or backward pass that becomes an sdy.manual_computation.
 type manualComputation struct {
 	outliner *outliner
 	pass     *passNode
@@ -126,18 +126,18 @@ func (c *manualComputation) mappingSpec(rank int, mapping region.Mapping) shardi
 	return c.shardingSpec(rank, names)
 }
 
-// stackSpec returns the sharding of a tensor that is stacked over the devices.
 func (c *manualComputation) stackSpec(rank int) sharding.Spec {
 	return c.shardingSpec(rank, [][]string{c.axes})
 }
 
-// addOperand passes outer, a value outside, to the computation. inner is the value inside.
+// addOperand adds an operand to the manual computation. outer is its value outside the computation,
+// and inner its value inside.
 func (c *manualComputation) addOperand(outer, inner *ir.Value, spec sharding.Spec) {
 	c.operands, c.arguments, c.inSpecs = append(c.operands, outer), append(c.arguments, inner), append(c.inSpecs, spec)
 }
 
-// addResult returns v, a value inside, from the computation. outer is the value outside that the
-// result defines. It is nil if a resultPlaceholder defines that value.
+// addResult adds a result to the manual computation. v is its value inside the computation. outer
+// is its value outside, or nil if a placeholder defines that value.
 func (c *manualComputation) addResult(v *ir.Value, spec sharding.Spec, outer *ir.Value) {
 	t := v.Type
 	if outer != nil {
@@ -154,8 +154,8 @@ func (c *manualComputation) stackValue(v *ir.Value) *ir.Value {
 	return slot
 }
 
-// innerValue returns a value outside for use inside. A constant is computed again. Other values
-// become operands that are equal on all devices.
+// innerValue returns the value that represents v inside the manual computation. A constant is
+// computed again. Another value from outside becomes an operand that is equal on all devices.
 func (c *manualComputation) innerValue(v *ir.Value) *ir.Value {
 	if in, ok := c.innerValues[v]; ok {
 		return in
@@ -223,8 +223,8 @@ func (p *passNode) defines(v *ir.Value) bool {
 	return p.defined[v]
 }
 
-// returnEscapedValues adds results for values that are read outside the region although they are
-// not its results, such as the state of a random generator. It returns an error if such a value may
+// returnEscapedValues adds results for values that the step reads outside the region without
+// returning them, such as the state of a random generator. It returns an error if such a value may
 // differ between devices.
 func (c *manualComputation) returnEscapedValues(backward []*passNode) error {
 	outside := map[*ir.Value]*ir.Value{}

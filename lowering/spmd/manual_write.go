@@ -44,8 +44,8 @@ func (c *manualComputation) writeComputation() {
 	c.replacePass("manual_", body, resultIndex, results)
 }
 
-// setStatements replaces the statements of the pass. The arguments become values that the pass
-// defines.
+// setStatements replaces the statements of the pass, and records that the pass defines the operands
+// of the computation.
 func (c *manualComputation) setStatements(rest []*ir.Statement) {
 	c.pass.setStatements(slices.Concat(c.prologue, rest))
 	c.pass.defined = nil
@@ -55,8 +55,9 @@ func (c *manualComputation) setStatements(rest []*ir.Statement) {
 	}
 }
 
-// replacePass replaces the pass by the computation. results contains the pass's results inside, and
-// resultIndex their indices among the results of the computation.
+// replacePass replaces the statements of the pass by one manual computation with the given body.
+// results contains the pass's results as values inside, and resultIndex their indices in the
+// results of the computation.
 func (c *manualComputation) replacePass(name string, body []*ir.Statement, resultIndex []int, results []*ir.Value) {
 	pack := name + c.outliner.function.NewValue(ir.Type{}).Name
 	computation := manualComputationOp(pack, c.manualAxes(), c.operands, c.inSpecs, c.resultTypes, c.outSpecs,

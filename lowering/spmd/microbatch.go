@@ -29,8 +29,8 @@ func SplitMicrobatches(x *graph.Node, n, resized int) *graph.Node {
 }
 
 // MarkRealRows returns rows, an int32 scalar, which is the number of rows of a microbatch without
-// padding. The next call of [Trace.MaskPadding] reads the real size of a source without a parameter
-// from it.
+// padding. The next call of [Trace.MaskPadding] uses it as the real size of the source without a
+// parameter.
 func MarkRealRows(rows *graph.Node) *graph.Node {
 	t := requireTrace("real_rows", rows)
 	return t.emit(rows, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {

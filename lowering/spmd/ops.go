@@ -60,7 +60,7 @@ func manualComputationOp(pack string, over []string, in []*ir.Value, inSpecs []s
 		Regions: []*ir.Region{body}, Form: ir.Custom}
 }
 
-func (w *assembler) constrain(out, in *ir.Value, a logical.Annotation) *ir.Statement {
+func (w *assembler) constraintOp(out, in *ir.Value, a logical.Annotation) *ir.Statement {
 	return shardingConstraintOp(out, in, a.Spec(in.Type.Rank(), w.factors))
 }
 

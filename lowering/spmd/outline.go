@@ -47,8 +47,8 @@ type outliner struct {
 	variation *variationAnalysis
 }
 
-// outlinePasses returns the step without passes, and the new index of each statement or of its
-// replacement.
+// outlinePasses replaces the forward and backward passes of regions by loops, blocks and manual
+// computations. It returns the new step, and the new index of each statement or of its replacement.
 func (w *assembler) outlinePasses(f *ir.Function, passes []tracedPass) (*ir.Function, []int, error) {
 	at := make([]int, len(f.Body)+1)
 	if len(passes) == 0 {
@@ -252,17 +252,17 @@ func (a *outliner) removeUnused(p *passNode) {
 
 func (p *passNode) setStatements(all []*ir.Statement) {
 	p.items = nil
-	p.add(all...)
+	p.appendStatements(all...)
 }
 
-func (p *passNode) add(all ...*ir.Statement) {
+func (p *passNode) appendStatements(all ...*ir.Statement) {
 	for _, s := range all {
 		p.items = append(p.items, passItem{statement: s})
 	}
 }
 
-// writePasses replaces a forward pass and its backward passes. Their nested passes are already
-// replaced.
+// writePasses replaces a forward pass and its backward passes. Passes nested in them must already
+// be replaced.
 func (a *outliner) writePasses(forward *passNode) error {
 	forward.backward = slices.DeleteFunc(forward.backward, a.removeIfUnused)
 	if a.removeIfUnused(forward) {

@@ -47,7 +47,6 @@ func (t *Trace) MaskPadding(g *graph.Graph, sizes []int, sources []ragged.SizeSo
 	return results, nil
 }
 
-// updateIndices records that each statement i of the step moved to newIndex(i).
 func (t *Trace) updateIndices(newIndex func(i int) int) {
 	for i, r := range t.regions {
 		t.regions[i].begin, t.regions[i].end = newIndex(r.begin), newIndex(r.end)

@@ -53,7 +53,7 @@ func (deviceIndexPlaceholder) lower(_ *assembler, out, _ *ir.Value) *ir.Statemen
 // namePlaceholder gives a value a name for the rematerialization policy.
 type namePlaceholder struct{ name string }
 
-// If a pass is inlined, the result equals the operand.
+// lower returns a copy, for a pass that is written inline.
 func (argumentPlaceholder) lower(_ *assembler, out, in *ir.Value) *ir.Statement {
 	return copyOp(out, in)
 }

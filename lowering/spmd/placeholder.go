@@ -29,7 +29,7 @@ func (a annotationPlaceholder) lower(w *assembler, out, in *ir.Value) *ir.Statem
 	if w.isSinglePartition() || a.annotation.Kind() == logical.KindNone {
 		return copyOp(out, in)
 	}
-	return w.constrain(out, in, a.annotation)
+	return w.constraintOp(out, in, a.annotation)
 }
 
 // assignedDevice returns the device that the tensor is assigned to. It returns false for another
@@ -46,7 +46,7 @@ func (replicatePlaceholder) lower(w *assembler, out, in *ir.Value) *ir.Statement
 	if w.factors.NumSplit() < 2 {
 		return copyOp(out, in)
 	}
-	return w.constrain(out, in, logical.Replicated())
+	return w.constraintOp(out, in, logical.Replicated())
 }
 
 // zerosPlaceholder represents zeros. Its operand is not used.

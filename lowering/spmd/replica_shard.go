@@ -73,7 +73,6 @@ func ReduceScatterShard(x *graph.Node, o ReplicaShard, split logical.Annotation)
 	return t.emitReduceScatter(padToShards(x, o, t.opts.Replicas), o.gather(split))
 }
 
-// gather returns the all-gather of the shards.
 func (o ReplicaShard) gather(split logical.Annotation) collectivePlaceholder {
 	m := gatherOverReplicas(o.Dim)
 	m.isState, m.split = true, split

@@ -13,11 +13,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// ReplicaAxis is the name of the mesh axis of the replicas. LogicalAxis is the name of the only
-// mesh axis of a replica's logical devices, if the options define no logical axes.
+// ReplicaAxis is the name of the mesh axis of the replicas. LogicalAxis is the name of the mesh axis
+// of a replica's logical devices, unless Options.LogicalAxes defines other axes.
 const (
-	// ReplicaAxis is the name of the mesh axis of the replicas. LogicalAxis is the name of the mesh
-	// axis of a replica's logical devices, unless Options.LogicalAxes defines other axes.
 	ReplicaAxis = logical.ReplicaAxis
 	LogicalAxis = logical.LogicalAxis
 )
@@ -109,7 +107,6 @@ type Policy struct {
 	IsLoop bool // false for a block
 }
 
-// placeTensor computes the shapes and the sharding of an argument or result.
 func (w *assembler) placeTensor(kind string, t Tensor, steps int, dtype dtypes.DType,
 	local []int) (ShardedTensor, error) {
 	if t.ReplicaShard.IsSharded() && t.ReplicaShard.Dim < len(local) &&

@@ -16,7 +16,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// assembler assembles one module.
 type assembler struct {
 	trace                    *Trace
 	replicas, logicalDevices int
@@ -180,7 +179,6 @@ func (w *assembler) placeTensors(p *lowering.Program, sig Signature) (args, resu
 	return args, results, nil
 }
 
-// resolveFunction resolves the placeholders of a function that the step calls.
 func (w *assembler) resolveFunction(f *ir.Function) (*ir.Function, error) {
 	written := *f
 	written.Private = true
@@ -260,7 +258,7 @@ func (w *assembler) appendReturn(s *ir.Statement, results []ShardedTensor) {
 		returned[i] = w.resolveAlias(v)
 		if r := results[i]; r.Annotation.Kind() == logical.KindSplit && !w.isSinglePartition() {
 			constrained := newValue(fmt.Sprintf("split_result_%d", i), v.Type)
-			w.body = append(w.body, w.constrain(constrained, returned[i], r.Annotation))
+			w.body = append(w.body, w.constraintOp(constrained, returned[i], r.Annotation))
 			returned[i] = constrained
 		}
 	}
