@@ -276,7 +276,7 @@ func (c *executableState) compileAhead(donated []bool) error {
 	for _, argument := range m.Arguments {
 		if isVariable(argument.Name) {
 			state, _ := b.opts.Rules.StateFor(argument.Name, argument.GlobalDims)
-			in.Settings.StateSharding = max(in.Settings.StateSharding, state)
+			in.Settings.ShardedState |= state.Parts()
 		}
 	}
 	result.Err = err

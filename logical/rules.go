@@ -180,7 +180,7 @@ func (rules Rules) Validate(mesh sharding.Mesh) error {
 			return fail(nil, "use two rules", "it has an annotation and axes for the largest dimension")
 		case r.State != 0 && (r.Annotation.Kind() != KindNone || len(r.Largest) > 0):
 			return fail(nil, "use two rules", "it splits a variable and shards its state")
-		case r.State != 0 && (r.State < ShardNothing || r.State > ShardParameters):
+		case r.State != 0 && !r.State.isDefined():
 			return fail(nil, "use ShardNothing, ShardOptimizer, ShardGradients or ShardParameters", "%s is undefined", r.State)
 		case r.MinElements < 0:
 			return fail(nil, "use 0 or more", "MinElements is %d", r.MinElements)
@@ -202,7 +202,7 @@ func (rules Rules) Validate(mesh sharding.Mesh) error {
 // UsesAxis reports whether a rule splits over the named axis.
 func (rules Rules) UsesAxis(axis string) bool {
 	return slices.ContainsFunc(rules, func(r Rule) bool {
-		return axis == ReplicaAxis && r.State > ShardNothing || slices.Contains(r.Largest, axis) ||
+		return axis == ReplicaAxis && r.State.Parts() != 0 || slices.Contains(r.Largest, axis) ||
 			slices.ContainsFunc(r.Annotation.axes, func(names []string) bool { return slices.Contains(names, axis) })
 	})
 }

@@ -48,19 +48,67 @@ const (
 	ShardParameters
 )
 
-// stateNames are the names of the constants in flags and rules files.
-var stateNames = []string{"", "none", "optimizer", "gradients", "parameters"}
+// StateParts is a set of parts of a variable's training state.
+type StateParts uint8
+
+const (
+	// OptimizerState are the tensors that the optimizer keeps for the variable, such as Adam's moments.
+	OptimizerState StateParts = 1 << iota
+	// Gradient is the gradient of the variable.
+	Gradient
+	// Parameter is the variable itself.
+	Parameter
+)
+
+// Contains reports whether p contains all of the given parts.
+func (p StateParts) Contains(parts StateParts) bool { return p&parts == parts }
+
+// stateShardings contains, for each constant, its name in flags and rules files, and the parts of the
+// training state that it shards.
+var stateShardings = []struct {
+	name  string
+	parts StateParts
+}{
+	ShardNothing:    {"none", 0},
+	ShardOptimizer:  {"optimizer", OptimizerState},
+	ShardGradients:  {"gradients", OptimizerState | Gradient},
+	ShardParameters: {"parameters", OptimizerState | Gradient | Parameter},
+}
+
+func (s StateSharding) isDefined() bool { return s > 0 && int(s) < len(stateShardings) }
+
+// Parts returns the parts of the training state that s shards. It returns the empty set for an
+// undefined value.
+func (s StateSharding) Parts() StateParts {
+	if !s.isDefined() {
+		return 0
+	}
+	return stateShardings[s].parts
+}
 
 // String returns "none", "optimizer", "gradients" or "parameters".
 func (s StateSharding) String() string {
-	return enum.Name(s, stateNames...)
+	if !s.isDefined() {
+		return enum.Name(s)
+	}
+	return stateShardings[s].name
+}
+
+// StateShardings returns all constants, in the order of their declarations.
+func StateShardings() []StateSharding {
+	all := make([]StateSharding, 0, len(stateShardings)-1)
+	for s := ShardNothing; s.isDefined(); s++ {
+		all = append(all, s)
+	}
+	return all
 }
 
 // ParseStateSharding returns the constant with the given name (see [StateSharding.String]). Any
 // other name is an error of kind ValueError.
 func ParseStateSharding(name string) (StateSharding, error) {
-	if i := slices.Index(stateNames, name); i > 0 {
-		return StateSharding(i), nil
+	all := StateShardings()
+	if i := slices.IndexFunc(all, func(s StateSharding) bool { return s.String() == name }); i >= 0 {
+		return all[i], nil
 	}
 	return 0, &errkind.Fault{Op: "logical: state sharding", Reason: fmt.Sprintf("unknown name %q", name),
 		Hint: `use "none", "optimizer", "gradients" or "parameters"`, Class: errkind.ValueError}
@@ -101,19 +149,19 @@ func OwnerOfState(path string, variable func(path string) bool) (owner string) {
 }
 
 // stateByName infers from a path whether it belongs to training state. It returns the variable to
-// which the state belongs, or "", and the lowest StateSharding that shards this state.
-func stateByName(path string) (owner string, level StateSharding) {
+// which the state belongs, or "", and the part of the training state that is stored at the path.
+func stateByName(path string) (owner string, part StateParts) {
 	scope, rest, found := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	if !found || !strings.HasPrefix(path, "/") || rest == "" {
-		return "", ShardParameters
+		return "", Parameter
 	}
 	for _, end := range momentSuffixes {
 		if owner, ok := strings.CutSuffix(rest, end); ok && owner != "" && !strings.HasSuffix(owner, "/") {
-			return "/" + owner, ShardOptimizer
+			return "/" + owner, OptimizerState
 		}
 	}
 	if scope == gradientScope {
-		return "/" + rest, ShardGradients
+		return "/" + rest, Gradient
 	}
-	return "", ShardParameters
+	return "", Parameter
 }

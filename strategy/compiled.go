@@ -58,7 +58,7 @@ func (p *program) settings() memory.Settings {
 	for _, v := range p.variables {
 		if v != nil && v.trainable {
 			state, _ := p.function.strategy.opts.Variables.StateFor(v.path, v.shape)
-			s.StateSharding = max(s.StateSharding, state)
+			s.ShardedState |= state.Parts()
 		}
 	}
 	return s

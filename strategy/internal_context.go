@@ -110,9 +110,9 @@ func (m internalContext) WeightByRows(mean *graph.Node) *graph.Node { return m.w
 
 // GradientSharding returns the layout of the gradient and the optimizer state of a trained
 // variable: the dimension that is sharded over the replicas, the split over the logical devices,
-// and the sharding mode.
+// and the sharded parts of the training state.
 func (m internalContext) GradientSharding(v *model.Variable) (over spmd.ReplicaShard, split logical.Annotation,
-	state logical.StateSharding) {
+	sharded logical.StateParts) {
 	return m.variables().gradientSharding(v)
 }
 

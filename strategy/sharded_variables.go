@@ -91,9 +91,9 @@ func (rc *ReplicaContext) valueUnlessSkipped(value, old *graph.Node) *graph.Node
 
 // gradientSharding returns the layout of the gradient and the optimizer state of a trained
 // variable: the dimension that is sharded over the replicas, the split over the logical devices,
-// and the sharding mode.
+// and the parts of the training state that are sharded.
 func (vs *Variables) gradientSharding(v *model.Variable) (over spmd.ReplicaShard, split logical.Annotation,
-	state logical.StateSharding) {
+	sharded logical.StateParts) {
 	s, path := vs.strategy, v.Path()
 	vs.mu.Lock()
 	like := vs.proxied[path]
@@ -103,12 +103,12 @@ func (vs *Variables) gradientSharding(v *model.Variable) (over spmd.ReplicaShard
 	} else {
 		split, _, _ = vs.placementByRules(v)
 		if over = vs.replicaShard(v); over.IsSharded() {
-			return over, split.WithinReplica(), logical.ShardParameters
+			return over, split.WithinReplica(), logical.ShardParameters.Parts()
 		}
 	}
-	state, _ = s.opts.Variables.StateFor(path, v.Shape().Dimensions)
-	return vs.stateShard(logical.ShardOptimizer, path, v.Shape(), like == nil && vs.isStack(path), split),
-		split.WithinReplica(), state
+	state, _ := s.opts.Variables.StateFor(path, v.Shape().Dimensions)
+	return vs.stateShard(logical.OptimizerState, path, v.Shape(), like == nil && vs.isStack(path), split),
+		split.WithinReplica(), state.Parts()
 }
 
 // registerProxy registers the path of a proxy: a variable of the store that represents v, a

@@ -29,17 +29,17 @@ func checkRule(r logical.Rule) error {
 	return nil
 }
 
-// stateShard returns the dimension over which the training state of the variable at path is sharded
-// over the replicas, or an unsharded result if the rules select a weaker mode than least. Training
+// stateShard returns the dimension over which one part of the training state of the variable at path
+// is sharded over the replicas. The result is unsharded if the rules do not shard this part. Training
 // state has the shape of the variable. split is its split over the logical devices; a dimension
 // that it splits is not used. Dimension 0 of a stack of layers is not used either.
-func (vs *Variables) stateShard(least logical.StateSharding, path string, shape shapes.Shape, stacked bool,
+func (vs *Variables) stateShard(part logical.StateParts, path string, shape shapes.Shape, stacked bool,
 	split logical.Annotation) spmd.ReplicaShard {
 	s := vs.strategy
 	if s.replicas == 1 || shape.Size() < 2 || !(shape.DType.IsFloat() || shape.DType.IsComplex()) {
 		return spmd.ReplicaShard{}
 	}
-	if state, _ := s.opts.Variables.StateFor(path, shape.Dimensions); state < least {
+	if state, _ := s.opts.Variables.StateFor(path, shape.Dimensions); !state.Parts().Contains(part) {
 		return spmd.ReplicaShard{}
 	}
 	largest := -1
@@ -74,7 +74,7 @@ func (vs *Variables) placement(source *model.Variable) (a logical.Annotation, ru
 	case !s.shardsState:
 		return a, rule, over, nil
 	case source.Trainable && !byRule.IsSharded() && !vs.isProxy(source.Path()):
-		return a, rule, vs.stateShard(logical.ShardParameters, source.Path(), shape, vs.isStack(source.Path()), a), nil
+		return a, rule, vs.stateShard(logical.Parameter, source.Path(), shape, vs.isStack(source.Path()), a), nil
 	}
 	path, of := vs.trainedVariable(source)
 	if path == "" {
@@ -87,7 +87,7 @@ func (vs *Variables) placement(source *model.Variable) (a logical.Annotation, ru
 		_, over, _ = vs.placementByRules(trained)
 	}
 	if !over.IsSharded() {
-		over = vs.stateShard(logical.ShardOptimizer, path, shape, vs.isStack(path), of)
+		over = vs.stateShard(logical.OptimizerState, path, shape, vs.isStack(path), of)
 	}
 	if byRule.IsSharded() && byRule != over {
 		return a, rule, over, fault.New(errkind.ValueError, fmt.Sprintf("variable %q", source.Path()),

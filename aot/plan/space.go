@@ -100,7 +100,7 @@ func (s Space) Plans() (plans []Plan) {
 // withStateSharding returns rules that shard the training state of all variables as specified.
 func withStateSharding(rules logical.Rules, state logical.StateSharding) logical.Rules {
 	out := slices.DeleteFunc(slices.Clone(rules), func(r logical.Rule) bool { return r.State != 0 })
-	if state > logical.ShardNothing {
+	if state.Parts() != 0 {
 		rule := logical.MatchState("", state)
 		rule.Optional = true // the step may have no large variables
 		out = append(out, rule)
@@ -122,8 +122,7 @@ func (s Space) stateShardings(replicas int) []logical.StateSharding {
 	case replicas == 1:
 		return []logical.StateSharding{logical.ShardNothing}
 	case s.States == nil:
-		return []logical.StateSharding{logical.ShardNothing, logical.ShardOptimizer, logical.ShardGradients,
-			logical.ShardParameters}
+		return logical.StateShardings()
 	}
 	return s.States
 }

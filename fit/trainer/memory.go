@@ -24,13 +24,13 @@ func (f *Flags) checkMemory(parameters int, memory func() int64) error {
 	if replicas == 0 {
 		replicas = f.Devices / f.Logical
 	}
-	copies := func(minSharding logical.StateSharding) int64 {
-		if f.StateSharding >= minSharding {
+	copies := func(part logical.StateParts) int64 {
+		if f.StateSharding.Parts().Contains(part) {
 			return 1
 		}
 		return int64(replicas)
 	}
-	required := int64(parameters) * 4 * (copies(logical.ShardParameters) + 2*copies(logical.ShardOptimizer))
+	required := int64(parameters) * 4 * (copies(logical.Parameter) + 2*copies(logical.OptimizerState))
 	if available := memory(); required > available {
 		return &errkind.Fault{Op: "memory of the machine", Class: errkind.ResourceExhaustedError,
 			Reason: fmt.Sprintf("%d parameters on %d replicas need %s for variables and optimizer state, and %s are free",

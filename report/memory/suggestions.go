@@ -21,9 +21,9 @@ type Settings struct {
 	Microbatches int
 	// LeastRows is the minimum number of rows of a microbatch. The default is 1.
 	LeastRows int
-	// StateSharding is the highest degree to which the rules shard any trainable variable over the
-	// replicas.
-	StateSharding logical.StateSharding
+	// ShardedState contains the parts of the training state that the rules shard over the replicas,
+	// for any trainable variable.
+	ShardedState logical.StateParts
 }
 
 // Step describes a step that does not fit into the memory of a core.
@@ -108,15 +108,15 @@ func newFeatures(s Step) *features {
 	}
 	largestFirst := func(a, b Tensor) int { return cmp.Compare(b.BytesPerCore, a.BytesPerCore) }
 	for _, t := range slices.SortedStableFunc(slices.Values(s.Tensors), largestFirst) {
-		state := &f.Settings.StateSharding
+		sharded := &f.Settings.ShardedState
 		switch {
 		case t.Role == "argument" && t.PerReplica && len(t.Shape) > 0:
 			f.rows = append(f.rows, t.Shape[0])
 		case t.Role != "variable":
 		case t.Cut != nil && logical.OwnerOfState(t.Name, nil) != "":
-			*state = max(*state, logical.ShardOptimizer)
+			*sharded |= logical.OptimizerState
 		case t.Cut != nil:
-			*state = logical.ShardParameters
+			*sharded |= logical.ShardParameters.Parts()
 		case len(f.replicated) < 3 && f.canSplit(t):
 			f.replicated = append(f.replicated, t.Name)
 		}
@@ -137,11 +137,11 @@ func (f *features) hasVariables() bool {
 
 func (f *features) shardState() string {
 	switch {
-	case f.Replicas < 2 || !f.hasVariables() || f.Settings.StateSharding == logical.ShardParameters:
+	case f.Replicas < 2 || !f.hasVariables() || f.Settings.ShardedState.Contains(logical.Parameter):
 		return ""
-	case f.Settings.StateSharding == logical.ShardGradients:
+	case f.Settings.ShardedState.Contains(logical.Gradient):
 		return "share out the parameters among the replicas too, and not only the gradients and the state of the optimizer (logical.MatchState with logical.ShardParameters)"
-	case f.Settings.StateSharding == logical.ShardOptimizer:
+	case f.Settings.ShardedState.Contains(logical.OptimizerState):
 		return "share out the parameters among the replicas too, and not only the state of the optimizer (logical.MatchState with logical.ShardParameters)"
 	}
 	return "share the state of training out among the replicas (a rule by logical.MatchState)"

@@ -42,7 +42,7 @@ func TestNoSuggestionNamesAnOptionThatIsSet(t *testing.T) {
 	}
 	policies := func(all ...spmd.Policy) func(s *Step) { return func(s *Step) { s.Module.Policies = all } }
 	sharing := func(state logical.StateSharding) func(s *Step) {
-		return func(s *Step) { s.Settings.StateSharding = state }
+		return func(s *Step) { s.Settings.ShardedState = state.Parts() }
 	}
 	microbatches := func(n, least int, rows ...int) func(s *Step) {
 		return func(s *Step) {

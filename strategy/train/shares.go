@@ -81,7 +81,7 @@ func (t *trainer) meanGradients(gradients []*graph.Node) []*graph.Node {
 			means[i] = t.rc.AllReduce(strategy.Mean, gradient)
 		case t.slices[trained[i].Path()] != nil: // already summed over the replicas
 			means[i] = engine.Internal(t.rc).DivideByReplicas(gradient)
-		case t.place(trained[i]).state == logical.ShardOptimizer:
+		case !t.place(trained[i]).sharded.Contains(logical.Gradient):
 			means[i] = spmd.SliceShard(t.rc.AllReduce(strategy.Mean, gradient), over)
 		default:
 			means[i] = spmd.ReduceScatterShard(engine.Internal(t.rc).DivideByReplicas(gradient), over,

@@ -212,15 +212,15 @@ func (t *trainer) keepFrozen(f func()) {
 // sharded over the replicas, how they and the variable are sharded over the logical devices, and
 // which of them the replicas shard.
 type placement struct {
-	over  spmd.ReplicaShard
-	split logical.Annotation
-	state logical.StateSharding
+	over    spmd.ReplicaShard
+	split   logical.Annotation
+	sharded logical.StateParts
 }
 
 func (t *trainer) place(v *model.Variable) placement {
 	p, ok := t.places[v]
 	if !ok {
-		p.over, p.split, p.state = engine.Internal(t.rc).GradientSharding(v)
+		p.over, p.split, p.sharded = engine.Internal(t.rc).GradientSharding(v)
 		t.places[v] = p
 	}
 	return p

@@ -74,11 +74,11 @@ func (rules Rules) PlaceVariable(mesh sharding.Mesh, path string, dims []int) (P
 			addRule(i)
 		}
 	}
-	owner, level := stateByName(path)
+	owner, part := stateByName(path)
 	for _, i := range largest {
 		split(i, rules[i].Largest)
 	}
-	if state, i := rules.StateFor(path, dims); i >= 0 && state >= level {
+	if state, i := rules.StateFor(path, dims); i >= 0 && state.Parts().Contains(part) {
 		split(i, []string{ReplicaAxis})
 	}
 	parts := make([]sharding.Dim, len(dims))
