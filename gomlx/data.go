@@ -17,8 +17,8 @@ func isVariable(name string) bool { return strings.HasPrefix(name, "/") }
 
 // PlaceData returns the placement of a parameter that is not a variable: dimension 0 is sharded
 // over the replicas if their number divides it; otherwise the parameter is replicated.
-func PlaceData(mesh sharding.Mesh, dims []int) logical.Placement {
-	p := logical.Placement{Spec: sharding.Replicated(len(dims))}
+func PlaceData(mesh sharding.Mesh, dims []int) logical.ExplainedSpec {
+	p := logical.ExplainedSpec{Spec: sharding.Replicated(len(dims))}
 	replicas, _ := mesh.AxisSize(logical.ReplicaAxis)
 	switch {
 	case len(dims) == 0:

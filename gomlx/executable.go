@@ -34,7 +34,7 @@ var _ compute.Executable = (*Executable)(nil)
 type executableState struct {
 	backend    *Backend
 	program    *lowering.Program
-	placements []logical.Placement // of the parameters
+	placements []logical.ExplainedSpec // of the parameters
 
 	mu          sync.Mutex
 	variants    map[string]*variant // by donated parameters, or by the devices that GoMLX names; nil after Close
@@ -79,21 +79,21 @@ func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
 
 // placeParameters returns the placements of the parameters of a program. For a distributed program
 // it ignores errors of the rules, because GoMLX's own distribution does not use the rules.
-func (b *Backend) placeParameters(p *lowering.Program, distributed bool) (placements []logical.Placement, err error) {
+func (b *Backend) placeParameters(p *lowering.Program, distributed bool) (placements []logical.ExplainedSpec, err error) {
 	isTable := findGatherTables(p)
 	for i, name := range p.ParameterNames {
 		dims := p.Parameters[i].Dimensions
 		if i >= numInputs(p) {
-			placements = append(placements, logical.Placement{Spec: sharding.Replicated(len(dims)), RuleText: "a constant"})
+			placements = append(placements, logical.ExplainedSpec{Spec: sharding.Replicated(len(dims)), RuleText: "a constant"})
 			continue
 		}
 		place := PlaceData(b.mesh, dims)
 		if isTable[i] && !place.Spec.IsReplicated() {
-			place = logical.Placement{Spec: sharding.Replicated(len(dims)),
+			place = logical.ExplainedSpec{Spec: sharding.Replicated(len(dims)),
 				RuleText: "a table whose rows are gathered"}
 		}
 		if isVariable(name) {
-			place, err = b.opts.Rules.PlaceVariable(b.mesh, name, dims)
+			place, err = b.opts.Rules.SpecFor(b.mesh, name, dims)
 			if of := (*logical.RuleError)(nil); errors.As(err, &of) && !distributed {
 				of.File, of.Program = b.opts.RulesName, p.Name
 				return nil, err

@@ -54,7 +54,7 @@ type TensorInfo struct {
 }
 
 // newExplanation returns the explanation of a program. placements has one element per argument.
-func newExplanation(name string, m *spmd.Module, placements []logical.Placement, rules logical.Rules) *Explanation {
+func newExplanation(name string, m *spmd.Module, placements []logical.ExplainedSpec, rules logical.Rules) *Explanation {
 	e := &Explanation{Program: name, Mesh: m.Mesh.String(), Rules: map[int]string{}}
 	for _, p := range placements {
 		for _, i := range p.Rules {
@@ -62,7 +62,7 @@ func newExplanation(name string, m *spmd.Module, placements []logical.Placement,
 		}
 	}
 	used := map[string]bool{}
-	add := func(dst *[]TensorInfo, p spmd.ShardedTensor, placement logical.Placement) {
+	add := func(dst *[]TensorInfo, p spmd.ShardedTensor, placement logical.ExplainedSpec) {
 		for _, axis := range p.Spec.UsedAxes() {
 			used[axis] = true
 		}
@@ -75,7 +75,7 @@ func newExplanation(name string, m *spmd.Module, placements []logical.Placement,
 		add(&e.Parameters, a, placements[i])
 	}
 	for _, r := range m.Results {
-		add(&e.Results, r, logical.Placement{})
+		add(&e.Results, r, logical.ExplainedSpec{})
 	}
 	for _, axis := range m.Mesh.Axes() {
 		if axis.Size > 1 && !used[axis.Name] {

@@ -66,7 +66,7 @@ func (b *Backend) compileGather(shape shapes.Shape, spec sharding.Spec) (*varian
 	}
 	m, err := spmd.AssembleGlobal(lowered.(*lowering.Executable).Program(),
 		spmd.GlobalSignature{Mesh: b.mesh, Logical: b.logical,
-			Arguments: []spmd.TensorPlacement{{Name: "x", Spec: spec}}, Results: []spmd.TensorPlacement{{Name: "x",
+			Arguments: []spmd.GlobalTensor{{Name: "x", Spec: spec}}, Results: []spmd.GlobalTensor{{Name: "x",
 				Spec: sharding.Replicated(shape.Rank())}}})
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (b *Backend) compileGather(shape shapes.Shape, spec sharding.Spec) (*varian
 	if err := b.resources.Track(v.exe); err != nil {
 		return nil, err
 	}
-	return v, v.setLayouts(b, spmd.GlobalSignature{Results: make([]spmd.TensorPlacement, 1)})
+	return v, v.setLayouts(b, spmd.GlobalSignature{Results: make([]spmd.GlobalTensor, 1)})
 }
 
 // checkAgreement returns an error if data differs between processes. what names the data in the error.

@@ -79,7 +79,7 @@ type CompiledProgram struct {
 	// results, including the layouts that the partitioner chose.
 	Module *spmd.Module
 	// Placements are the placements of the arguments, with their reasons.
-	Placements []logical.Placement
+	Placements []logical.ExplainedSpec
 	// Program is the compiled program, with its memory, cost and text. It is nil if the runtime
 	// does not provide it.
 	Program *pjrt.Executable

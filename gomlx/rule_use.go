@@ -125,7 +125,7 @@ func (b *Backend) checkRules(p *lowering.Program) error {
 //   - In a program with variables, no data is sharded over the replicas, so they do the same work.
 //   - A variable is not sharded as the rules specify.
 //   - A matrix is replicated because no rule of a built-in set matches its name.
-func (b *Backend) warnUnsharded(p *lowering.Program, places []logical.Placement) {
+func (b *Backend) warnUnsharded(p *lowering.Program, places []logical.ExplainedSpec) {
 	usage := &b.ruleUsage
 	usage.mu.Lock()
 	defer usage.mu.Unlock()

@@ -91,11 +91,11 @@ func (c *executableState) signature(donated []bool) (spmd.GlobalSignature, []int
 	p, donors := c.program, matchDonated(c.program, donated)
 	f := spmd.GlobalSignature{Mesh: c.backend.mesh, Logical: c.backend.logical}
 	for i, name := range p.ParameterNames {
-		f.Arguments = append(f.Arguments, spmd.TensorPlacement{Name: name, Spec: c.placements[i].Spec,
+		f.Arguments = append(f.Arguments, spmd.GlobalTensor{Name: name, Spec: c.placements[i].Spec,
 			InnerSpec: gatheredSpec(name, c.placements[i].Spec)})
 	}
 	for r, s := range p.Outputs {
-		border := spmd.TensorPlacement{Spec: sharding.Replicated(s.Rank()), AutoSharded: !c.backend.runtime.IsMultiProcess()}
+		border := spmd.GlobalTensor{Spec: sharding.Replicated(s.Rank()), AutoSharded: !c.backend.runtime.IsMultiProcess()}
 		if i := donors[r]; i >= 0 {
 			border.Name, border.Spec, border.AutoSharded = p.ParameterNames[i], c.placements[i].Spec, false
 			f.Arguments[i].Donated, f.Arguments[i].Result = true, r

@@ -52,7 +52,7 @@ func TestRulesPlaceVariables(t *testing.T) {
 		{"/step", nil, "()", "", "no rule"},
 		{"/empty", []int{0, 8}, "-,-", "", "no rule"},
 	} {
-		p, err := rules.PlaceVariable(mesh, c.path, c.dims)
+		p, err := rules.SpecFor(mesh, c.path, c.dims)
 		require.NoError(t, err)
 		assert.Equal(t, c.spec, p.Spec.String(), "%s %v", c.path, c.dims)
 		assert.Equal(t, c.whole, p.UnsplitReason, "%s %v", c.path, c.dims)
@@ -60,7 +60,7 @@ func TestRulesPlaceVariables(t *testing.T) {
 		assert.NoError(t, p.Spec.Validate(mesh, c.dims))
 	}
 	// Axes of size 1 are omitted from the spec.
-	p, err := rules.PlaceVariable(grid(t, 1, 1), "/a/dense/weights", []int{8, 3})
+	p, err := rules.SpecFor(grid(t, 1, 1), "/a/dense/weights", []int{8, 3})
 	require.NoError(t, err)
 	assert.Equal(t, "-,-", p.Spec.String())
 	assert.Empty(t, p.UnsplitReason)
@@ -69,13 +69,13 @@ func TestRulesPlaceVariables(t *testing.T) {
 func TestRequiredRuleFailsIfItCannotSplit(t *testing.T) {
 	rule := Match(`/w$`, SplitOverAxes("", "logical"))
 	rule.Required = true
-	_, err := Rules{rule}.PlaceVariable(grid(t, 4, 2), "/a/w", []int{2, 3})
+	_, err := Rules{rule}.SpecFor(grid(t, 4, 2), "/a/w", []int{2, 3})
 	var ruleErr *RuleError
 	require.ErrorAs(t, err, &ruleErr)
 	assert.EqualError(t, err, `logical: rules: rule 0 ("/w$" to -,logical): variable "/a/w" of shape [2 3]: `+
 		`dimension 1 of size 3 is not divisible by logical=2; change the rule, pad the dimension, or remove required`)
 	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
-	_, err = Rules{rule}.PlaceVariable(grid(t, 4, 2), "/a/w", []int{2})
+	_, err = Rules{rule}.SpecFor(grid(t, 4, 2), "/a/w", []int{2})
 	assert.ErrorAs(t, err, &ruleErr)
 }
 
@@ -174,7 +174,7 @@ func FuzzParseRules(f *testing.F) {
 			return
 		}
 		for _, dims := range [][]int{nil, {8}, {8, 16}, {3, 5, 64}} {
-			p, err := rules.PlaceVariable(mesh, "/AdamOptimizer/w_1st_moment", dims)
+			p, err := rules.SpecFor(mesh, "/AdamOptimizer/w_1st_moment", dims)
 			if err == nil {
 				require.NoError(t, p.Spec.Validate(mesh, dims))
 			}
@@ -208,7 +208,7 @@ func TestBuiltinRules(t *testing.T) {
 		{"/model/fnn_output_layer/weights", []int{64, 64}, "replica,-"},
 		{"/transformer/layer_0/norm1/layer_normalization/gain", []int{64}, "-"},
 	} {
-		p, err := both.PlaceVariable(mesh, c.path, c.dims)
+		p, err := both.SpecFor(mesh, c.path, c.dims)
 		require.NoError(t, err)
 		assert.Equal(t, c.want, p.Spec.String(), c.path)
 	}
@@ -223,10 +223,10 @@ func TestBuiltinRules(t *testing.T) {
 		rules, err := BuiltinRules(c.set, mesh)
 		require.NoError(t, err)
 		for i, path := range []string{"/a/weights", "/acc_grads/a/weights", "/AdamOptimizer/a/weights_1st_moment"} {
-			p, err := rules.PlaceVariable(mesh, path, []int{64, 64})
+			p, err := rules.SpecFor(mesh, path, []int{64, 64})
 			require.NoError(t, err)
 			assert.Equal(t, c.paths[i], p.Spec.String(), "%s %s", c.set, path)
-			p, err = append(Rules{Match("/a/", Replicated())}, rules...).PlaceVariable(mesh, path, []int{64, 64})
+			p, err = append(Rules{Match("/a/", Replicated())}, rules...).SpecFor(mesh, path, []int{64, 64})
 			require.NoError(t, err)
 			assert.Equal(t, "-,-", p.Spec.String(), "%s %s", c.set, path)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Placement is the sharding of a variable over the mesh, with the rules that determined it.
-type Placement struct {
+// ExplainedSpec is the sharding of a variable over the mesh, with the rules that determined it.
+type ExplainedSpec struct {
 	// Spec has one entry for each dimension. It contains no axes of size 1.
 	Spec sharding.Spec
 	// Rules are the indices of the rules that apply to the variable, including rules that could not
@@ -19,16 +19,16 @@ type Placement struct {
 	// UnsplitReason explains why dimensions that a rule splits are not split. It is empty if all rules
 	// were followed.
 	UnsplitReason string
-	// RuleText describes the rules that determined the placement.
+	// RuleText describes the rules that determined Spec.
 	RuleText string
 }
 
-// PlaceVariable returns the placement of a variable with the given path and dimensions. A dimension
-// that its axes do not divide is not split. If the rule is Required, PlaceVariable returns a
+// SpecFor returns the sharding of a variable with the given path and dimensions. A dimension
+// that its axes do not divide is not split. If the rule is Required, SpecFor returns a
 // [*RuleError] for this dimension. The rules must split over named axes, and must be valid for the
 // mesh (see [Rules.Validate]).
-func (rules Rules) PlaceVariable(mesh sharding.Mesh, path string, dims []int) (Placement, error) {
-	p := Placement{}
+func (rules Rules) SpecFor(mesh sharding.Mesh, path string, dims []int) (ExplainedSpec, error) {
+	p := ExplainedSpec{}
 	axes := make([][]string, len(dims))
 	var applied, unsplit, skipped []string
 	var required error

@@ -43,7 +43,7 @@ func (p Plan) neighborPlans(variables []Variable) (all []Plan) {
 	shardedDim := make([]int, len(groups)) // sharded dimension of each group, or -1
 	for i, g := range groups {
 		shardedDim[i] = -1
-		placed, err := p.Rules.PlaceVariable(mesh, g.firstPath, g.dims)
+		placed, err := p.Rules.SpecFor(mesh, g.firstPath, g.dims)
 		if err != nil {
 			return nil
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// TensorPlacement specifies how an argument or result of a global program is sharded.
-type TensorPlacement struct {
+// GlobalTensor specifies how an argument or result of a global program is sharded.
+type GlobalTensor struct {
 	// Name is used in reports and errors.
 	Name string
 	// Spec is the sharding of the tensor.
@@ -34,7 +34,7 @@ type GlobalSignature struct {
 	// Mesh consists of [ReplicaAxis] followed by the axes of Logical.
 	Mesh, Logical sharding.Mesh
 	// Arguments and Results contain one element per argument and result of the program, in order.
-	Arguments, Results []TensorPlacement
+	Arguments, Results []GlobalTensor
 }
 
 // AssembleGlobal assembles a program whose tensors are global. Only arguments, and results that are
@@ -109,7 +109,7 @@ func AssembleGlobal(p *lowering.Program, f GlobalSignature) (*Module, error) {
 	return m, nil
 }
 
-func placeGlobalTensors(signature GlobalSignature, kind string, placements []TensorPlacement,
+func placeGlobalTensors(signature GlobalSignature, kind string, placements []GlobalTensor,
 	allShapes []shapes.Shape) ([]ShardedTensor, error) {
 	placed := make([]ShardedTensor, len(placements))
 	for i, placement := range placements {
