@@ -38,7 +38,7 @@ func (c builtinCall) run(ctx context.Context, s *TPUStrategy) ([]Value, error) {
 		name += " " + a.String()
 	}
 	for _, v := range c.variables {
-		name += " " + v.key()
+		name += " " + v.programKey()
 	}
 	s.mu.Lock()
 	f := s.builtins[name]
@@ -91,7 +91,7 @@ func copyMirrored(ctx context.Context, value Value, a logical.Annotation) (*Mirr
 // copyValue copies a value on the devices, with the split a.
 func copyValue(ctx context.Context, value Value, mirrored bool, a logical.Annotation) (Value, error) {
 	results, err := builtinCall{
-		name: "copy", values: []Value{value}, mirrored: mirrored, results: single(a),
+		name: "copy", values: []Value{value}, mirrored: mirrored, results: oneAnnotation(a),
 		step: func(_ *ReplicaContext, in []*graph.Node) []*graph.Node { return in },
 	}.run(ctx, value.base().strategy)
 	if err != nil {
@@ -100,4 +100,4 @@ func copyValue(ctx context.Context, value Value, mirrored bool, a logical.Annota
 	return results[0], nil
 }
 
-func single(a logical.Annotation) []logical.Annotation { return []logical.Annotation{a} }
+func oneAnnotation(a logical.Annotation) []logical.Annotation { return []logical.Annotation{a} }

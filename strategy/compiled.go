@@ -27,20 +27,21 @@ type CompiledStep struct {
 	// Executable is the program on the devices, or nil ahead of time.
 	Executable *pjrt.LoadedExecutable
 	Assignment tpu.DeviceAssignment
-	// Arriving is the time for copying the variables to the devices, including the computation of
-	// initial values (see [Variables.FirstValues]). It is 0 if the step was compiled without
+	// Initializing is the time for copying the variables to the devices, including the computation
+	// of initial values (see [Variables.FirstValues]). It is 0 if the step was compiled without
 	// running.
-	Arriving time.Duration
+	Initializing time.Duration
 
 	program *program
 }
 
-func (p *program) compiled() *CompiledStep {
+func (p *program) newCompiledStep() *CompiledStep {
 	s := p.function.strategy
-	c := &CompiledStep{Executable: system.UnwrapExecutable(p.executable), Assignment: s.assignment, Arriving: p.initializing, program: p}
+	c := &CompiledStep{Executable: system.UnwrapExecutable(p.executable), Assignment: s.assignment,
+		Initializing: p.initializing, program: p}
 	c.CompiledStep = memory.CompiledStep{
 		Name: p.function.opts.Name, Target: s.sliceInfo(), Replicas: s.replicas, LogicalDevices: s.logicalDevices, Module: p.module,
-		Program: pjrtExecutable(p.executable), Parameters: p.parameters(), Settings: p.settings(), Lowering: p.lowering, Compiling: p.compiling,
+		Program: pjrtExecutable(p.executable), Parameters: p.countParameters(), Settings: p.settings(), Lowering: p.lowering, Compiling: p.compiling,
 	}
 	c.stepAccess = engine.NewAccess(internalStep{c})
 	for i, v := range p.variables {
@@ -118,19 +119,19 @@ func pjrtExecutable(x system.Executable) *pjrt.Executable {
 	return nil
 }
 
-// refused converts err to a [*MemoryError] if the program does not fit into memory.
-func (p *program) refused(err error) error {
+// asMemoryError converts err to a [*MemoryError] if the program does not fit into memory.
+func (p *program) asMemoryError(err error) error {
 	refusal := memory.RefusalOf(err)
 	if refusal == nil {
 		return err
 	}
-	c := p.compiled()
+	c := p.newCompiledStep()
 	c.Refusal = refusal
 	return newMemoryError(c, err)
 }
 
-// parameters counts the elements of the step's trainable variables.
-func (p *program) parameters() (n int64) {
+// countParameters returns the number of elements of the step's trainable variables.
+func (p *program) countParameters() (n int64) {
 	for _, v := range p.variables {
 		if v != nil && v.trainable {
 			n += int64(shapes.Make(v.dtype, v.shape...).Size())

@@ -292,7 +292,7 @@ func (f *Function) Compiled(ctx context.Context, args ...any) (*CompiledStep, er
 	if err != nil {
 		return nil, err
 	}
-	return p.compiled(), nil
+	return p.newCompiledStep(), nil
 }
 
 // buffersOf returns the buffers of the values, by value, then by device.

@@ -76,7 +76,7 @@ func (f *Function) prepareArguments(ctx context.Context, args []any, goal purpos
 		} else if batch, ok := f.unevenBatch(arg); ok {
 			v, err = asValue(share.splitUneven(ctx, batch))
 		} else if f.opts.SplitBatch || f.opts.LocalBatch {
-			v, err = asValue(share.split(ctx, arg))
+			v, err = asValue(share.splitBatch(ctx, arg))
 		} else {
 			v, err = asValue(s.Mirror(ctx, arg, f.argumentAnnotation(i)))
 		}

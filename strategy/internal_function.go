@@ -78,8 +78,8 @@ func (m internalFunction) SetGuard(g guard) { m.guard = g }
 // sums and weights.
 func (m internalFunction) Metrics() (savedstep.Metrics, *Variable) { return m.metrics, m.metricState }
 
-// SetMetrics sets the results of Metrics. If owns is true, the function closes state when it is
-// closed.
+// SetMetrics sets the metrics that the function accumulates, and the variable of their sums and
+// weights. If owns is true, closing the function closes state.
 func (m internalFunction) SetMetrics(metrics savedstep.Metrics, state *Variable, owns bool) {
 	m.metrics, m.metricState, m.ownsState = metrics, state, owns
 }

@@ -92,8 +92,8 @@ func (m internalStrategy) Logger() *slog.Logger { return m.opts.Logger }
 
 func (m internalStrategy) Runtime() *engine.Runtime { return m.runtime }
 
-// StartGather is [TPUStrategy.GatherBytes] without waiting for the result. The exchange is enqueued
-// among the steps. The name and the message together have at most 497 bytes.
+// StartGather is [TPUStrategy.GatherBytes] without waiting for the result: it launches the exchange
+// like a step. The name and the message together have at most 497 bytes.
 func (m internalStrategy) StartGather(ctx context.Context, name string, message []byte) (*engine.GatherFuture, error) {
 	if err := m.CheckUsable(ctx, "gather "+name); err != nil {
 		return nil, err
@@ -148,8 +148,8 @@ func (m internalStrategy) NewMetricState(name string, n int) (*Variable, error) 
 	return v, s.registerVariables(v)
 }
 
-// NewZeroVariables creates variables that have a component of zeros for each replica. It uses the
-// name, for errors and reports, and the annotation of opts. The variables are not listed:
+// NewZeroVariables creates variables that have a component of zeros for each replica. opts provides
+// their annotations, and their names for errors and reports. The variables are not listed:
 // checkpoints, rules and optimizers ignore them. Close releases a variable. Ahead of time the
 // variables have no contents.
 func (m internalStrategy) NewZeroVariables(ctx context.Context, types []shapes.Shape,

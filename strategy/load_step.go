@@ -166,7 +166,7 @@ func (l *stepLoader) storedVariable(ctx context.Context, argument int) (*Variabl
 		}
 		fresh.SetTrainable(false)
 	}
-	v, err := vars.variable(a.Name)
+	v, err := vars.findOrAddVariable(a.Name)
 	if err == nil {
 		err = initVariables(ctx, v)
 	}

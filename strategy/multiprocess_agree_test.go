@@ -21,7 +21,7 @@ import (
 )
 
 // scale returns a step that depends on a factor.
-func scale(s *strategy.TPUStrategy, factor float64) *strategy.Function {
+func multiplyBy(s *strategy.TPUStrategy, factor float64) *strategy.Function {
 	return s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{rc.AllReduce(strategy.Sum, graph.MulScalar(in[0], factor))}
 	}, strategy.FunctionOptions{Name: "scale", LocalBatch: true})
@@ -51,7 +51,7 @@ func TestADifferenceBetweenProcessesIsAnErrorOnAll(t *testing.T) {
 			if odd {
 				factor = 3
 			}
-			return run(ctx, scale(s, factor), s, 1)
+			return run(ctx, multiplyBy(s, factor), s, 1)
 		}},
 		"another large constant": {what: `program "sum"`, text: "Int64", program: func(ctx context.Context, s *strategy.TPUStrategy, odd bool) error {
 			table, _ := tableOf(0)
@@ -66,7 +66,7 @@ func TestADifferenceBetweenProcessesIsAnErrorOnAll(t *testing.T) {
 			if odd {
 				n = 5
 			}
-			return run(ctx, scale(s, 2), s, n)
+			return run(ctx, multiplyBy(s, 2), s, n)
 		}},
 		"a program that cannot be traced": {what: `program "scale"`, text: "no program, because of strategy: tracing scale", program: func(ctx context.Context, s *strategy.TPUStrategy, odd bool) error {
 			f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -113,7 +113,7 @@ func TestADifferenceBetweenProcessesIsAnErrorOnAll(t *testing.T) {
 func TestProcessesThatAgreeGoOn(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, strategy.Options{}, func(ctx context.Context, s *strategy.TPUStrategy) error {
-		f := scale(s, 2)
+		f := multiplyBy(s, 2)
 		for _, n := range []int{3, 4, 3} { // compiled twice
 			if err := run(ctx, f, s, n); err != nil {
 				return err
@@ -188,7 +188,7 @@ func TestAnAbsentProcessEndsTheOthersWaitByTheirDeadline(t *testing.T) {
 		},
 		"with more data in a later step": {
 			odd: func(ctx context.Context, s *strategy.TPUStrategy, _ int) (bool, error) {
-				return true, run(ctx, scale(s, 2), s, 9)
+				return true, run(ctx, multiplyBy(s, 2), s, 9)
 			},
 			check: func(t *testing.T, err error) {
 				var different *simhost.ProgramError
@@ -210,7 +210,7 @@ func TestAnAbsentProcessEndsTheOthersWaitByTheirDeadline(t *testing.T) {
 				if s.Process() != 2 {
 					defer others.Done()
 				}
-				f := scale(s, 2)
+				f := multiplyBy(s, 2)
 				for step := range 5 {
 					limit := 20 * time.Second // for the compilation, and while all processes are present
 					if step >= 2 {

@@ -22,8 +22,8 @@ import (
 // dimension. The differences show which dimensions depend on the padded one; see package ragged.
 // Its program receives the actual sizes, and its results are truncated to them.
 
-// paddedSize is a padded size of one or more dimensions of arguments, such as the rows of an input
-// and of its labels.
+// paddedSize is a padded size that several dimensions of the arguments may share, such as the rows
+// of an input and of its labels.
 type paddedSize struct {
 	// argument and dim identify the first such dimension; length is the padded size. argument is -1
 	// for the rows of microbatches.
@@ -291,8 +291,8 @@ func (rc *ReplicaContext) meanState(x *graph.Node) *graph.Node {
 // acceptsRagged reports whether arguments may have different shapes on different replicas.
 func (f *Function) acceptsRagged() bool { return f.opts.Padding != NoPadding }
 
-// padding returns the padding that the step's program excludes.
-func (f *Function) padding(values []Value) (p paddedDims) {
+// findPadding returns the padding that the step's program excludes.
+func (f *Function) findPadding(values []Value) (p paddedDims) {
 	if f.opts.Padding == MaskPadding {
 		p = newPaddedDims(values, f.microbatchRows(values))
 	}
@@ -300,7 +300,7 @@ func (f *Function) padding(values []Value) (p paddedDims) {
 }
 
 // microbatchRows returns the padded number of rows of the step's microbatches, or 0 if there are
-// none. The sizes of ragged arguments, which follow the arguments, are skipped.
+// none. It skips the actual sizes of padded arguments, which follow the arguments.
 func (f *Function) microbatchRows(values []Value) int {
 	if f.paddedMicrobatchRows == nil {
 		return 0

@@ -93,7 +93,7 @@ func (f *Function) compile(ctx context.Context, values []Value, goal purpose) (p
 	p.executable, p.compiling, err = s.runtime.Build(ctx, f.opts.Name, pjrt.Program{Code: m.Text, Trusted: true},
 		s.runtime.Options(m.Replicas), arrive)
 	if err != nil {
-		return nil, p.refused(err)
+		return nil, p.asMemoryError(err)
 	}
 	if p.rows, err = s.runtime.LaunchPartitions(p.executable); err != nil {
 		return nil, errors.Join(err, p.executable.Close())
@@ -228,7 +228,7 @@ func (p *program) close() error {
 // copyBorrowed copies the current values of the other strategies' variables that the program reads.
 func (p *program) copyBorrowed(ctx context.Context) (values temporaryValues, err error) {
 	for _, v := range p.borrowed {
-		c, err := operandOf(v).borrow(ctx, p.function.strategy, "reading for "+p.function.opts.Name)
+		c, err := operandOf(v).copyFromOtherStrategy(ctx, p.function.strategy, "reading for "+p.function.opts.Name)
 		if err != nil {
 			_ = values.close()
 			return nil, err

@@ -47,7 +47,7 @@ func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes
 		}
 		return builtinCall{
 			name: fmt.Sprintf("reduce_%s_%c", op, how), values: []Value{value}, mirrored: true,
-			results: single(base.annotation),
+			results: oneAnnotation(base.annotation),
 			step: func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
 				return []*graph.Node{how.apply(rc, op, in[0])}
 			},
@@ -112,8 +112,8 @@ func (how reduction) apply(rc *ReplicaContext, op ReduceOp, x *graph.Node) *grap
 	return reduceEager(op, x, rc.strategy.replicas)
 }
 
-// reduceEager is an all-reduce outside of steps, where the amount of communication is not critical.
-// It computes a mean in half precision in float32, which rounds once.
+// reduceEager reduces x over the replicas outside of steps, where the amount of communication is
+// not critical. It computes a mean in half precision in float32, which rounds once.
 func reduceEager(op ReduceOp, x *graph.Node, replicas int) *graph.Node {
 	if op != Mean || !x.DType().IsHalfPrecision() {
 		return allReduce(op, x, replicas)

@@ -152,15 +152,15 @@ func divideByReplicas(x *graph.Node, replicas int) *graph.Node {
 	if x.DType().IsInt() {
 		return graph.Div(x, graph.Scalar(x.Graph(), x.DType(), replicas))
 	}
-	return scale(x, 1/float64(replicas))
+	return multiplyBy(x, 1/float64(replicas))
 }
 
-// scale multiplies x by a number. In half precision it multiplies in float32, unless the number is
-// a power of two.
-func scale(x *graph.Node, number float64) *graph.Node {
+// multiplyBy multiplies x by a number. In half precision it multiplies in float32, unless the
+// number is a power of two.
+func multiplyBy(x *graph.Node, number float64) *graph.Node {
 	if dtype, half := x.DType(), 0.5; dtype.IsHalfPrecision() {
 		if fraction, _ := math.Frexp(number); fraction != half {
-			return graph.ConvertDType(scale(graph.ConvertDType(x, dtypes.Float32), number), dtype)
+			return graph.ConvertDType(multiplyBy(graph.ConvertDType(x, dtypes.Float32), number), dtype)
 		}
 	}
 	return graph.Mul(x, constant(x.Graph(), x.DType(), number))

@@ -47,7 +47,7 @@ func (o operand) resolve(ctx context.Context, s *TPUStrategy, op string) (resolv
 	case of != s && o.isValue() && o.value.base().isVarying():
 		return resolvedOperand{}, checkOwnedBy(s, o.value)
 	case of != s:
-		return o.borrow(ctx, s, op)
+		return o.copyFromOtherStrategy(ctx, s, op)
 	case o.replica >= 0:
 		return o.resolveComponent(ctx, s, op)
 	case o.value != nil:
@@ -90,12 +90,12 @@ func (o operand) copyComponent(ctx context.Context, s *TPUStrategy) (*Mirrored, 
 	defer replica.Close()
 	c := builtinCall{name: "part", values: []Value{replica}, mirrored: true}
 	if v := o.variable; v != nil {
-		c.variables, c.results = []*Variable{v}, single(v.annotation)
+		c.variables, c.results = []*Variable{v}, oneAnnotation(v.annotation)
 		c.step = func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{rc.selectReplica(in[0], rc.Read(v))}
 		}
 	} else {
-		c.values, c.results = append(c.values, o.value), single(o.value.Annotation())
+		c.values, c.results = append(c.values, o.value), oneAnnotation(o.value.Annotation())
 		c.step = func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{rc.selectReplica(in[0], in[1])}
 		}
@@ -202,8 +202,8 @@ func (m *Mirrored) copyToHost(ctx context.Context) (*tensors.Tensor, error) {
 // cores and evaluate on one. The other strategy copies the value on its devices, and this strategy
 // takes over the copies on common devices. The data does not pass through the host.
 
-// borrow copies an operand of another strategy to a mirrored value of this strategy.
-func (o operand) borrow(ctx context.Context, s *TPUStrategy, op string) (resolvedOperand, error) {
+// copyFromOtherStrategy copies an operand of another strategy to a mirrored value of this strategy.
+func (o operand) copyFromOtherStrategy(ctx context.Context, s *TPUStrategy, op string) (resolvedOperand, error) {
 	other := o.strategy()
 	from, ok := mapPartitions(s.runtime, other.runtime)
 	if !ok {
@@ -219,13 +219,13 @@ func (o operand) borrow(ctx context.Context, s *TPUStrategy, op string) (resolve
 	if err = errors.Join(err, c.release()); err != nil {
 		return resolvedOperand{}, err
 	}
-	return newTemporary(s.takeOver(whole, from))
+	return newTemporary(s.moveBuffers(whole, from))
 }
 
-// takeOver moves the buffers of another strategy's value to a new value of this strategy.
+// moveBuffers moves the buffers of another strategy's value to a new value of this strategy.
 // partitions has the other strategy's partition for each partition of this one. The buffers on
 // other devices are closed.
-func (s *TPUStrategy) takeOver(value *Mirrored, partitions []int) (*Mirrored, error) {
+func (s *TPUStrategy) moveBuffers(value *Mirrored, partitions []int) (*Mirrored, error) {
 	base := value.base()
 	old := base.takeBuffers() // the other strategy no longer releases them
 	buffers := s.runtime.Buffers()

@@ -22,10 +22,10 @@ var _ Value = (*StackedBatches)(nil)
 // value is only valid for [Function.Compiled]. The caller must close the result; a loop in progress
 // keeps the memory.
 func (s *TPUStrategy) StackBatches(ctx context.Context, batches []any, a logical.Annotation) (*StackedBatches, error) {
-	return batchSplitter{s, false, a}.stack(ctx, batches)
+	return batchSplitter{s, false, a}.stackBatches(ctx, batches)
 }
 
-func (b batchSplitter) stack(ctx context.Context, batches []any) (*StackedBatches, error) {
+func (b batchSplitter) stackBatches(ctx context.Context, batches []any) (*StackedBatches, error) {
 	if err := RefuseTracing(ctx, "stack batches", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (m internalFunction) RunSteps(ctx context.Context, batches [][]any) ([]Valu
 			}
 			column[step] = batch[i]
 		}
-		v, err := batchSplitter{f.strategy, f.opts.LocalBatch, f.argumentAnnotation(i)}.stack(ctx, column)
+		v, err := batchSplitter{f.strategy, f.opts.LocalBatch, f.argumentAnnotation(i)}.stackBatches(ctx, column)
 		if err != nil {
 			return nil, &ArgumentError{Function: f.opts.Name, Argument: i, Reason: "not stacked", Err: err}
 		}

@@ -124,7 +124,7 @@ func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precisio
 	t = f.newTrace(ctx, values, seen)
 	begun = t
 	defer func(rc *ReplicaContext) { rc.ended = true }(t.rc)
-	t.padding = f.padding(values)
+	t.padding = f.findPadding(values)
 	if err := t.run(); err != nil {
 		return nil, nil, err
 	}
@@ -179,7 +179,7 @@ func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision
 	options := spmd.Options{
 		Replicas: s.replicas, LogicalAxes: s.opts.LogicalAxes, AllowReplicaProgram: true, Target: s.target,
 		Precision: s.opts.Precision, Origins: true,
-		Padded: len(f.padding(values).sizes) > 0,
+		Padded: len(f.findPadding(values).sizes) > 0,
 	}
 	// Package ragged reads the constants of a padded step, and internal programs run with the
 	// variables of each call.
@@ -346,7 +346,7 @@ func (t *trace) assemble() (*spmd.Module, error) {
 			t.variables = append(t.variables, nil)
 			next++
 		default:
-			argument, variable, err := t.variable(name)
+			argument, variable, err := t.moduleArgument(name)
 			if err != nil {
 				return nil, err
 			}
@@ -364,8 +364,9 @@ func (t *trace) assemble() (*spmd.Module, error) {
 	return m, nil
 }
 
-// variable returns the module's argument for a parameter of the graph, and its variable or nil.
-func (t *trace) variable(name string) (spmd.Tensor, *Variable, error) {
+// moduleArgument returns the module's argument for a parameter of the graph, and its variable or
+// nil.
+func (t *trace) moduleArgument(name string) (spmd.Tensor, *Variable, error) {
 	for i, c := range t.constants {
 		if name == constantName(i) {
 			return spmd.Tensor{Name: name, IsConstant: true}, c.Variable, nil
@@ -388,7 +389,7 @@ func (t *trace) variable(name string) (spmd.Tensor, *Variable, error) {
 		return spmd.Tensor{}, nil, t.f.newTraceError(fault.New(errkind.ValueError, fmt.Sprintf("parameter %q",
 			name), "pass it as an argument", "the step made it itself"))
 	}
-	v, err := t.vars.variable(name)
+	v, err := t.vars.findOrAddVariable(name)
 	if err != nil {
 		return spmd.Tensor{}, nil, err
 	}
@@ -399,7 +400,7 @@ func (t *trace) variable(name string) (spmd.Tensor, *Variable, error) {
 	return tensor, v, nil
 }
 
-// results describes the outputs and sets updates. It must be called after the arguments are known.
+// results describes the results of the module, and sets t.updates. t.variables must be set before.
 func (t *trace) results() (results []spmd.Tensor) {
 	if t.hasNoResults {
 		return []spmd.Tensor{{Name: noResult}}

@@ -179,10 +179,10 @@ func (s *TPUStrategy) SplitBatch(ctx context.Context, batch any, a logical.Annot
 	if err := RefuseTracing(ctx, "split batch", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
-	return batchSplitter{s, local, a}.split(ctx, batch)
+	return batchSplitter{s, local, a}.splitBatch(ctx, batch)
 }
 
-func (b batchSplitter) split(ctx context.Context, batch any) (*PerReplica, error) {
+func (b batchSplitter) splitBatch(ctx context.Context, batch any) (*PerReplica, error) {
 	tensor, err := operandOf(batch).copyHost(ctx, b.TPUStrategy)
 	if err != nil {
 		return nil, newTensorError("split batch", err)

@@ -68,7 +68,7 @@ func (v *PerReplica) Mirrored() bool { return !v.isVarying() }
 // concurrent use.
 type Mirrored struct{ deviceValue }
 
-// Value copies the value to the host, like Local of any replica.
+// Value copies the value to the host, like Local with any replica.
 func (m *Mirrored) Value(ctx context.Context) (*tensors.Tensor, error) { return m.Local(ctx, 0) }
 
 // Float64 copies a tensor with one element to the host as a float64. It returns the errors of
@@ -379,8 +379,8 @@ func (s *TPUStrategy) newValue(perReplica bool, dtype dtypes.DType, shape []int,
 
 func (v *deviceValue) Strategy() *TPUStrategy { return v.strategy }
 
-// asValue converts v to a Value. For an error it returns nil, because a nil pointer in an interface
-// is not nil.
+// asValue converts a typed pointer to a Value. After an error it returns a nil interface, not an
+// interface with a nil pointer.
 func asValue[T Value](v T, err error) (Value, error) {
 	if err != nil {
 		return nil, err
@@ -388,7 +388,7 @@ func asValue[T Value](v T, err error) (Value, error) {
 	return v, nil
 }
 
-// temporaryValues are copies that the call that created them closes.
+// temporaryValues are values that exist during one call, which closes them.
 type temporaryValues []Value
 
 func (c temporaryValues) close() error {

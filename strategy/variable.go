@@ -95,8 +95,9 @@ func (v *Variable) String() string {
 // perReplica reports whether the components may differ.
 func (v *Variable) perReplica() bool { return v.synchronization == OnRead || v.localWrites }
 
-// key returns the same string for variables that one compiled program can use interchangeably.
-func (v *Variable) key() string {
+// programKey returns the same string for variables that one compiled program can use
+// interchangeably.
+func (v *Variable) programKey() string {
 	return fmt.Sprintf("%s%v %s %s %s %t %v", v.dtype, v.shape, v.annotation, v.synchronization, v.aggregation,
 		v.localWrites, v.replicaShard)
 }

@@ -150,7 +150,7 @@ func (vs *Variables) initialOptions() initialization.Options {
 	return initialization.Options{Runtime: s.runtime, Axes: s.opts.LogicalAxes, Target: s.target,
 		Precision: s.opts.Precision, Store: vs.store,
 		Place: func(path string) (initialization.Variable, error) {
-			v, err := vs.variable(path)
+			v, err := vs.findOrAddVariable(path)
 			if err != nil {
 				return initialization.Variable{}, err
 			}
@@ -165,7 +165,7 @@ func (v *Variable) initialVariable() (initialization.Variable, error) {
 		SetBuffers: v.setInitialBuffers}, err
 }
 
-// FirstValues has statistics about the computation of initial values.
+// FirstValues are statistics of the computation of initial values.
 type FirstValues struct {
 	// OnDevices and OnHost are the numbers of variables whose values were computed on the devices,
 	// which are the large ones, and on the host. Variables with values, from a checkpoint for

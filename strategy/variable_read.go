@@ -80,7 +80,7 @@ func (v *Variable) readCombined(ctx context.Context) (*Mirrored, error) {
 		}
 	}
 	return builtinCall{
-		name: "read", variables: []*Variable{v}, mirrored: true, results: single(v.annotation),
+		name: "read", variables: []*Variable{v}, mirrored: true, results: oneAnnotation(v.annotation),
 		step: func(rc *ReplicaContext, _ []*graph.Node) []*graph.Node {
 			x := rc.Read(v)
 			switch {
@@ -154,7 +154,7 @@ func (v *Variable) readCombinedToHost(ctx context.Context) (*tensors.Tensor, err
 // copyComponents copies the components to a new value, on the devices.
 func (v *Variable) copyComponents(ctx context.Context) (Value, error) {
 	results, err := builtinCall{
-		name: "snapshot", variables: []*Variable{v}, mirrored: !v.perReplica(), results: single(v.annotation),
+		name: "snapshot", variables: []*Variable{v}, mirrored: !v.perReplica(), results: oneAnnotation(v.annotation),
 		step: func(rc *ReplicaContext, _ []*graph.Node) []*graph.Node { return []*graph.Node{rc.Read(v)} },
 	}.run(ctx, v.strategy)
 	if err != nil {

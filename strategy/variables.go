@@ -40,7 +40,7 @@ type Variables struct {
 	stacks  map[string]bool            // paths of the variables of loops over layers
 }
 
-// Variables returns the variables of a store, always the same object.
+// Variables returns a store's variables, always the same object for the store.
 func (s *TPUStrategy) Variables(store *model.Store) *Variables {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,8 +87,8 @@ func (vs *Variables) Lookup(path string) (*Variable, bool) {
 	return vs.list[i], true
 }
 
-// variable returns the variable at a path, and adds it without buffers if it is new.
-func (vs *Variables) variable(path string) (*Variable, error) {
+// findOrAddVariable returns the variable at a path, and adds it without buffers if it is new.
+func (vs *Variables) findOrAddVariable(path string) (*Variable, error) {
 	vs.placing.Lock()
 	defer vs.placing.Unlock()
 	if v, ok := vs.Lookup(path); ok {

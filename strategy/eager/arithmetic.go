@@ -48,7 +48,7 @@ func (rc *ReplicaContext) applyBinary(name string, apply func(a, b *graph.Node) 
 		})
 	}
 	return rc.callCollective(name, nil, []any{a, b}, func(all []any) ([]any, error) {
-		mirrored, equal := rc.update, true
+		mirrored, equal := rc.inUpdate, true
 		var made []func()
 		defer func() {
 			for _, release := range made {
@@ -63,7 +63,7 @@ func (rc *ReplicaContext) applyBinary(name string, apply func(a, b *graph.Node) 
 			made = append(made, release)
 			_, replicated := v.(*strategy.Mirrored)
 			mirrored = mirrored && replicated
-			equal = equal && !varying(v)
+			equal = equal && !isVarying(v)
 			return v, nil
 		})
 		if err != nil {
@@ -81,7 +81,7 @@ func (rc *ReplicaContext) applyBinary(name string, apply func(a, b *graph.Node) 
 			return nil, err
 		}
 		engine.Internal(results[0]).SetReplicaShapes(ragged, equal || s.NumReplicasInSync() == 1)
-		return Of(s).split(results[0])
+		return Of(s).splitByReplica(results[0])
 	})
 }
 

@@ -80,7 +80,7 @@ func (rc *ReplicaContext) callOnLeaves(call string, subject, nest any, run func(
 		if err != nil {
 			return nil, err
 		}
-		return Of(s).split(out)
+		return Of(s).splitByReplica(out)
 	})
 }
 

@@ -100,7 +100,7 @@ func (e *Extended) runReplicas(ctx context.Context, n, width int, fn func(c *cor
 	}
 	several := e.strategy.NumProcesses() > 1 && n == e.strategy.NumReplicasInSync()
 	if several {
-		ids = e.localIDs()
+		ids = e.localReplicas()
 	}
 	all := make([]*coroutine, len(ids))
 	for i, r := range ids {

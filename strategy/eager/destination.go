@@ -19,8 +19,8 @@ type Destination struct {
 	devices []string
 }
 
-// To returns the destination of a variable or a value: all replicas. A tensor of its shape is split
-// like it over the logical devices.
+// To returns the destination of x: all replicas. A tensor with the shape of x is split over the
+// logical devices like x.
 func To[T *strategy.Variable | *strategy.PerReplica | *strategy.Mirrored | *MergeValue](x T) Destination {
 	if x == nil {
 		return Destination{}

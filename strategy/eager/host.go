@@ -18,7 +18,7 @@ import (
 // operand returns one value for the replicas' leaves of an operand. In the function of a non-slot
 // update on the host, a leaf that differs between replicas is an error.
 func (rc *ReplicaContext) operand(call string, i int, leaves []any) (strategy.Value, func(), error) {
-	if !rc.host {
+	if !rc.onHost {
 		return Of(rc.strategy).mergeLeaves(rc.callerContext(), call, leaves)
 	}
 	machine := engine.Internal(rc.strategy)
@@ -28,7 +28,7 @@ func (rc *ReplicaContext) operand(call string, i int, leaves []any) (strategy.Va
 			return nil, nil, newVaryingError(call, i, x)
 		}
 	case *strategy.PerReplica:
-		if x != nil && machine.CheckOwned(call, x) == nil && varying(x) && rc.NumReplicasInSync() > 1 {
+		if x != nil && machine.CheckOwned(call, x) == nil && isVarying(x) && rc.NumReplicasInSync() > 1 {
 			return nil, nil, newVaryingError(call, i, x)
 		}
 	}
@@ -41,17 +41,17 @@ func (rc *ReplicaContext) operand(call string, i int, leaves []any) (strategy.Va
 
 // tracedOperand is like operand, in a merge call of a compiled step.
 func (rc *ReplicaContext) tracedOperand(call string, i int, x any) *graph.Node {
-	if v, ok := x.(*strategy.Variable); ok && v != nil && rc.host {
+	if v, ok := x.(*strategy.Variable); ok && v != nil && rc.onHost {
 		return rc.tracing.Read(v).node
 	}
 	m := rc.tracing.value(call, x)
-	if rc.host && rc.varying(m) {
+	if rc.onHost && rc.isVarying(m) {
 		panic(newVaryingError(call, i, m))
 	}
 	return m.node
 }
 
-func (rc *ReplicaContext) varying(m *MergeValue) bool {
+func (rc *ReplicaContext) isVarying(m *MergeValue) bool {
 	return !m.Mirrored() && rc.strategy.NumReplicasInSync() > 1
 }
 
@@ -66,7 +66,7 @@ func newVaryingError(call string, i int, x any) error {
 // components.
 func (rc *ReplicaContext) mirroredComponents(results []any) []any {
 	for i, x := range results {
-		if v, ok := x.(strategy.Value); ok && !varying(v) {
+		if v, ok := x.(strategy.Value); ok && !isVarying(v) {
 			results[i] = Component{value: v}
 		}
 	}

@@ -125,8 +125,8 @@ func describeLeaves(call string, nest any) (leaves []leafInfo, err error) {
 	return leaves, err
 }
 
-// rebuildNest returns the nest of another process's replica, whose leaves are described. local has
-// the nests of this process's replicas, which have the same structure.
+// rebuildNest returns the nest of another process's replica from the descriptions of its leaves.
+// local has the nests of this process's replicas, which have the same structure.
 func rebuildNest(call string, local []any, leaves []leafInfo) (any, error) {
 	return nesting.Zip(call, local, func(_ string, mine []any) (any, error) {
 		leaf := leaves[0]
@@ -194,7 +194,7 @@ func (e *Extended) exchange(ctx context.Context, ids []int, calls []string, fail
 	return e.fillNests(ids, nests, states)
 }
 
-// fillNests sets the nests of other processes' replicas from the states of all processes.
+// fillNests adds the arguments of other processes' replicas, which states describe, to nests.
 func (e *Extended) fillNests(ids []int, nests []any, states []processState) error {
 	byReplica := make([]struct {
 		call   string
@@ -248,11 +248,11 @@ func paths(leaves []leafInfo) []string {
 	return all
 }
 
-func (e *Extended) localIDs() []int { return e.strategy.LocalReplicas() }
+func (e *Extended) localReplicas() []int { return e.strategy.LocalReplicas() }
 
 // isLocal reports whether this process runs the code of a replica.
 func (e *Extended) isLocal(replica int) bool {
-	_, ok := slices.BinarySearch(e.localIDs(), replica)
+	_, ok := slices.BinarySearch(e.localReplicas(), replica)
 	return ok
 }
 
@@ -263,7 +263,7 @@ func (e *Extended) localResults(results []any) []any {
 		return results
 	}
 	var local []any
-	for _, r := range e.localIDs() {
+	for _, r := range e.localReplicas() {
 		local = append(local, results[r])
 	}
 	return local
@@ -276,7 +276,7 @@ func (e *Extended) localNests(ctx context.Context, op string, mine []any, failed
 	if s.NumProcesses() < 2 {
 		return mine, failed
 	}
-	nests, ids := make([]any, s.NumReplicasInSync()), e.localIDs()
+	nests, ids := make([]any, s.NumReplicasInSync()), e.localReplicas()
 	for i, r := range ids {
 		if failed == nil {
 			nests[r] = mine[i]

@@ -39,7 +39,7 @@ func (e *Extended) Regroup(ctx context.Context, nests []any) (any, error) {
 		return nil, err
 	}
 	var failed error
-	if n := len(e.localIDs()); len(nests) != n {
+	if n := len(e.localReplicas()); len(nests) != n {
 		failed = fault.New(errkind.ValueError, "regroup", "pass one for each replica of this process",
 			"%d nests for %d replicas", len(nests), n)
 	}
@@ -93,7 +93,7 @@ func containerOf(leaves []any) (any, bool) {
 // tensors if equal is set. Leaves that are not tensors become an Objects.
 func (e *Extended) combineLeaves(ctx context.Context, op, path string, leaves []any, equal bool) (any, error) {
 	s := e.strategy
-	ids := e.localIDs()
+	ids := e.localReplicas()
 	all, of := make([]*tensors.Tensor, len(leaves)), make([]shapes.Shape, len(leaves))
 	for r, x := range leaves {
 		var err error
@@ -148,7 +148,7 @@ func (e *Extended) objects(leaves []any) *strategy.Objects {
 // equalOnAll returns the tensor that all replicas have, or nil if their tensors differ. The tensors
 // are by replica, nil for replicas of other processes. All processes must call it.
 func (e *Extended) equalOnAll(ctx context.Context, op string, all []*tensors.Tensor) (*tensors.Tensor, error) {
-	ids := e.localIDs()
+	ids := e.localReplicas()
 	first := all[ids[0]]
 	var digest []byte // digest of the tensor, if all of this process's replicas have the same
 	if first != nil && !slices.ContainsFunc(ids, func(r int) bool {
@@ -242,7 +242,7 @@ func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 	if single {
 		return []any{nest}, nil
 	}
-	ids := e.localIDs()
+	ids := e.localReplicas()
 	results := make([]any, len(ids))
 	for i, r := range ids {
 		selected, err := e.SelectReplica(r, nest)
@@ -300,7 +300,7 @@ func (e *Extended) ValuesFromFunction(ctx context.Context, fn func(ValueContext)
 	if err := engine.Internal(s).CheckEager(ctx, "values from function", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
-	ids := e.localIDs()
+	ids := e.localReplicas()
 	mine := make([]any, len(ids))
 	var failed error
 	for i, r := range ids {

@@ -22,13 +22,13 @@ import (
 // Tensor arguments and results of its methods are [Component]s, the replica's tensors of values on
 // the devices. The methods also accept host values, such as a number or a *tensors.Tensor.
 type ReplicaContext struct {
-	strategy  *strategy.TPUStrategy
-	ctx       context.Context
-	coroutine *coroutine
-	replica   int
-	update    bool // in an update's function: writes affect only the component
-	some      bool // in an update with fewer functions than components: no writes
-	host      bool // in the only function of a non-slot update on the host: see host.go
+	strategy      *strategy.TPUStrategy
+	ctx           context.Context
+	coroutine     *coroutine
+	replica       int
+	inUpdate      bool // in an update's function: writes affect only the component
+	onSomeDevices bool // in an update with fewer functions than components: no writes
+	onHost        bool // in the only function of a non-slot update on the host: see host.go
 	// tracing is set in an update of a compiled step.
 	tracing *MergeContext
 }
@@ -87,7 +87,7 @@ func (e *Extended) splitArguments(ctx context.Context, args []any) ([][]any, err
 		})
 		var parts []any
 		if err == nil {
-			parts, err = e.split(arg)
+			parts, err = e.splitByReplica(arg)
 		}
 		if err == nil && e.strategy.NumProcesses() > 1 {
 			setOrigin(fmt.Sprintf("argument %d of call %d", i, s.NextCallNumber()), arg)
@@ -135,7 +135,7 @@ func (rc *ReplicaContext) callCollective(call string, subject, arg any, run func
 // callerContext returns the cross-replica context of a collective call.
 func (rc *ReplicaContext) callerContext() context.Context {
 	update := -1
-	if rc.update && !rc.host {
+	if rc.inUpdate && !rc.onHost {
 		update = rc.replica
 	}
 	return mode.With(rc.ctx, mode.Mode{Strategy: rc.strategy, Update: update})
@@ -181,7 +181,7 @@ func (rc *ReplicaContext) MergeCall(fn func(ctx context.Context, args ...any) (a
 		if s.NumReplicasInSync() == 1 {
 			return Of(s).splitResult(args, result)
 		}
-		return Of(s).split(result)
+		return Of(s).splitByReplica(result)
 	})
 }
 
@@ -208,7 +208,7 @@ func (e *Extended) splitResult(args []any, result any) ([]any, error) {
 
 // checkReplicaCode returns an error in an update function, which is not replica code.
 func (rc *ReplicaContext) checkReplicaCode(op string) error {
-	if !rc.update {
+	if !rc.inUpdate {
 		return nil
 	}
 	return &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "called in an update, which has no replica context", Hint: "call it in the replicas' code, before the update"}
@@ -232,9 +232,9 @@ func columnsOf(call string, all []any) ([][]any, error) {
 	return columns, nil
 }
 
-// split returns each replica's nest. An entry is nil if it has objects of another process's
-// replica.
-func (e *Extended) split(nest any) ([]any, error) {
+// splitByReplica returns each replica's nest. An entry is nil if it has objects of another
+// process's replica.
+func (e *Extended) splitByReplica(nest any) ([]any, error) {
 	s := e.strategy
 	parts := make([]any, s.NumReplicasInSync())
 	for r := range parts {
@@ -276,10 +276,10 @@ func (rc *ReplicaContext) Call(f *strategy.Function, args ...any) ([]any, error)
 		for i, x := range results {
 			nest[i] = x
 		}
-		if rc.host {
+		if rc.onHost {
 			return []any{rc.mirroredComponents(nest)}, nil
 		}
-		return Of(s).split(nest)
+		return Of(s).splitByReplica(nest)
 	})
 	if err != nil {
 		return nil, err

@@ -12,20 +12,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Scatter is the eager form of [strategy.ReplicaContext.Scatter], a collective call. The replicas'
-// numbers of rows may differ. In an update function it changes the component with its own rows,
-// like [UpdateContext.Scatter].
+// Scatter is a collective call that combines rows like [strategy.ReplicaContext.Scatter]. The
+// replicas' numbers of rows may differ. In an update function it changes the component with its own
+// rows, like [UpdateContext.Scatter].
 func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, indices, updates any) (any, error) {
 	if err := rc.checkWrite(op.String(), v); err != nil {
 		return nil, err
 	}
 	s := rc.strategy
 	name := fmt.Sprintf("%s %q", op, v.Path())
-	if err := engine.Internal(s).CheckScatter(v, op, !rc.update); err != nil {
+	if err := engine.Internal(s).CheckScatter(v, op, !rc.inUpdate); err != nil {
 		return nil, err
 	}
 	call := op.String() + " " + v.Path()
-	if rc.host || rc.tracing != nil {
+	if rc.onHost || rc.tracing != nil {
 		return rc.writeAllComponents(call, v, func(ctx context.Context) error { return v.Scatter(ctx, op, indices, updates) })
 	}
 	return rc.callCollective(call, v, []any{rc.component(indices), rc.component(updates)}, func(all []any) ([]any, error) {
@@ -57,10 +57,10 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 			values = append(values, sizes)
 		}
 		kind := "replica_"
-		if rc.update {
+		if rc.inUpdate {
 			kind = "update_"
 		}
-		aggregate := !rc.update
+		aggregate := !rc.inUpdate
 		return rc.applyWrite(kind+op.String(), v, values, func(c *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			indices, updates := in[0], in[1]
 			if len(in) > 2 {

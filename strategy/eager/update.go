@@ -139,7 +139,7 @@ func (e *Extended) updateAll(ctx context.Context, v *strategy.Variable, fn Updat
 			return nil, nil, err
 		}
 	}
-	results, err = e.update(ctx, v, v.Devices(), fn, args)
+	results, err = e.updateComponents(ctx, v, v.Devices(), fn, args)
 	return results, nil, err
 }
 
@@ -157,7 +157,7 @@ func checkMirrored(op, where string, v *strategy.Variable, x any) error {
 			return fault.New(errkind.TypeError, op, "read it first", "argument %s, the sync-on-read variable %q, is not mirrored", where, x.Path())
 		}
 	case *strategy.PerReplica:
-		varies = x != nil && varying(x)
+		varies = x != nil && isVarying(x)
 	case *MergeValue:
 		varies = x != nil && !x.mirrored
 	}
@@ -167,8 +167,8 @@ func checkMirrored(op, where string, v *strategy.Variable, x any) error {
 	return nil
 }
 
-// update runs fn once for each device, with the arguments' components in that order.
-func (e *Extended) update(ctx context.Context, v *strategy.Variable, devices []string, fn UpdateFunc,
+// updateComponents runs fn once for each device, with the arguments' components in that order.
+func (e *Extended) updateComponents(ctx context.Context, v *strategy.Variable, devices []string, fn UpdateFunc,
 	args []any) ([]any, error) {
 	s := e.strategy
 	nests, err := e.splitArguments(ctx, args)
@@ -176,8 +176,8 @@ func (e *Extended) update(ctx context.Context, v *strategy.Variable, devices []s
 		return nil, err
 	}
 	return e.runReplicas(ctx, len(devices), s.NumReplicasInSync(), func(c *coroutine, r int) (any, error) {
-		rc := &ReplicaContext{strategy: s, coroutine: c, replica: r, update: true,
-			some: len(devices) < s.NumReplicasInSync()}
+		rc := &ReplicaContext{strategy: s, coroutine: c, replica: r, inUpdate: true,
+			onSomeDevices: len(devices) < s.NumReplicasInSync()}
 		rc.ctx = mode.With(ctx, mode.Mode{Strategy: s, Update: r, Code: &componentCode{rc}})
 		return fn(&UpdateContext{rc: rc, variable: v, device: devices[r]}, nests[r]...)
 	})

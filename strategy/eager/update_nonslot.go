@@ -126,11 +126,11 @@ func (e *Extended) updateNonSlot(ctx context.Context, op string, devices []strin
 		results = make([]any, 1)
 		results[0], err = e.traceUpdate(ctx, in, op, nil, fn, args)
 	case mirrored:
-		results, err = e.update(ctx, nil, devices, fn, args)
+		results, err = e.updateComponents(ctx, nil, devices, fn, args)
 	default:
 		results, err = e.runReplicas(ctx, 1, 1, func(c *coroutine, _ int) (any, error) {
-			rc := &ReplicaContext{strategy: s, ctx: mode.With(ctx, mode.Cross(s)), coroutine: c, update: true,
-				host: true}
+			rc := &ReplicaContext{strategy: s, ctx: mode.With(ctx, mode.Cross(s)), coroutine: c, inUpdate: true,
+				onHost: true}
 			return fn(&UpdateContext{rc: rc, device: e.NonSlotDevices()[0]}, args...)
 		})
 	}

@@ -21,9 +21,9 @@ import (
 func (e *Extended) traceUpdate(ctx context.Context, mc *MergeContext, op string, v *strategy.Variable, fn UpdateFunc,
 	args []any) (any, error) {
 	s := e.strategy
-	rc := &ReplicaContext{strategy: s, ctx: ctx, update: true, host: v == nil &&
+	rc := &ReplicaContext{strategy: s, ctx: ctx, inUpdate: true, onHost: v == nil &&
 		s.Semantics() != strategy.TensorFlowMirrored, tracing: mc}
-	if !rc.host {
+	if !rc.onHost {
 		rc.ctx = mode.With(ctx, mode.Mode{Strategy: s, Update: -1, Code: &componentCode{rc}})
 	}
 	return fault.CatchPanic(func() any {
@@ -82,7 +82,7 @@ func (rc *ReplicaContext) updateArgument(op, where string, v *strategy.Variable,
 	if err := checkMirrored(op, where, v, m); err != nil {
 		return nil, err
 	}
-	if rc.host && rc.varying(m) {
+	if rc.onHost && rc.isVarying(m) {
 		return m, nil // it has no single node
 	}
 	return m.node, nil

@@ -20,7 +20,9 @@ import (
 )
 
 // Read returns the current value of the replica's component of a variable.
-func (rc *ReplicaContext) Read(v *strategy.Variable) (any, error) { return rc.read("Read", v, rc.host) }
+func (rc *ReplicaContext) Read(v *strategy.Variable) (any, error) {
+	return rc.read("Read", v, rc.onHost)
+}
 
 // ReadAcross returns the variable's cross-replica value in replica code, with the components
 // combined by the variable's aggregation. It corresponds to a read in TensorFlow's
@@ -56,7 +58,7 @@ func (rc *ReplicaContext) read(op string, v *strategy.Variable, across bool) (an
 		if err != nil {
 			return nil, err
 		}
-		return Of(rc.strategy).split(x)
+		return Of(rc.strategy).splitByReplica(x)
 	})
 }
 
@@ -82,7 +84,7 @@ func (rc *ReplicaContext) AssignSub(v *strategy.Variable, x any) (any, error) {
 // checkWrite returns an error for a write of another strategy's variable, or of only some of the
 // components.
 func (rc *ReplicaContext) checkWrite(op string, v *strategy.Variable) error {
-	if rc.some {
+	if rc.onSomeDevices {
 		return &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op,
 			Reason: "called in an update of some of the devices, while a write is of all components",
 			Hint:   "give the update all of NonSlotDevices, or write outside"}
@@ -96,7 +98,7 @@ func (rc *ReplicaContext) write(w assign.Op, v *strategy.Variable, x any) (any, 
 	}
 	op, call := fmt.Sprintf("%s %q", w.Name, v.Path()), w.Name+" "+v.Path()
 	switch {
-	case rc.host:
+	case rc.onHost:
 		return rc.writeAllComponents(call, v, func(ctx context.Context) error { return assignAllComponents(ctx, w, v, x) })
 	case rc.tracing != nil:
 		if err := rc.tracing.setComponent(op, w, v, x); err != nil {
@@ -110,7 +112,7 @@ func (rc *ReplicaContext) write(w assign.Op, v *strategy.Variable, x any) (any, 
 			return nil, err
 		}
 		defer release()
-		aggregate := !rc.update && !isHost
+		aggregate := !rc.inUpdate && !isHost
 		return rc.applyWrite(fmt.Sprintf("replica_%s_%t", w.Name, aggregate), v, []strategy.Value{value},
 			func(c *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 				x := in[0]
@@ -126,19 +128,19 @@ func (rc *ReplicaContext) write(w assign.Op, v *strategy.Variable, x any) (any, 
 func (rc *ReplicaContext) applyWrite(name string, v *strategy.Variable, values []strategy.Value,
 	step strategy.StepFunc) ([]any, error) {
 	results, err := engine.Internal(rc.strategy).RunBuiltin(rc.callerContext(), name, step, values,
-		[]*strategy.Variable{v}, rc.update && !componentsVary(v), v.Annotation())
+		[]*strategy.Variable{v}, rc.inUpdate && !componentsVary(v), v.Annotation())
 	if err != nil {
 		return nil, err
 	}
 	engine.Internal(results[0]).SetReplicaShapes(nil, !componentsVary(v))
-	return Of(rc.strategy).split(results[0])
+	return Of(rc.strategy).splitByReplica(results[0])
 }
 
 // perReplica converts a mirrored value to a per-replica value in replica code, because each replica
 // owns the value that it reads.
 func (rc *ReplicaContext) perReplica(x strategy.Value) (strategy.Value, error) {
 	m, ok := x.(*strategy.Mirrored)
-	if !ok || rc.update {
+	if !ok || rc.inUpdate {
 		return x, nil
 	}
 	defer m.Close()
@@ -177,7 +179,7 @@ func (rc *ReplicaContext) mergeWritten(op string, v *strategy.Variable, xs []any
 	}
 	object, one := commonValue(converted)
 	isHost = one && isHostValue(object) && v.Synchronization() == strategy.OnWrite
-	if !rc.update && v.Synchronization() == strategy.OnWrite && s.NumReplicasInSync() > 1 {
+	if !rc.inUpdate && v.Synchronization() == strategy.OnWrite && s.NumReplicasInSync() > 1 {
 		switch {
 		case v.Aggregation() == strategy.AggregateNone && !v.LocalWrites():
 			return nil, false, nil, fault.NoAggregation(op)
@@ -213,7 +215,7 @@ func isHostValue(x any) bool {
 // for a mirrored variable must be equal.
 func (rc *ReplicaContext) mergeValues(op string, v *strategy.Variable, xs []any) (_ strategy.Value, release func(),
 	err error) {
-	if rc.update && !componentsVary(v) {
+	if rc.inUpdate && !componentsVary(v) {
 		if xs, err = rc.mirrorEqual(op, xs); err != nil {
 			return nil, nil, err
 		}
@@ -237,7 +239,7 @@ func (rc *ReplicaContext) mirrorEqual(op string, xs []any) ([]any, error) {
 		}
 		apart(Component{variable: of})
 	case strategy.Value:
-		if !varying(of) {
+		if !isVarying(of) {
 			return xs, nil
 		}
 		apart(Component{value: of})
@@ -247,7 +249,7 @@ func (rc *ReplicaContext) mirrorEqual(op string, xs []any) ([]any, error) {
 		}
 	}
 	all := make([]*tensors.Tensor, len(xs))
-	for _, r := range Of(rc.strategy).localIDs() {
+	for _, r := range Of(rc.strategy).localReplicas() {
 		var err error
 		if all[r], err = rc.hostValue(xs[r]); err != nil {
 			break
@@ -292,7 +294,7 @@ func (rc *ReplicaContext) Update(v *strategy.Variable, fn UpdateFunc, args ...an
 		return Of(s).Update(rc.ctx, v, fn, args...)
 	}
 	return rc.callCollective("Update "+v.Path(), v, args, func(all []any) ([]any, error) {
-		if rc.host {
+		if rc.onHost {
 			result, err := Of(s).Update(rc.callerContext(), v, fn, args...)
 			return []any{result}, err
 		}
@@ -304,7 +306,7 @@ func (rc *ReplicaContext) Update(v *strategy.Variable, fn UpdateFunc, args ...an
 		if err != nil {
 			return nil, err
 		}
-		return Of(s).split(result)
+		return Of(s).splitByReplica(result)
 	})
 }
 
@@ -369,7 +371,7 @@ func (rc *ReplicaContext) firstInitialValue(all []any) (first any, release func(
 		}
 	}
 	values, zero := make([]*tensors.Tensor, len(all)), tensors.FromShape(shape)
-	for _, r := range Of(s).localIDs() {
+	for _, r := range Of(s).localReplicas() {
 		values[r] = zero
 	}
 	if mine != nil {
@@ -383,8 +385,8 @@ func (rc *ReplicaContext) firstInitialValue(all []any) (first any, release func(
 	return Component{value: v}, func() { _ = v.Close() }, nil
 }
 
-// varying reports whether the replicas' tensors of a value may differ.
-func varying(v strategy.Value) bool {
+// isVarying reports whether the replicas' tensors of a value may differ.
+func isVarying(v strategy.Value) bool {
 	switch v := v.(type) {
 	case *strategy.PerReplica:
 		return !v.Mirrored()

@@ -117,8 +117,8 @@ func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUS
 	return f, nil
 }
 
-// readLoop reads and copies batches until the input ends, an error occurs, or ctx is done. Its last
-// item has the error.
+// readLoop reads and copies batches until the input ends, an error occurs, or ctx is done. The last
+// item that it sends has the error.
 func (f *Feed) readLoop(ctx context.Context, steps *input.Steps) {
 	defer close(f.done)
 	finish := func(err error) {
