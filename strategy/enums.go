@@ -109,10 +109,9 @@ type Semantics int
 const (
 	// OwnSemantics follows TPUStrategy without two limits of TensorFlow's ops: the mean of integers
 	// is a float, and int64 values can be summed in a step.
-	OwnSemantics Semantics = iota
-	// TensorFlowTPU follows TPUStrategy, and TensorFlowMirrored follows MirroredStrategy.
-	TensorFlowTPU
-	TensorFlowMirrored
+	OwnSemantics       Semantics = iota
+	TensorFlowTPU                // follows TensorFlow's TPUStrategy
+	TensorFlowMirrored           // follows TensorFlow's MirroredStrategy
 )
 
 func (s Semantics) String() string { return enum.Name(s, "default", "TPUStrategy", "MirroredStrategy") }
@@ -121,9 +120,8 @@ func (s Semantics) String() string { return enum.Name(s, "default", "TPUStrategy
 type ReduceOp int
 
 const (
-	Sum ReduceOp = iota
-	// Mean is the sum divided by the number of replicas.
-	Mean
+	Sum  ReduceOp = iota // SUM
+	Mean                 // MEAN: the sum divided by the number of replicas
 )
 
 func (op ReduceOp) String() string { return enum.Name(op, "SUM", "MEAN") }

@@ -107,7 +107,7 @@ func (mc *MergeContext) setComponent(op string, w assign.Op, v *strategy.Variabl
 	return err
 }
 
-// splitNest returns each replica's nest of a nest of MergeValues, by replica.
+// splitNest splits a nest with *[MergeValue] leaves into one nest for each replica.
 func (mc *MergeContext) splitNest(op string, nest any) ([]any, error) {
 	return fault.CatchPanic(func() []any {
 		all := make([]any, mc.rc.NumReplicasInSync())
