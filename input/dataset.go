@@ -111,7 +111,7 @@ func New(src Source) Dataset {
 // Info returns the spec, cardinality and batch size of the dataset, as far as they are known.
 func (d Dataset) Info() Info { return d.source().Info() }
 
-// Err returns the first error for invalid arguments of the operations that produced d, or nil.
+// Err returns the first error for invalid arguments among the operations that created d, or nil.
 func (d Dataset) Err() error {
 	if b, ok := d.source().(errorSource); ok {
 		return b.err

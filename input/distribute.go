@@ -231,7 +231,7 @@ func newProcessPipeline(src Source, policy AutoShardPolicy, job jobSize, process
 	return p, p.stream.Err()
 }
 
-// setEndBehavior sets needsAllReplicas and needsVote, which specify how the input ends. info
+// setEndBehavior sets needsAllReplicas and needsVote, which determine when the input ends. info
 // describes the dataset before its batches are split.
 func (d *DistributedDataset) setEndBehavior(replicaSpec Spec, info Info) {
 	d.spec = replicaSpec

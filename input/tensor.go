@@ -41,8 +41,8 @@ type storage interface {
 	bytes() []byte
 }
 
-// typedStorage implements storage. Its methods have pointer receivers, so that many values can be
-// allocated at once.
+// typedStorage implements storage. Its methods have pointer receivers, so that the storage of many
+// tensors can be allocated at once.
 type typedStorage[T Value] []T
 
 func newStorage[T Value](flat []T) storage { return (*typedStorage[T])(&flat) }

@@ -7,7 +7,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
-// fileError adds the file to an error f, and the tensor if it is not empty. The kind is
+// fileError adds a file name to the error f, and a tensor name unless it is empty. The kind is
 // DataLossError unless f or its cause has another kind.
 func fileError(file, tensor string, f errkind.Fault) error {
 	f.Op = fmt.Sprintf("weights: file %q", file)

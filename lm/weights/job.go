@@ -16,8 +16,8 @@ type copyJob struct {
 	axes       []axis
 }
 
-// axis is one dimension of a copyJob. It maps an index to an offset in the tensor (src, ascending)
-// and an offset in the result (dst). Both are in elements, relative to the first index.
+// axis is one dimension of a copyJob. For each index it specifies an element's offset in the tensor
+// (src, ascending) and in the result (dst). Both are in elements, relative to the first index.
 type axis struct {
 	count   int
 	srcStep int64
@@ -95,7 +95,7 @@ func (l cellLayout) isEven(n int) bool {
 	return l.firstIndex%l.cellSize+n <= l.cellSize || l.cellSize == 1 || l.cellStride == l.cellSize*l.stride
 }
 
-// evenStep returns the distance between adjacent offsets, if isEven returned true.
+// evenStep returns the distance between the offsets of adjacent indices. It requires isEven.
 func (l cellLayout) evenStep() int {
 	if l.cellSize == 1 {
 		return l.cellStride

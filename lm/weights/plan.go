@@ -193,7 +193,7 @@ func (m *planner) matchRule(t Tensor) (faults []Mismatch) {
 	return faults
 }
 
-// unusedElements returns the number of elements of a tensor that no view in uses contains.
+// unusedElements returns the number of elements of a tensor that none of the views selects.
 func unusedElements(shape []int, uses []stridedView) int64 {
 	total := int64(numElements(shape))
 	var runs [][2]int64
@@ -222,8 +222,8 @@ const maxLayers = 1 << 20
 // maxRanges limits the memory for finding unused elements.
 const maxRanges = 1 << 20
 
-// elementRanges returns the ranges of a tensor's elements that the view contains. A list of more
-// than maxRanges is invalid.
+// elementRanges returns the ranges of a tensor's elements that the view selects. If there are more
+// than maxRanges, it returns maxRanges+1 zero values.
 func (v stridedView) elementRanges() [][2]int64 {
 	var all []strideFactor
 	for _, d := range v.dims {

@@ -82,7 +82,7 @@ func transpose2(dst []byte, dstStart, step int, src []byte, starts []int, srcSta
 // blockColumns are the slices of the result for the columns of a transposed block.
 type blockColumns struct{ a, b, c, d, e, f, g, h []byte }
 
-// newBlockColumns returns the columns of a block, each of n elements of the given number of bytes.
+// newBlockColumns returns the slices for columns of n elements. bytes is the size of an element.
 func newBlockColumns(dst []byte, start, step, bytes, n int) blockColumns {
 	line := func(i int) []byte { return dst[bytes*(start+i*step):][: bytes*n : bytes*n] }
 	return blockColumns{line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7)}

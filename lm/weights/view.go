@@ -13,7 +13,8 @@ type stridedView struct {
 	dims   [][]strideFactor
 }
 
-// strideFactor is a factor of a dimension, with size indices that are stride elements apart.
+// strideFactor is one factor of a dimension of a stridedView. Its size indices are stride elements
+// apart.
 type strideFactor struct{ size, stride int64 }
 
 // contiguousView returns a view of a complete row-major tensor.
