@@ -12,6 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/report/cost"
+	"github.com/tpustrategy/tpustrategy/report/hlo"
 	"github.com/tpustrategy/tpustrategy/report/memory"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
@@ -117,7 +119,6 @@ func SuggestAnnotations(ctx context.Context, step CompiledStep, o AnnotationOpti
 		return nil, err
 	}
 	s := &annotationSearch{o: o, mesh: mesh}
-	s.machine, _ = newMachine(o.Target.Name)
 	if s.now, err = s.try(ctx, m); err != nil {
 		return nil, err
 	}
@@ -158,10 +159,9 @@ func SuggestAnnotations(ctx context.Context, step CompiledStep, o AnnotationOpti
 
 // annotationSearch searches for suggestions for one module.
 type annotationSearch struct {
-	o       AnnotationOptions
-	mesh    sharding.Mesh
-	machine *machine
-	now     *annotationCost
+	o    AnnotationOptions
+	mesh sharding.Mesh
+	now  *annotationCost
 }
 
 // trial is an annotation to try instead of the annotation of splits, which is the same for all of
@@ -197,13 +197,12 @@ func (s *annotationSearch) try(ctx context.Context, m *spmd.Module) (*annotation
 	if err != nil {
 		return nil, err
 	}
-	optimized, err := parseProgram(program)
+	optimized, err := hlo.Parse(program, m)
 	if err != nil {
 		return nil, err
 	}
-	optimized.locate(m)
 	out := &annotationCost{at: map[originKey]*Collective{}}
-	all := optimized.counted(s.mesh, nil)
+	all := countCollectives(optimized, s.mesh)
 	for _, c := range all.byKey {
 		out.Sent = sum64(out.Sent, c.Moved)
 	}
@@ -217,12 +216,14 @@ func (s *annotationSearch) try(ctx context.Context, m *spmd.Module) (*annotation
 		}
 		out.at[at].join(*c)
 	}
-	work, w := optimized.worked(Target{}, false, s.machine)
-	if out.flops = work.flops; s.machine != nil {
-		out.Seconds = work.times.seconds()
+	e := cost.Simulate(optimized, s.o.Target.Name, 0, 0, nil)
+	if len(e.Operations) == 0 {
+		return nil, &errkind.Fault{Op: "report: suggest annotations", Match: hlo.ErrProgram, Reason: "the program is empty or too large"}
 	}
-	out.Peak, err = optimized.resident(w)
-	return out, err
+	if out.flops, out.Peak = e.FLOPs, e.PeakBytes; e.Prediction != nil {
+		out.Seconds = e.Prediction.Seconds
+	}
+	return out, nil
 }
 
 // places returns the keys of the collectives of the module, the most bytes first.
@@ -340,7 +341,7 @@ func (t *trial) suggestion() AnnotationSuggestion {
 	first := t.splits[0]
 	m := AnnotationSuggestion{Name: first.Name, From: first.Annotation.String(), To: t.to.String(), After: t.after.AnnotationFigures}
 	for _, s := range t.splits[1:] {
-		m.Name = both(m.Name, s.Name)
+		m.Name = commonName(m.Name, s.Name)
 	}
 	if first.Name == "" {
 		m.At = memory.NewSourceLine(first.Origin)

@@ -22,6 +22,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/report/hlo"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
@@ -168,7 +169,7 @@ func TestAnnotationsAreSuggestedAmongWhatCompiles(t *testing.T) {
 	_, err = report.SuggestAnnotations(t.Context(), bad, report.AnnotationOptions{Try: func(context.Context, *spmd.Module) (pjrt.Program, error) {
 		return pjrt.Program{Code: []byte("nonsense"), Format: pjrt.FormatHLO}, nil
 	}})
-	require.ErrorIs(t, err, report.ErrProgram)
+	require.ErrorIs(t, err, hlo.ErrProgram)
 }
 
 func TestSuggestionsOfASearchThatIsCanceled(t *testing.T) {

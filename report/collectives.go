@@ -2,11 +2,13 @@ package report
 
 import (
 	"cmp"
-	"maps"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
+	"github.com/tpustrategy/tpustrategy/report/cost"
+	"github.com/tpustrategy/tpustrategy/report/hlo"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
@@ -52,37 +54,16 @@ type CollectiveDType struct {
 	Count int `json:"count,omitempty"`
 }
 
-// collectiveKinds are the ops that move data between cores, by op name including the names of
-// asynchronous starts.
-var collectiveKinds = map[string]string{
-	"all-reduce": "all-reduce", "all-reduce-start": "all-reduce",
-	"all-gather": "all-gather", "all-gather-start": "all-gather",
-	"reduce-scatter": "reduce-scatter",
-	"all-to-all":     "all-to-all", "ragged-all-to-all": "all-to-all",
-	"collective-permute": "collective-permute", "collective-permute-start": "collective-permute",
-	"collective-broadcast": "collective-broadcast",
-	"send":                 "send",
-}
-
-// CollectiveKinds returns the possible values of [Collective].Kind in order.
-func CollectiveKinds() []string {
-	return slices.Compact(slices.Sorted(maps.Values(collectiveKinds)))
-}
-
-// counted counts the collectives of a program whose partitions are the devices of a mesh. on may be
-// nil.
-func (m *hloModule) counted(mesh sharding.Mesh, on *Torus) *counter {
-	c := &counter{module: m, mesh: mesh, torus: on, byKey: map[collectiveKey]*Collective{}, byDType: map[dtypeKey]*CollectiveDType{}}
-	if m.origins != nil {
-		c.byLine = map[lineKey]*Collective{}
-	}
-	c.walk(m.entry, nil, 1, false, 0)
-	m.byLine = c.byLine
+// countCollectives counts the collectives of a program whose partitions are the devices of a mesh.
+func countCollectives(p *hlo.Program, mesh sharding.Mesh) *collectiveCounter {
+	c := &collectiveCounter{mesh: mesh, byKey: map[collectiveKey]*Collective{}, byDType: map[dtypeKey]*CollectiveDType{},
+		byLine: map[lineKey]*Collective{}, traffic: map[trafficKey]*cost.GroupTraffic{}, hasOrigins: p.HasOrigins}
+	c.walk(p.Entry, nil, 1, false, 0)
 	return c
 }
 
 // collectives returns the collectives, the most bytes first.
-func (c *counter) collectives() []Collective {
+func (c *collectiveCounter) collectives() []Collective {
 	var all []Collective
 	for _, one := range c.byKey {
 		all = append(all, *one)
@@ -100,10 +81,10 @@ func sortCollectives(all []Collective) {
 }
 
 // dtypes returns the shares of the collectives by dtype, the most bytes first.
-func (c *counter) dtypes() []CollectiveDType {
+func (c *collectiveCounter) dtypes() []CollectiveDType {
 	var all []CollectiveDType
 	for key, one := range c.byDType {
-		one.Kind, one.Axis, one.GroupSize, one.DType = key.kind, key.axis, key.size, cmp.Or(elementNames[key.element], "unknown")
+		one.Kind, one.Axis, one.GroupSize, one.DType = key.kind, key.axis, key.size, cmp.Or(key.dtype, "unknown")
 		all = append(all, *one)
 	}
 	slices.SortFunc(all, func(a, b CollectiveDType) int {
@@ -128,82 +109,89 @@ type lineKey struct {
 
 type dtypeKey struct {
 	collectiveKey
-	element uint64
+	dtype string
 }
 
-// counter walks a program in execution order.
-type counter struct {
-	module  *hloModule
-	mesh    sharding.Mesh // the axes of the replicas and of the logical devices
-	byKey   map[collectiveKey]*Collective
-	byDType map[dtypeKey]*CollectiveDType
-	byLine  map[lineKey]*Collective // nil if no lines are known
-	torus   *Torus                  // the slice of the collectives; nil if unknown
-	steps   int
+// trafficKey identifies collectives over the same groups, by their first group.
+type trafficKey struct{ axis, kind, first string }
+
+// collectiveCounter counts the collectives of a program in execution order.
+type collectiveCounter struct {
+	mesh       sharding.Mesh // the axes of the replicas and of the logical devices
+	hasOrigins bool
+	byKey      map[collectiveKey]*Collective
+	byDType    map[dtypeKey]*CollectiveDType
+	byLine     map[lineKey]*Collective // empty unless hasOrigins is set
+	traffic    map[trafficKey]*cost.GroupTraffic
+	steps      int
 }
 
-// maxSteps bounds the walk of a malformed program with recursive calls.
-const maxSteps = 1 << 22
+// maxSteps and maxDepth bound the walk of a malformed program with recursive calls. maxCount bounds
+// counts so that their products do not overflow.
+const maxSteps, maxDepth, maxCount = 1 << 22, 64, 1 << 40
 
-// walk visits the instructions of a computation that instruction by calls and that runs the given
-// number of times.
-func (c *counter) walk(id uint64, by *hloInstruction, times int, unknown bool, depth int) {
-	computation := c.module.computations[id]
+// walk visits the instructions of a computation that instruction caller calls and that runs the given
+// number of times. unknown is set in a loop with an unknown number of iterations.
+func (c *collectiveCounter) walk(computation *hlo.Computation, caller *hlo.Instruction, times int, unknown bool, depth int) {
 	if computation == nil || depth > maxDepth || times == 0 {
 		return
 	}
-	for _, i := range computation.instructions {
+	for _, i := range computation.Instructions {
 		if c.steps++; c.steps > maxSteps {
 			return
 		}
-		if kind, ok := collectiveKinds[i.opcode]; ok {
-			if kind != "send" || !i.host || i.slices {
-				c.add(kind, computation, i, by, times, unknown)
+		if i.Collective != "" {
+			if i.Collective != "send" || !i.Host || i.BetweenSlices {
+				c.add(i, caller, times, unknown)
 			}
 			continue // the called computation combines elements
 		}
-		switch i.opcode {
+		switch i.Opcode {
 		case "async-update", "async-done":
 			continue // counted at its start
 		case "while":
-			rounds, known := c.module.rounds(computation, i)
-			if !known {
-				rounds = 1
+			n := i.Iterations
+			if !i.HasIterations {
+				n = 1
 			}
-			for _, called := range i.called {
-				c.walk(called, i, product64(times, rounds), unknown || !known, depth+1)
+			for _, called := range i.Called {
+				c.walk(called, i, product64(times, n), unknown || !i.HasIterations, depth+1)
 			}
 		default:
-			for _, called := range i.called {
+			for _, called := range i.Called {
 				c.walk(called, i, times, unknown, depth+1)
 			}
 		}
 	}
 }
 
-func (c *counter) add(kind string, computation *hloComputation, i, by *hloInstruction, times int, unknown bool) {
+// add counts a collective of a computation that caller calls.
+func (c *collectiveCounter) add(i, caller *hlo.Instruction, times int, unknown bool) {
+	kind := i.Collective
 	var bytes int64
-	of := map[uint64]int64{}
-	for _, id := range i.operands {
-		if operand := computation.byID[id]; operand != nil {
-			bytes += operand.shape.bytes()
-			operand.shape.byElement(of)
+	byDType := map[string]int64{}
+	for _, o := range i.Operands {
+		if o != nil {
+			bytes += o.Bytes
+			for _, a := range o.Arrays {
+				byDType[a.DType] += a.Bytes
+			}
 		}
 	}
 	axis, size := "", 2
-	groups := i.groups
+	groups := i.Groups
 	switch {
 	case kind == "send":
-		if i.slices {
+		if i.BetweenSlices {
 			axis = "slices"
 		}
 	case kind == "collective-permute":
-		groups = make([][]int, len(i.pairs))
-		for k, pair := range i.pairs {
+		groups = make([][]int, len(i.Pairs))
+		for k, pair := range i.Pairs {
 			groups[k] = pair[:]
 		}
 		axis = c.axis(groups)
-	case i.unreadable && len(i.groups) == 0:
+	case i.UnknownGroups && len(i.Groups) == 0:
 		axis = "unknown"
 	default:
 		if len(groups) == 0 || len(groups) == 1 && len(groups[0]) == 0 {
@@ -221,53 +209,68 @@ func (c *counter) add(kind string, computation *hloComputation, i, by *hloInstru
 	moved := bytes
 	switch kind {
 	case "all-reduce":
-		moved = 2 * share(bytes, n)
+		moved = 2 * ringShare(bytes, n)
 	case "all-gather":
 		moved = product64(bytes, n-1)
 	case "reduce-scatter", "all-to-all":
-		moved = share(bytes, n)
+		moved = ringShare(bytes, n)
 	}
-	if c.torus != nil {
-		c.torus.add(kind, axis, groups, float64(bytes)*float64(times))
+	if len(groups) > 0 {
+		key := trafficKey{axis, kind, fmt.Sprint(groups[0])}
+		if c.traffic[key] == nil {
+			c.traffic[key] = &cost.GroupTraffic{Kind: kind, Axis: axis, Groups: groups}
+		}
+		c.traffic[key].Bytes += float64(bytes) * float64(times)
 	}
 	key := collectiveKey{kind, axis, size}
 	if c.byKey[key] == nil {
 		c.byKey[key] = &Collective{Kind: kind, Axis: axis, GroupSize: size}
 	}
 	c.byKey[key].add(times, bytes, moved, unknown)
-	if c.byLine != nil {
-		met := map[*ir.Origin]float64{} // a line's share of a collective of several tensors
-		for _, p := range i.shares() {
-			if p.origin != nil || by == nil || by.opcode == "while" {
-				met[p.origin] += p.weight
-				continue
-			}
-			for _, q := range by.shares() { // of a fusion, whose parameters have no names
-				met[q.origin] += p.weight * q.weight
-			}
+	for origin, weight := range c.origins(i, caller) {
+		at := lineKey{key, origin}
+		if c.byLine[at] == nil {
+			c.byLine[at] = &Collective{Kind: kind, Axis: axis, GroupSize: size}
 		}
-		for origin, weight := range met {
-			at := lineKey{key, origin}
-			if c.byLine[at] == nil {
-				c.byLine[at] = &Collective{Kind: kind, Axis: axis, GroupSize: size}
-			}
-			c.byLine[at].add(times, int64(weight*float64(bytes)), int64(weight*float64(moved)), unknown)
+		c.byLine[at].add(times, int64(weight*float64(bytes)), int64(weight*float64(moved)), unknown)
+	}
+	for dtype, bytes := range byDType {
+		key := dtypeKey{key, dtype}
+		if c.byDType[key] == nil {
+			c.byDType[key] = &CollectiveDType{}
+		}
+		c.byDType[key].Bytes = sum64(c.byDType[key].Bytes, product64(int64(times), bytes))
+		c.byDType[key].Count = min(c.byDType[key].Count+times, maxCount)
+	}
+}
+
+// origins returns the weights of the origins of a collective. A part without an origin has the
+// origins of the fusion that contains it, because parameters of fusions have no names.
+func (c *collectiveCounter) origins(i, caller *hlo.Instruction) map[*ir.Origin]float64 {
+	weights := map[*ir.Origin]float64{}
+	for _, p := range i.Parts {
+		if p.Origin != nil || caller == nil || caller.Opcode == "while" {
+			weights[p.Origin] += p.Weight
+			continue
+		}
+		for _, q := range caller.Parts {
+			weights[q.Origin] += p.Weight * q.Weight
 		}
 	}
-	for element, bytes := range of {
-		part := c.byDType[dtypeKey{key, element}]
-		if part == nil {
-			part = &CollectiveDType{}
-			c.byDType[dtypeKey{key, element}] = part
-		}
-		part.Bytes = sum64(part.Bytes, product64(int64(times), bytes))
-		part.Count = min(part.Count+times, maxRounds)
+	return weights
+}
+
+// groupTraffic returns the traffic of each group of partitions.
+func (c *collectiveCounter) groupTraffic() (all []cost.GroupTraffic) {
+	for _, x := range c.traffic {
+		all = append(all, *x)
 	}
+	return all
 }
 
 // add adds a collective that runs the given number of times.
 func (one *Collective) add(times int, bytes, moved int64, unknown bool) {
-	one.Count = min(one.Count+times, maxRounds)
+	one.Count = min(one.Count+times, maxCount)
 	one.Bytes = sum64(one.Bytes, product64(int64(times), bytes))
 	one.Moved = sum64(one.Moved, product64(int64(times), moved))
 	one.InLoop = one.InLoop || unknown
@@ -275,13 +278,13 @@ func (one *Collective) add(times int, bytes, moved int64, unknown bool) {
 
 // join adds collectives of the same kind.
 func (one *Collective) join(c Collective) {
-	one.Count = min(one.Count+c.Count, maxRounds)
+	one.Count = min(one.Count+c.Count, maxCount)
 	one.Bytes, one.Moved = sum64(one.Bytes, c.Bytes), sum64(one.Moved, c.Moved)
 	one.InLoop = one.InLoop || c.InLoop
 }
 
-// share returns (n-1)/n of bytes.
-func share(bytes, n int64) int64 { return min(product64(bytes, n-1)/n, maxFigure/2) }
+// ringShare returns (n-1)/n of bytes.
+func ringShare(bytes, n int64) int64 { return min(product64(bytes, n-1)/n, maxFigure/2) }
 
 // product64 and sum64 multiply and add nonnegative figures. They saturate, so that a malformed
 // program cannot cause an overflow.
@@ -297,7 +300,7 @@ func sum64(a, b int64) int64 { return min(a, maxFigure) + min(b, maxFigure) }
 const maxFigure = 1 << 61
 
 // axis returns the axes of the mesh over which the partitions of the groups differ.
-func (c *counter) axis(groups [][]int) string {
+func (c *collectiveCounter) axis(groups [][]int) string {
 	axes := c.mesh.Axes()
 	differ := make([]bool, len(axes))
 	for _, group := range groups {

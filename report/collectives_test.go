@@ -8,23 +8,31 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/test/hlotest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/report/hlo"
 	"github.com/tpustrategy/tpustrategy/sharding"
+)
+
+var (
+	number, message, packed          = hlotest.Number, hlotest.Message, hlotest.Packed
+	floats, op, computation, program = hlotest.Floats, hlotest.Instruction, hlotest.Computation, hlotest.Program
+	grouped                          = hlotest.Groups
 )
 
 func find(t *testing.T, p pjrt.Program, replicas, perReplica int) []Collective {
 	t.Helper()
-	m, err := parseProgram(p)
+	m, err := hlo.Parse(p, nil)
 	require.NoError(t, err)
 	mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: replicas}, sharding.Axis{Name: "logical", Size: perReplica})
 	require.NoError(t, err)
-	return m.counted(mesh, nil).collectives()
+	return countCollectives(m, mesh).collectives()
 }
 
 func TestCollectivesAreNamedByTheirAxes(t *testing.T) {
 	mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 2}, sharding.Axis{Name: "model", Size: 2}, sharding.Axis{Name: "sequence", Size: 2})
 	require.NoError(t, err)
-	c := &counter{mesh: mesh}
+	c := &collectiveCounter{mesh: mesh}
 	for _, axes := range [][]string{{"replica"}, {"model"}, {"sequence"}, {"replica", "sequence"}, {"model", "sequence"}, {"replica", "model", "sequence"}} {
 		groups, err := mesh.Groups(axes...)
 		require.NoError(t, err)
@@ -94,11 +102,11 @@ func TestCollectivesAreToldApartByDType(t *testing.T) {
 		op(14, "all-gather", half, []uint64{11}, all),
 	))
 	r := &Report{Step: "s", Replicas: 2, LogicalDevices: 2, Cost: Cost{FLOPs: -1, BytesAccessed: -1}}
-	m, err := parseProgram(p)
+	m, err := hlo.Parse(p, nil)
 	require.NoError(t, err)
 	mesh, err := r.meshOf(nil)
 	require.NoError(t, err)
-	r.addCollectives(m, mesh)
+	r.addCollectives(countCollectives(m, mesh), nil)
 	assert.Equal(t, []CollectiveDType{
 		{"all-reduce", "logical", 2, "bf16", 128, 2},
 		{"all-reduce", "logical", 2, "f32", 128, 1},

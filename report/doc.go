@@ -25,8 +25,8 @@
 // the compiler estimates for them, other operations the time of their memory traffic, and collectives
 // the time of their bytes on the links of the slice, minus the part that the schedule hides. Each
 // constant of the prediction has a basis: published, from the compiler, fitted to a published
-// measurement of a single operation, or assumed. [Predict] predicts the time of a program without a
-// report.
+// measurement of a single operation, or assumed. Package report/cost predicts the time of a program
+// without a report.
 //
 // # Lines of Go
 //

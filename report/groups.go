@@ -24,11 +24,11 @@ func (r *Report) Grouped() []TensorGroup {
 	for _, t := range r.Tensors {
 		each = append(each, TensorGroup{t, 1})
 	}
-	all := together(each, func(t TensorGroup) string {
+	all := groupBy(each, func(t TensorGroup) string {
 		return fmt.Sprint(t.Role, pattern(t.Name), t.DType, t.Shape, t.Shard, layout(t.Tensor), t.Copies, t.Donated)
 	}, func(first *TensorGroup, next TensorGroup) {
 		first.Count++
-		first.Name = both(first.Name, next.Name)
+		first.Name = commonName(first.Name, next.Name)
 	})
 	slices.SortStableFunc(all, func(a, b TensorGroup) int {
 		return cmp.Compare(product64(b.BytesPerCore, int64(b.Count)), product64(a.BytesPerCore, int64(a.Count)))
@@ -36,8 +36,8 @@ func (r *Report) Grouped() []TensorGroup {
 	return all
 }
 
-// together joins elements with equal keys, in the order of the first element of each key.
-func together[T any, K comparable](list []T, key func(T) K, join func(first *T, next T)) []T {
+// groupBy joins elements with equal keys, in the order of the first element of each key.
+func groupBy[T any, K comparable](list []T, key func(T) K, join func(first *T, next T)) []T {
 	at, all := map[K]int{}, list[:0:0]
 	for _, x := range list {
 		k := key(x)
@@ -56,8 +56,8 @@ var digits = regexp.MustCompile(`[0-9]+`)
 // pattern returns a name with each number replaced by a star.
 func pattern(name string) string { return digits.ReplaceAllString(name, "*") }
 
-// both returns a common name for two names with the same pattern.
-func both(a, b string) string {
+// commonName returns a name for two names with the same pattern: the pattern if they differ.
+func commonName(a, b string) string {
 	if a == b {
 		return a
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/units"
 	"github.com/tpustrategy/tpustrategy/internal/uplot"
+	"github.com/tpustrategy/tpustrategy/report/cost"
 )
 
 var (
@@ -23,7 +24,7 @@ var (
 
 var page = template.Must(template.New("page").Funcs(functions).Funcs(template.FuncMap{
 	"size": sizeData, "dims": dimsText, "line": (*Report).line, "cards": (*Report).cards, "pieces": Memory.pieces, "isSmall": Memory.isSmall, "maps": (*Report).maps,
-	"moved": Line.moved, "directions": (*Torus).directions,
+	"moved": Line.moved, "directions": linkLoads,
 	"width": func(x, of float64) template.CSS { return template.CSS(fmt.Sprintf("%.2f%%", 100*x/max(of, 1e-12))) },
 }).Parse(pageForm))
 
@@ -93,15 +94,16 @@ func (r *Report) cards() (cards []card) {
 	return cards
 }
 
-// linksAlong is the load of the links along an axis of a slice.
-type linksAlong struct {
-	Axis  string
-	Chips int
-	Ring  bool
-	Most  int64
+// axisLinks describes the links along an axis of a slice. MaxBytes is the load of the busiest link.
+type axisLinks struct {
+	Axis     string
+	Chips    int
+	Ring     bool
+	MaxBytes int64
 }
 
-func (t *Torus) directions() (all []linksAlong) {
+// linkLoads returns the axes with more than one chip.
+func linkLoads(t *cost.Torus) (all []axisLinks) {
 	if t == nil || len(t.Groups) == 0 || len(t.Places) == 0 {
 		return nil
 	}
@@ -109,10 +111,10 @@ func (t *Torus) directions() (all []linksAlong) {
 		if n < 2 {
 			continue
 		}
-		along := linksAlong{Axis: "xyz"[d : d+1], Chips: n, Ring: t.Rings[d]}
+		along := axisLinks{Axis: "xyz"[d : d+1], Chips: n, Ring: t.Rings[d]}
 		for _, l := range t.Links {
 			if l.Axis == d {
-				along.Most = max(along.Most, l.Bytes, l.Back)
+				along.MaxBytes = max(along.MaxBytes, l.Bytes, l.Back)
 			}
 		}
 		all = append(all, along)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/internal/test/browsertest"
+	"github.com/tpustrategy/tpustrategy/report/cost"
 )
 
 func TestThePageStandsAlone(t *testing.T) {
@@ -66,7 +67,7 @@ func TestPagesAreLegibleAndHaveTheFiguresOfTheJSON(t *testing.T) {
 				}
 				Schedule    *Schedule
 				Lines       []Line
-				Torus       *Torus
+				Torus       *cost.Torus
 				Collectives []struct {
 					Bytes float64
 					Moved float64 `json:"moved_bytes"`
@@ -93,8 +94,8 @@ func TestPagesAreLegibleAndHaveTheFiguresOfTheJSON(t *testing.T) {
 					}
 					all = append(all, float64(x.PeakBytes), moved)
 				}
-				for _, x := range want.Torus.directions() {
-					all = append(all, float64(x.Most))
+				for _, x := range linkLoads(want.Torus) {
+					all = append(all, float64(x.MaxBytes))
 				}
 			}
 			for _, x := range want.Collectives {

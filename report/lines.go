@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
+	"github.com/tpustrategy/tpustrategy/report/cost"
+	"github.com/tpustrategy/tpustrategy/report/hlo"
 	"github.com/tpustrategy/tpustrategy/report/memory"
 )
 
@@ -14,8 +16,8 @@ import (
 // number of result elements. An entry without a File contains the cost without a known line.
 type Line struct {
 	memory.SourceLine
-	// CoreTime is zero without a prediction. Its sum over all lines is [Prediction].Seconds.
-	CoreTime
+	// CoreTime is zero without a prediction. Its sum over all lines is [cost.Prediction].Seconds.
+	cost.CoreTime
 	// PeakBytes is the size of the line's values at [Schedule].Peak. A variable counts for the line
 	// that reads it first.
 	PeakBytes int64 `json:"peak_bytes,omitempty"`
@@ -45,15 +47,15 @@ func (t *lineTable) number(o *ir.Origin) int {
 	return n
 }
 
-// addTimes adds the times of operations that run the given number of times.
-func (t *lineTable) addTimes(all []Operation, rounds float64) {
+// addTimes adds the times of operations that run n times.
+func (t *lineTable) addTimes(all []cost.Operation, n float64) {
 	for _, o := range all {
 		if o.Inside != nil {
-			t.addTimes(o.Inside, rounds*float64(max(o.Iterations, 1)))
+			t.addTimes(o.Inside, n*float64(max(o.Iterations, 1)))
 			continue
 		}
-		for _, p := range o.by.shares() {
-			t.all[t.number(p.origin)].CoreTime.add(o.CoreTime, rounds*p.weight)
+		for _, p := range o.Instruction.Parts {
+			t.all[t.number(p.Origin)].CoreTime.Add(o.CoreTime, n*p.Weight)
 		}
 	}
 }
@@ -93,39 +95,22 @@ func (t *lineTable) finish() (lines []Line, numbers []int) {
 	return lines, numbers
 }
 
-// addLines adds the lines to the report, and the numbers of the lines to operations and values of a
-// schedule. It adds none for a program without a traced step.
-func (r *Report) addLines(s *Schedule, m *hloModule, operations []Operation, lines *lineTable) {
-	if m.origins == nil {
-		lines.mark(operations, nil)
-		return
-	}
-	lines.addTimes(operations, 1)
-	lines.addCollectives(m.byLine)
-	all, numbers := lines.finish()
-	r.Lines = all
-	for k := range s.Values {
-		s.Values[k].Line = numbers[s.Values[k].Line]
-	}
-	lines.mark(operations, numbers)
-}
-
-// mark sets the line numbers of operations, if there are any.
-func (t *lineTable) mark(all []Operation, numbers []int) {
+// setLines sets the line numbers of operations: the line of the largest part of each operation.
+func (t *lineTable) setLines(all []cost.Operation, numbers []int) {
 	for k := range all {
 		o := &all[k]
-		if o.Inside == nil && o.by != nil && numbers != nil {
-			o.Line = numbers[t.at[most(o.by.shares())]]
+		if o.Inside == nil && len(o.Instruction.Parts) > 0 {
+			largest := slices.MaxFunc(o.Instruction.Parts, func(a, b hlo.Part) int { return cmp.Compare(a.Weight, b.Weight) })
+			o.Line = numbers[t.at[largest.Origin]]
 		}
-		o.by = nil // a report does not keep the program
-		t.mark(o.Inside, numbers)
+		t.setLines(o.Inside, numbers)
 	}
 }
 
 // ByLine returns one entry per line of Go, in the order of [Report].Lines: the longest time first.
 // Layer, Pass and Call are set if all entries of the line have the same.
 func (r *Report) ByLine() []Line {
-	all := together(r.Lines, func(l Line) string { return l.String() + l.File }, (*Line).add)
+	all := groupBy(r.Lines, func(l Line) string { return l.String() + l.File }, (*Line).add)
 	slices.SortStableFunc(all, func(a, b Line) int {
 		return cmp.Or(cmp.Compare(b.Seconds(), a.Seconds()), cmp.Compare(b.PeakBytes, a.PeakBytes))
 	})
@@ -134,7 +119,7 @@ func (r *Report) ByLine() []Line {
 
 // add adds the cost of another entry of the line.
 func (l *Line) add(o Line) {
-	l.CoreTime.add(o.CoreTime, 1)
+	l.CoreTime.Add(o.CoreTime, 1)
 	l.PeakBytes = sum64(l.PeakBytes, o.PeakBytes)
 	if l.Layer != o.Layer {
 		l.Layer = ""
@@ -145,7 +130,7 @@ func (l *Line) add(o Line) {
 	if l.Call != o.Call {
 		l.Call = ""
 	}
-	l.Collectives = together(slices.Concat(l.Collectives, o.Collectives), Collective.key, (*Collective).join)
+	l.Collectives = groupBy(slices.Concat(l.Collectives, o.Collectives), Collective.key, (*Collective).join)
 	sortCollectives(l.Collectives)
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/report/cost"
 )
 
 // ErrFormat matches the error of [Parse] for data that is not a report.
@@ -19,14 +20,14 @@ func Parse(data []byte) (*Report, error) {
 		return nil, noReport(err, "")
 	}
 	if r.Version == 1 {
-		r.Version = FormatVersion
+		r.Version = formatVersion
 		r.note("the report is of an older version, which counted what is in loops once")
 	}
 	switch {
 	case r.Version == 0:
 		return nil, noReport(nil, "it has no version")
-	case r.Version != FormatVersion:
-		return nil, noReport(nil, "its version is %d, this program reads %d", r.Version, FormatVersion)
+	case r.Version != formatVersion:
+		return nil, noReport(nil, "its version is %d, this program reads %d", r.Version, formatVersion)
 	case r.Replicas < 1 || r.LogicalDevices < 1:
 		return nil, noReport(nil, "%d replicas of %d logical devices", r.Replicas, r.LogicalDevices)
 	}
@@ -58,7 +59,7 @@ func Parse(data []byte) (*Report, error) {
 			}
 		}
 	}
-	if err := r.Torus.check(); err != nil {
+	if err := checkTorus(r.Torus); err != nil {
 		return nil, err
 	}
 	return &r, nil
@@ -95,14 +96,17 @@ func below(name string, v reflect.Value) (first string) {
 	return first
 }
 
-// check returns an error for chips and links that the slice does not have.
-func (t *Torus) check() error {
+// maxChips bounds the chips of a slice.
+const maxChips = 1 << 20
+
+// checkTorus returns an error for chips and links that the slice does not have.
+func checkTorus(t *cost.Torus) error {
 	if t == nil {
 		return nil
 	}
 	chips := 1
 	for _, n := range t.Shape {
-		if n < 1 || n > maxDevices/chips {
+		if n < 1 || n > maxChips/chips {
 			return noReport(nil, "a slice of %v chips", t.Shape)
 		}
 		chips *= n

@@ -50,7 +50,7 @@ func TestParseRefusesWhatIsNoReport(t *testing.T) {
 func TestAReportOfTheFirstVersionSaysSo(t *testing.T) {
 	r, err := Parse([]byte(`{"version":1,"replicas":1,"logical_devices":1,"cost":{"flops_per_core":1,"seconds":-35.98}}`))
 	require.NoError(t, err)
-	assert.Equal(t, FormatVersion, r.Version)
+	assert.Equal(t, formatVersion, r.Version)
 	assert.Contains(t, r.Notes[0], "counted what is in loops once")
 	var b bytes.Buffer
 	require.NoError(t, r.WriteText(&b))

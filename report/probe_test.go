@@ -10,7 +10,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/units"
 	"github.com/tpustrategy/tpustrategy/pjrt"
-	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/report/published"
 )
 
@@ -40,13 +39,10 @@ func TestAProbeIsPredictedAsTheFinishedProgram(t *testing.T) {
 		stats, err := program.MemoryStats()
 		require.NoError(t, err)
 		require.NoError(t, program.Close())
-		finished, err := report.Predict(optimized, "v5e:2x2")
-		require.NoError(t, err)
-		early, err := report.Predict(pjrt.Program{Code: probed, Format: pjrt.FormatHLO}, "v5e:2x2")
-		require.NoError(t, err)
-		resident, err := report.Resident(pjrt.Program{Code: probed, Format: pjrt.FormatHLO})
-		require.NoError(t, err)
-		assert.InEpsilon(t, stats.Peak, resident, 0.02, name)
+		finished := predict(t, optimized, "v5e:2x2").Prediction
+		probe := predict(t, pjrt.Program{Code: probed, Format: pjrt.FormatHLO}, "v5e:2x2")
+		early := probe.Prediction
+		assert.InEpsilon(t, stats.Peak, probe.PeakBytes, 0.02, name)
 		t.Logf("%s: %s of a probe, %s finished", name, units.Seconds(early.Seconds), units.Seconds(finished.Seconds))
 		assert.Zero(t, finished.Closed, name)
 		assert.Positive(t, early.Closed, name)

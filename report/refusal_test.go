@@ -34,19 +34,19 @@ func TestTheReportOfARefusedProgram(t *testing.T) {
 // The compiler's peak contains the fast memory, and the report's peak does not.
 func TestThePeakIsThatOfTheMainMemory(t *testing.T) {
 	m := Memory{Peak: 8539136, Code: 418816, Total: 3861504, Limit: 16 << 30}
-	m.leaveOutFast(2864148, 5668864, 8533012)
+	m.excludeFast(2864148, 5668864, 8533012)
 	assert.Equal(t, int64(2864148), m.Peak, "the schedule's figure, as the fast memory is most of the compiler's")
 	assert.Equal(t, int64(5668864), m.Fast)
 	assert.Equal(t, int64(3861504), m.Needs)
 	assert.Equal(t, Fits, m.Verdict)
 	m = Memory{Peak: 8 << 30}
-	m.leaveOutFast(7<<30, 100<<20, 7<<30)
+	m.excludeFast(7<<30, 100<<20, 7<<30)
 	assert.Equal(t, int64(8<<30-100<<20), m.Peak, "the compiler's figure")
 	m = Memory{Peak: 12 << 20}
-	m.leaveOutFast(3<<20, 2<<20, 5<<20)
+	m.excludeFast(3<<20, 2<<20, 5<<20)
 	assert.Equal(t, int64(10<<20), m.Peak, "the schedule does not explain the compiler's figure")
 	m = Memory{Peak: 3 << 20}
-	m.leaveOutFast(3<<20, 1<<20, 4<<20)
+	m.excludeFast(3<<20, 1<<20, 4<<20)
 	assert.Equal(t, Memory{Peak: 3 << 20}, m, "a peak of the main memory alone")
 }
 

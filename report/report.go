@@ -9,14 +9,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/report/cost"
+	"github.com/tpustrategy/tpustrategy/report/hlo"
 	"github.com/tpustrategy/tpustrategy/report/memory"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// FormatVersion is the version of the report's JSON format. It increases if a field changes its
+// formatVersion is the version of the report's JSON format. It increases if a field changes its
 // meaning, but not for new fields. Version 1 counted the operations of a loop once, and had a
 // figure of the compiler, "seconds", instead of "roofline_seconds".
-const FormatVersion = 2
+const formatVersion = 2
 
 // Report describes a compiled step before it runs. It is plain data; its JSON form contains all of
 // it. Sizes are in bytes, times in seconds.
@@ -51,13 +53,13 @@ type Report struct {
 	// Torus contains the chips that the collectives connect and the load of the links. It is nil
 	// for devices that are not TPUs, for more than 1,024 devices, and in reports of earlier
 	// versions.
-	Torus *Torus `json:"torus,omitempty"`
+	Torus *cost.Torus `json:"torus,omitempty"`
 	// CollectiveDTypes are the dtypes of the operands of Collectives.
 	CollectiveDTypes []CollectiveDType `json:"collective_dtypes,omitempty"`
 	Cost             Cost              `json:"cost"`
 	// Predicted is the predicted time of the step on a slice of TPUs. It is nil for other devices,
 	// for a step that does not fit, and in reports of earlier versions.
-	Predicted *Prediction `json:"predicted,omitempty"`
+	Predicted *cost.Prediction `json:"predicted,omitempty"`
 	// Schedule is one run of the step on a core, in the order of the optimized program. It is nil
 	// if the order is unknown, and in reports of earlier versions.
 	Schedule *Schedule `json:"schedule,omitempty"`
@@ -201,10 +203,10 @@ type Input struct {
 
 // New returns the report of a compiled program. Figures that the plugin does not provide are
 // omitted, with a note for each. New returns errors of the plugin, and an error that matches
-// [ErrProgram] for an optimized program that cannot be read.
+// [hlo.ErrProgram] for an optimized program that cannot be read.
 func New(in Input) (*Report, error) {
 	r := &Report{
-		Version: FormatVersion, Step: in.Step, Target: in.Target,
+		Version: formatVersion, Step: in.Step, Target: in.Target,
 		Replicas: max(in.Replicas, 1), LogicalDevices: max(in.LogicalDevices, 1),
 		Tensors: []memory.Tensor{}, Collectives: []Collective{}, Parameters: in.Parameters,
 		LoweringSeconds: in.LoweringSeconds, CompilingSeconds: in.CompilingSeconds, Options: in.Options,
@@ -233,7 +235,7 @@ func New(in Input) (*Report, error) {
 	if err := r.addMemory(in.Program); err != nil {
 		return nil, err
 	}
-	program, err := r.optimized(in.Program)
+	program, err := r.parseOptimized(in.Program, in.Module)
 	if err != nil {
 		return nil, err
 	}
@@ -241,15 +243,19 @@ func New(in Input) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if program != nil && in.Module != nil && len(in.Module.Origins) > 0 {
-		program.locate(in.Module)
-	}
-	r.addCollectives(program, mesh)
+	var estimate *cost.Estimate
+	var collectives *collectiveCounter
 	if program != nil {
-		r.Temporaries = program.temporaries()
+		collectives = countCollectives(program, mesh)
+		r.addCollectives(collectives, program.Devices)
+		r.Temporaries = temporaries(program)
+		estimate = cost.Simulate(program, r.Target.Name, r.Target.PeakFLOPS, r.Target.HBMBandwidth, r.scope)
 	}
 	r.addModelFLOPs(in.Text, ours)
-	if err := r.addCost(in.Program, program); err != nil {
+	if estimate != nil {
+		r.addSchedule(estimate, program.HasOrigins, collectives.byLine)
+	}
+	if err := r.addCost(in.Program, estimate); err != nil {
 		return nil, err
 	}
 	r.addSuggestions(in)
@@ -313,14 +319,14 @@ func (m *Memory) judge() {
 	}
 }
 
-// leaveOutFast subtracts the values in fast memory from the compiler's peak, which includes all
+// excludeFast subtracts the values in fast memory from the compiler's peak, which includes all
 // memories of a core. main is the peak of main memory by the schedule, fast the fast memory in use
 // at the peak of both memories together, and both that peak. A peak that is too small to contain
 // fast does not change.
 //
 // If fast memory is a large part of the peak, the difference is not exact, because the two memories
 // have their peaks at different times. The schedule's figure is then more exact.
-func (m *Memory) leaveOutFast(main, fast, both int64) {
+func (m *Memory) excludeFast(main, fast, both int64) {
 	if fast <= 0 || m.Peak-fast < main/10*9 {
 		return
 	}
@@ -333,8 +339,9 @@ func (m *Memory) leaveOutFast(main, fast, both int64) {
 	m.judge()
 }
 
-// optimized parses the optimized program. It returns nil, with a note, if there is none to parse.
-func (r *Report) optimized(p *pjrt.Executable) (*hloModule, error) {
+// parseOptimized parses the optimized program of a step. It returns nil, with a note, if there is
+// none to parse.
+func (r *Report) parseOptimized(p *pjrt.Executable, step *spmd.Module) (*hlo.Program, error) {
 	program, err := p.OptimizedProgram()
 	if errors.Is(err, errors.ErrUnsupported) {
 		r.note("the plugin does not give the optimized program, so the collectives are not known, and what is in loops counts once")
@@ -342,7 +349,7 @@ func (r *Report) optimized(p *pjrt.Executable) (*hloModule, error) {
 	} else if err != nil {
 		return nil, fromPlugin("read the optimized program", err)
 	}
-	m, err := parseProgram(program)
+	m, err := hlo.Parse(program, step)
 	if errors.Is(err, errors.ErrUnsupported) {
 		r.note("the optimized program is in a form that is not read (%s), so the collectives are not known, and what is in loops counts once", program.Format)
 		return nil, nil
@@ -361,20 +368,13 @@ func (r *Report) meshOf(m *spmd.Module) (sharding.Mesh, error) {
 	return sharding.NewMesh(axes...)
 }
 
-func (r *Report) addCollectives(m *hloModule, mesh sharding.Mesh) {
-	if m == nil {
-		return
-	}
-	on := r.torus(m)
-	counted := m.counted(mesh, on)
-	if on != nil {
-		r.Torus = on
-		on.finish()
-	}
-	if all := counted.collectives(); all != nil {
+// addCollectives adds counted collectives of a program with the given devices.
+func (r *Report) addCollectives(c *collectiveCounter, devices []int) {
+	r.Torus = cost.NewTorus(r.Target.Name, devices, r.Replicas*r.LogicalDevices, c.groupTraffic())
+	if all := c.collectives(); all != nil {
 		r.Collectives = all
 	}
-	r.CollectiveDTypes = counted.dtypes()
+	r.CollectiveDTypes = c.dtypes()
 	if slices.ContainsFunc(r.Collectives, func(c Collective) bool { return c.InLoop }) {
 		r.note("some collectives are in a loop whose number of rounds is not known; they are counted for one round")
 	}

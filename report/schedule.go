@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/report/cost"
 	"github.com/tpustrategy/tpustrategy/report/memory"
 )
 
@@ -17,7 +18,7 @@ import (
 type Schedule struct {
 	// Operations are the operations of the step, and of the loops and branches inside. If there are
 	// very many, adjacent short operations are joined.
-	Operations []Operation `json:"operations"`
+	Operations []cost.Operation `json:"operations"`
 	// Values are the largest values in main memory, the largest first. Rest is the size of the
 	// other values at the peak.
 	Values []Value `json:"values"`
@@ -27,81 +28,8 @@ type Schedule struct {
 	Peak   int64 `json:"peak_bytes"`
 	PeakAt int   `json:"peak_at"`
 	// Layers are the predicted times by layer and category, the longest first. It is empty without
-	// a prediction. The sum is [Prediction].Seconds.
+	// a prediction. The sum is [cost.Prediction].Seconds.
 	Layers []LayerTime `json:"layers,omitempty"`
-}
-
-// Operation is an operation of a [Schedule].
-type Operation struct {
-	// Number is the position of the operation. The operations of a loop follow the loop and are
-	// numbered for one iteration.
-	Number int `json:"number"`
-	// Name is the compiler's name. Operation is the compiler's opcode. Source is the name of the
-	// original operation in the step. Layer is the part of the model that the operation belongs to.
-	// Each is empty if it is unknown, as for joined operations.
-	Name      string `json:"name,omitempty"`
-	Operation string `json:"operation,omitempty"`
-	Source    string `json:"source,omitempty"`
-	Layer     string `json:"layer,omitempty"`
-	// Line is the number in [Report].Lines, from 1, of the line with the largest share of the
-	// operation, or 0 if it is unknown.
-	Line int `json:"line,omitempty"`
-	// Joined is the number of operations that are joined in this entry, or 0 for a single
-	// operation.
-	Joined int `json:"joined,omitempty"`
-	// Start is the predicted time since the start of the step, or since the start of an iteration
-	// of the enclosing loop.
-	Start float64 `json:"start_seconds,omitempty"`
-	// CoreTime of a loop is the time of all iterations.
-	CoreTime
-	// Beside is the transfer that the operation starts.
-	Beside *Transfer `json:"beside,omitempty"`
-	// InUse is the main memory in use while the operation runs. For a loop it is the maximum.
-	InUse int64 `json:"in_use_bytes"`
-	// Iterations is the number of iterations of a loop, and 0 for other operations. Inside are the
-	// operations of one iteration.
-	Iterations int         `json:"rounds,omitempty"`
-	Inside     []Operation `json:"inside,omitempty"`
-
-	by *hloInstruction // nil in a parsed report
-}
-
-// CoreTime is the predicted time during which a core is occupied, by category as in a [Prediction].
-// Interconnect and Network are the exposed times.
-type CoreTime struct {
-	Products     float64 `json:"products_seconds,omitempty"`
-	Memory       float64 `json:"memory_seconds,omitempty"`
-	Interconnect float64 `json:"interconnect_seconds,omitempty"`
-	Network      float64 `json:"network_seconds,omitempty"`
-}
-
-// Seconds returns the total time.
-func (t CoreTime) Seconds() float64 { return t.Products + t.Memory + t.Interconnect + t.Network }
-
-// waits returns the time for collectives.
-func (t CoreTime) waits() float64 { return t.Interconnect + t.Network }
-
-// add adds n times the time o.
-func (t *CoreTime) add(o CoreTime, n float64) {
-	t.Products, t.Memory = bounded(t.Products+n*o.Products), bounded(t.Memory+n*o.Memory)
-	t.Interconnect, t.Network = bounded(t.Interconnect+n*o.Interconnect), bounded(t.Network+n*o.Network)
-}
-
-// times returns the parts in the order of timeKinds.
-func (t CoreTime) times() (all []LayerTime) {
-	for k, seconds := range []float64{t.Products, t.Memory, t.Interconnect, t.Network} {
-		all = append(all, LayerTime{Kind: timeKinds[k], Seconds: seconds})
-	}
-	return all
-}
-
-// Transfer is an asynchronous operation that runs concurrently with a core.
-type Transfer struct {
-	// On is "interconnect", "network" or, between the memories of a chip, "transfers".
-	On string `json:"on"`
-	// Start is relative to the same time as the Start of an [Operation].
-	Start   float64 `json:"start_seconds"`
-	Seconds float64 `json:"seconds"`
 }
 
 // Value is an array in a core's main memory.
@@ -109,7 +37,7 @@ type Value struct {
 	// Role is "variable", "argument", "result" or "temporary".
 	Role string `json:"role"`
 	// Name is the name of the tensor. For a temporary it is the compiler's name of the operation
-	// that defines it, with Source, Layer and Line as in [Operation]. A variable has the line that
+	// that defines it, with Source, Layer and Line as in [cost.Operation]. A variable has the line that
 	// reads it first.
 	Name   string `json:"name,omitempty"`
 	Source string `json:"source,omitempty"`
@@ -135,77 +63,75 @@ type LayerTime struct {
 }
 
 // The limits of a schedule.
-const mostOperations, mostValues = 4000, 400
+const maxOperations, maxValues = 4000, 400
 
-// addSchedule adds the schedule of a program that w has counted.
-func (r *Report) addSchedule(m *hloModule, w *worker) {
-	l := &lives{module: m, worker: w, layers: r.scope}
-	var operations []Operation
-	if !w.cut {
-		operations = l.program()
-	}
-	switch {
-	case l.cut || w.cut:
+// addSchedule adds the schedule of a simulated program. The lines of Go are known if hasOrigins is
+// set. byLine are the collectives by origin.
+func (r *Report) addSchedule(e *cost.Estimate, hasOrigins bool, byLine map[lineKey]*Collective) {
+	if e.Unscheduled {
 		r.note("the optimized program is too large to be laid out in its order, so the memory over the schedule is not known")
-		return
-	case l.count == 0:
+	}
+	if len(e.Operations) == 0 {
 		return
 	}
-	bytes, peak := l.inUse()
-	fast, both := l.fastAtPeak()
-	r.Memory.leaveOutFast(bytes[peak], fast, both)
-	s := &Schedule{Peak: bytes[peak], PeakAt: peak, Layers: layerTimes(operations)}
-	fill(operations, bytes)
+	r.Memory.excludeFast(e.PeakBytes, e.FastBytes, e.TotalBytes)
+	s := &Schedule{Peak: e.PeakBytes, PeakAt: e.PeakAt, Layers: layerTimes(e.Operations), Operations: e.Operations}
 	lines := newLines()
-	s.addValues(r, l.buffers, lines)
-	r.addLines(s, m, operations, lines)
-	s.Operations = operations
-	if l.count > mostOperations {
-		s.join(l.count)
+	s.addValues(r, e.Buffers, lines)
+	if hasOrigins {
+		lines.addTimes(s.Operations, 1)
+		lines.addCollectives(byLine)
+		var numbers []int
+		r.Lines, numbers = lines.finish()
+		for k := range s.Values {
+			s.Values[k].Line = numbers[s.Values[k].Line]
+		}
+		lines.setLines(s.Operations, numbers)
+	}
+	dropInstructions(s.Operations)
+	if e.Count > maxOperations {
+		s.join(e.Count)
 	}
 	r.Schedule = s
 }
 
-// fill sets the memory in use of the operations.
-func fill(all []Operation, bytes []int64) (most int64) {
+// dropInstructions removes the program from operations, because a report does not contain it.
+func dropInstructions(all []cost.Operation) {
 	for k := range all {
-		o := &all[k]
-		o.InUse = max(bytes[o.Number], fill(o.Inside, bytes))
-		most = max(most, o.InUse)
+		all[k].Instruction = nil
+		dropInstructions(all[k].Inside)
 	}
-	return most
 }
 
-func (s *Schedule) addValues(r *Report, all []*buffer, lines *lineTable) {
-	all = slices.DeleteFunc(slices.Clone(all), func(b *buffer) bool { return b.bytes() == 0 })
-	slices.SortStableFunc(all, func(a, b *buffer) int { return cmp.Compare(b.bytes(), a.bytes()) })
+// addValues adds the largest buffers, and the bytes of all buffers at the peak to their lines.
+func (s *Schedule) addValues(r *Report, all []*cost.Buffer, lines *lineTable) {
+	all = slices.DeleteFunc(slices.Clone(all), func(b *cost.Buffer) bool { return b.Bytes == 0 })
+	slices.SortStableFunc(all, func(a, b *cost.Buffer) int { return cmp.Compare(b.Bytes, a.Bytes) })
 	for k, b := range all {
-		line := lines.number(b.origin)
-		if b.from <= s.PeakAt && s.PeakAt <= b.to {
-			lines.all[line].PeakBytes += b.bytes()
+		line := lines.number(b.Origin)
+		atPeak := b.From <= s.PeakAt && s.PeakAt <= b.To
+		if atPeak {
+			lines.all[line].PeakBytes += b.Bytes
 		}
-		if k >= mostValues {
-			if b.from <= s.PeakAt && s.PeakAt <= b.to {
-				s.Rest += b.bytes()
+		if k >= maxValues {
+			if atPeak {
+				s.Rest += b.Bytes
 			}
 			continue
 		}
-		v := Value{Role: "temporary", Layer: b.layer, Line: line, DType: elementNames[b.shape.element], Shape: []int{}, Bytes: b.bytes(), From: b.from, To: b.to}
-		for _, d := range b.shape.dims {
-			v.Shape = append(v.Shape, int(d))
-		}
+		v := Value{Role: "temporary", Layer: b.Layer, Line: line, DType: b.Array.DType, Shape: append([]int{}, intDims(b.Array.Dims)...), Bytes: b.Bytes, From: b.From, To: b.To}
 		switch {
-		case b.parameter >= 0:
-			v.Role, v.Name = "argument", fmt.Sprintf("argument %d", b.parameter)
-			if t := r.argument(b.parameter); t != nil {
+		case b.Parameter >= 0:
+			v.Role, v.Name = "argument", fmt.Sprintf("argument %d", b.Parameter)
+			if t := r.argument(b.Parameter); t != nil {
 				v.Role, v.Name = t.Role, t.Name
 			}
-		case b.result:
+		case b.IsResult:
 			v.Role = "result"
 			fallthrough
 		default:
-			if b.by != nil {
-				v.Name, v.Source = b.by.name, b.by.source
+			if b.By != nil {
+				v.Name, v.Source = b.By.Name, b.By.Source
 			}
 		}
 		s.Values = append(s.Values, v)
@@ -222,9 +148,9 @@ func (s *Schedule) AtPeak() []Values {
 			each = append(each, Values{v, v.of(), 1})
 		}
 	}
-	all := together(each, func(v Values) kind { return kind{v.Role, pattern(v.Of), v.DType, dimsText(v.Shape)} }, func(first *Values, next Values) {
+	all := groupBy(each, func(v Values) kind { return kind{v.Role, pattern(v.Of), v.DType, dimsText(v.Shape)} }, func(first *Values, next Values) {
 		first.Count++
-		first.Of = both(first.Of, next.Of)
+		first.Of = commonName(first.Of, next.Of)
 	})
 	slices.SortStableFunc(all, func(a, b Values) int {
 		return cmp.Compare(product64(b.Bytes, int64(b.Count)), product64(a.Bytes, int64(a.Count)))
@@ -269,43 +195,34 @@ func (r *Report) scope(argument int) string {
 	return name[:max(strings.LastIndex(name, "/"), 0)]
 }
 
-// layerOf returns the layer of an operation by its operands: the layer of most of its variables, or
-// the last one of several equally frequent layers.
-func layerOf(operands []*buffer) (layer string) {
-	count, most := map[string]int{}, 0
-	for _, b := range operands {
-		if b == nil || b.layer == "" || b.shape.bytes() < memory.MinTemporaryBytes {
-			continue
-		}
-		if count[b.layer]++; count[b.layer] >= most {
-			layer, most = b.layer, count[b.layer]
-		}
-	}
-	return layer
-}
-
 // layerTimes sums the times by layer.
-func layerTimes(all []Operation) (times []LayerTime) {
-	type key struct{ layer, kind string }
-	sums, names := map[key]float64{}, map[string]string{}
-	var add func(all []Operation, rounds float64)
-	add = func(all []Operation, rounds float64) {
+func layerTimes(all []cost.Operation) (times []LayerTime) {
+	sums, names := map[string]*cost.CoreTime{}, map[string]string{}
+	var add func(all []cost.Operation, n float64)
+	add = func(all []cost.Operation, n float64) {
 		for _, o := range all {
 			if o.Inside != nil {
-				add(o.Inside, rounds*float64(max(o.Iterations, 1)))
+				add(o.Inside, n*float64(max(o.Iterations, 1)))
 				continue
 			}
-			for _, t := range o.times() {
-				if t.Seconds > 0 {
-					sums[key{pattern(o.Layer), t.Kind}] += rounds * t.Seconds
-					names[pattern(o.Layer)] = both(cmp.Or(names[pattern(o.Layer)], o.Layer), o.Layer)
-				}
+			if o.Seconds() == 0 {
+				continue
 			}
+			key := pattern(o.Layer)
+			if sums[key] == nil {
+				sums[key], names[key] = &cost.CoreTime{}, o.Layer
+			}
+			sums[key].Add(o.CoreTime, n)
+			names[key] = commonName(names[key], o.Layer)
 		}
 	}
 	add(all, 1)
-	for k, seconds := range sums {
-		times = append(times, LayerTime{names[k.layer], k.kind, bounded(seconds)})
+	for key, sum := range sums {
+		for _, t := range timesByKind(*sum) {
+			if t.Seconds > 0 {
+				times = append(times, LayerTime{names[key], t.Kind, t.Seconds})
+			}
+		}
 	}
 	slices.SortFunc(times, func(a, b LayerTime) int {
 		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Kind, b.Kind))
@@ -313,18 +230,18 @@ func layerTimes(all []Operation) (times []LayerTime) {
 	return times
 }
 
-// join joins adjacent short operations, so that few more than [mostOperations] remain, and
+// join joins adjacent short operations, so that few more than [maxOperations] remain, and
 // renumbers them.
 func (s *Schedule) join(count int) {
 	total := 0.0
 	for _, o := range s.Operations {
 		total += o.Seconds()
 	}
-	least, chunk := total/mostOperations, (count+mostOperations-1)/mostOperations*2
+	least, chunk := total/maxOperations, (count+maxOperations-1)/maxOperations*2
 	renumbered := make([]int, count+1)
 	next := 0
-	var walk func(all []Operation) []Operation
-	walk = func(all []Operation) (out []Operation) {
+	var walk func(all []cost.Operation) []cost.Operation
+	walk = func(all []cost.Operation) (out []cost.Operation) {
 		open := false // the last entry accepts more operations
 		for _, o := range all {
 			small := o.Inside == nil && o.Beside == nil && o.Seconds() <= least && o.Number != s.PeakAt
@@ -332,7 +249,7 @@ func (s *Schedule) join(count int) {
 				into := &out[last]
 				into.Joined = max(into.Joined, 1) + 1
 				into.Name, into.Operation, into.Source = "", "", ""
-				into.CoreTime.add(o.CoreTime, 1)
+				into.CoreTime.Add(o.CoreTime, 1)
 				into.InUse = max(into.InUse, o.InUse)
 				renumbered[o.Number] = into.Number
 				continue
@@ -362,7 +279,7 @@ func (s *Schedule) During() string {
 }
 
 // numbered returns the operation with a number, or nil if there is none.
-func numbered(all []Operation, number int) *Operation {
+func numbered(all []cost.Operation, number int) *cost.Operation {
 	for k := range all {
 		if all[k].Number == number {
 			return &all[k]
@@ -383,6 +300,14 @@ type layerRow struct {
 
 var timeKinds = []string{"products", "memory", "interconnect", "network"}
 
+// timesByKind returns the times of a core in the order of timeKinds.
+func timesByKind(t cost.CoreTime) (all []LayerTime) {
+	for k, seconds := range []float64{t.Products, t.Memory, t.Interconnect, t.Network} {
+		all = append(all, LayerTime{Kind: timeKinds[k], Seconds: seconds})
+	}
+	return all
+}
+
 // byLayer returns the layers, the longest first. It returns none without a schedule.
 func (s *Schedule) byLayer() (rows []layerRow) {
 	if s == nil {
@@ -394,7 +319,7 @@ func (s *Schedule) byLayer() (rows []layerRow) {
 		if !known {
 			n = len(rows)
 			at[x.Layer] = n
-			rows = append(rows, layerRow{Layer: x.Layer, Parts: CoreTime{}.times()})
+			rows = append(rows, layerRow{Layer: x.Layer, Parts: timesByKind(cost.CoreTime{})})
 		}
 		rows[n].Seconds += x.Seconds
 		if k := slices.Index(timeKinds, x.Kind); k >= 0 {

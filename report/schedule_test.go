@@ -6,13 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/test/hlotest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/report/cost"
+	"github.com/tpustrategy/tpustrategy/report/hlo"
 	"github.com/tpustrategy/tpustrategy/report/memory"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
@@ -22,15 +26,27 @@ const kilo = 1 << 10
 // of returns an array of the given size.
 func of(kib uint64) []byte { return floats(kib * kilo / 4) }
 
+var dot = hlotest.Product()
+
+func cycles(n int) []byte { return hlotest.Cycles(strconv.Itoa(n)) }
+
+// in adds fields to the module of a program.
+func in(p pjrt.Program, more ...[]byte) pjrt.Program {
+	for _, m := range more {
+		p.Code = append(p.Code, m...)
+	}
+	return p
+}
+
 // named returns the name of an instruction.
 func named(name string) []byte { return message(nil, 1, []byte(name)) }
 
 // scheduled returns the report of a program on a slice. variables are the names of its arguments.
 func scheduled(t *testing.T, p pjrt.Program, target string, variables ...string) *Report {
 	t.Helper()
-	m, err := parseProgram(p)
+	m, err := hlo.Parse(p, nil)
 	require.NoError(t, err)
-	r := &Report{Version: FormatVersion, Step: "step", Replicas: 2, LogicalDevices: 2, Target: Target{Name: target, PeakFLOPS: 197e12, HBMBandwidth: 819e9}}
+	r := &Report{Version: formatVersion, Step: "step", Replicas: 2, LogicalDevices: 2, Target: Target{Name: target, PeakFLOPS: 197e12, HBMBandwidth: 819e9}}
 	for _, name := range variables {
 		role := "variable"
 		if !strings.HasPrefix(name, "/") {
@@ -38,17 +54,14 @@ func scheduled(t *testing.T, p pjrt.Program, target string, variables ...string)
 		}
 		r.Tensors = append(r.Tensors, memory.Tensor{Role: role, Name: name})
 	}
-	on, _ := newMachine(target)
-	all, w := m.worked(r.Target, false, on)
-	if on != nil {
-		r.Predicted = on.prediction(all.times)
-	}
-	r.addSchedule(m, w)
+	e := cost.Simulate(m, target, r.Target.PeakFLOPS, r.Target.HBMBandwidth, r.scope)
+	r.Predicted = e.Prediction
+	r.addSchedule(e, false, nil)
 	require.NotNil(t, r.Schedule)
 	return r
 }
 
-func inUse(all []Operation) (bytes []int64) {
+func inUse(all []cost.Operation) (bytes []int64) {
 	for _, o := range all {
 		bytes = append(bytes, o.InUse/kilo)
 	}
@@ -225,16 +238,16 @@ func TestATraceIsThePredictedStep(t *testing.T) {
 func TestManyOperationsAreJoinedAndKeepTheirSums(t *testing.T) {
 	var ops [][]byte
 	ops = append(ops, op(1, "parameter", of(64), nil))
-	for k := range uint64(3 * mostOperations) {
+	for k := range uint64(3 * maxOperations) {
 		size := uint64(1)
 		if k == 7777 {
 			size = 5000
 		}
 		ops = append(ops, op(k+2, "add", of(size), []uint64{k + 1}, named(fmt.Sprint("add.", k))))
 	}
-	r := scheduled(t, program(1, number(computation(1, ops...), 6, 3*mostOperations+1)), "v5e:1x1", "/w")
+	r := scheduled(t, program(1, number(computation(1, ops...), 6, 3*maxOperations+1)), "v5e:1x1", "/w")
 	s := r.Schedule
-	assert.Less(t, len(s.Operations), 3*mostOperations/2)
+	assert.Less(t, len(s.Operations), 3*maxOperations/2)
 	sum, joined := 0.0, 0
 	for k, o := range s.Operations {
 		sum += o.Seconds()
@@ -242,7 +255,7 @@ func TestManyOperationsAreJoinedAndKeepTheirSums(t *testing.T) {
 		require.Equal(t, k, o.Number)
 	}
 	assert.InEpsilon(t, r.Predicted.Seconds, sum, 1e-9)
-	assert.Equal(t, 3*mostOperations, joined)
+	assert.Equal(t, 3*maxOperations, joined)
 	assert.Equal(t, s.Peak, s.Operations[s.PeakAt].InUse)
 	assert.Contains(t, []string{"add.7777", "add.7778"}, s.Operations[s.PeakAt].Name)
 	for _, v := range s.Values {
@@ -293,12 +306,12 @@ func TestLinksCarryWhatIsPredicted(t *testing.T) {
 				more = message(more, 52, number(number(nil, 1, p[0]), 2, p[1]))
 			}
 		}
-		module, err := parseProgram(program(1, computation(1, op(10, "parameter", floats(1<<28), nil), op(11, c.kind, floats(1<<28), []uint64{10}, more))))
+		module, err := hlo.Parse(program(1, computation(1, op(10, "parameter", floats(1<<28), nil), op(11, c.kind, floats(1<<28), []uint64{10}, more))), nil)
 		require.NoError(t, err)
 		r := &Report{Target: Target{Name: c.slice}, Replicas: c.partitions, LogicalDevices: 1}
 		mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: c.partitions})
 		require.NoError(t, err)
-		r.addCollectives(module, mesh)
+		r.addCollectives(countCollectives(module, mesh), nil)
 		require.NotNil(t, r.Torus, name)
 		require.Len(t, r.Torus.Groups, 1, name)
 		assert.Equal(t, c.pairs != nil, r.Torus.Groups[0].Pairs, name)
@@ -307,11 +320,15 @@ func TestLinksCarryWhatIsPredicted(t *testing.T) {
 		for _, l := range r.Torus.Links {
 			most = max(most, l.Bytes, l.Back)
 		}
-		on := machineOf(t, c.slice)
-		entry := module.computations[1]
-		seconds, known := on.collective(module, entry, entry.byID[11], c.kind)
-		require.True(t, known, name)
-		want := (seconds - on.value(collectiveLag)) * on.value(linkRate) * on.value(linkShare)
+		e, err := cost.Predict(module, c.slice)
+		require.NoError(t, err)
+		constants := map[string]float64{}
+		for _, x := range e.Prediction.Constants {
+			constants[x.Name] = x.Value
+		}
+		seconds := e.Prediction.Interconnect.Exposed + e.Prediction.Interconnect.Hidden
+		want := (seconds - constants["time that a collective takes to begin, seconds"]) *
+			constants["rate of a link between chips, bytes a second each way"] * constants["share of the links' rate that collectives reach"]
 		assert.InEpsilon(t, want, float64(most), 0.05, name)
 	}
 }
@@ -332,12 +349,12 @@ func TestTensorsThatAreAlikeAreOne(t *testing.T) {
 
 // Empty loops and endlessly nested loops do not produce an endless trace.
 func TestTracesEnd(t *testing.T) {
-	deep := []Operation{{Name: "x", CoreTime: CoreTime{Products: 1}}}
+	deep := []cost.Operation{{Name: "x", CoreTime: cost.CoreTime{Products: 1}}}
 	for range 30 {
-		deep = []Operation{{Name: "loop", CoreTime: CoreTime{Products: 1}, Iterations: 1 << 30, Inside: deep}}
+		deep = []cost.Operation{{Name: "loop", CoreTime: cost.CoreTime{Products: 1}, Iterations: 1 << 30, Inside: deep}}
 	}
-	for _, operations := range [][]Operation{{{Iterations: 1 << 60, CoreTime: CoreTime{Products: 1}, Inside: []Operation{}}}, deep} {
-		r := &Report{Predicted: &Prediction{Seconds: 1}, Schedule: &Schedule{Operations: operations}}
+	for _, operations := range [][]cost.Operation{{{Iterations: 1 << 60, CoreTime: cost.CoreTime{Products: 1}, Inside: []cost.Operation{}}}, deep} {
+		r := &Report{Predicted: &cost.Prediction{Seconds: 1}, Schedule: &Schedule{Operations: operations}}
 		var b bytes.Buffer
 		require.NoError(t, r.WriteTrace(&b))
 		assert.True(t, json.Valid(b.Bytes()))
@@ -358,13 +375,12 @@ func TestSchedulesOfDamagedPrograms(t *testing.T) {
 		"donated to nothing":     in(program(1, number(computation(1, op(1, "add", of(1), nil)), 6, 1)), message(nil, 8, message(nil, 1, number(packed(nil, 1, 1<<40), 2, 1<<40)))),
 		"a branch of nothing":    program(1, computation(1, op(1, "conditional", of(1), []uint64{4}, packed(nil, 38, 9)))),
 	} {
-		m, err := parseProgram(p)
+		m, err := hlo.Parse(p, nil)
 		require.NoError(t, err, name)
-		r := &Report{Version: FormatVersion, Replicas: 1, LogicalDevices: 1, Target: Target{Name: "v5e:1x1"}}
-		on, _ := newMachine("v5e:1x1")
-		all, w := m.worked(r.Target, false, on)
-		r.Predicted = on.prediction(all.times)
-		r.addSchedule(m, w)
+		r := &Report{Version: formatVersion, Replicas: 1, LogicalDevices: 1, Target: Target{Name: "v5e:1x1"}}
+		e := cost.Simulate(m, "v5e:1x1", 0, 0, r.scope)
+		r.Predicted = e.Prediction
+		r.addSchedule(e, false, nil)
 		data, err := json.Marshal(r)
 		require.NoError(t, err, name)
 		again, err := Parse(data)

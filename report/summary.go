@@ -19,7 +19,7 @@ type Summary struct {
 	// provides no cost analysis. See [Cost].
 	FLOPs float64 `json:"flops"`
 	// PredictedSeconds is the predicted time of a step, or 0 without a prediction. See
-	// [Prediction].
+	// [cost.Prediction].
 	PredictedSeconds float64 `json:"predicted_seconds,omitempty"`
 }
 
@@ -48,7 +48,7 @@ func (r *Report) Summary() Summary {
 	for _, c := range r.CollectiveDTypes {
 		s.Collectives = append(s.Collectives, SummaryCollective{c.Axis, c.Kind, c.DType, c.Count, c.Bytes})
 	}
-	s.Collectives = together(s.Collectives, func(c SummaryCollective) [3]string { return [3]string{c.Axis, c.Kind, c.DType} }, func(first *SummaryCollective, next SummaryCollective) {
+	s.Collectives = groupBy(s.Collectives, func(c SummaryCollective) [3]string { return [3]string{c.Axis, c.Kind, c.DType} }, func(first *SummaryCollective, next SummaryCollective) {
 		first.Count += next.Count
 		first.Bytes += next.Bytes
 	})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/units"
+	"github.com/tpustrategy/tpustrategy/report/cost"
 	"github.com/tpustrategy/tpustrategy/report/memory"
 )
 
@@ -45,8 +46,8 @@ var functions = template.FuncMap{
 	},
 	"beyond": func(n int, list any) int { return max(reflect.ValueOf(list).Len()-n, 0) },
 	"parts":  Memory.parts, "letters": Memory.letters, "verdict": Memory.verdict, "layout": layout, "layers": (*Schedule).byLayer,
-	"waits": Line.waits, "times": Line.times, "moves": moves, "sides": AnnotationSuggestion.sides, "several": (*Report).severalDTypes, "dtypes": (*Report).dtypesOf,
-	"predicted": (*Prediction).parts, "uncertain": (*Prediction).uncertain,
+	"waits": func(l Line) float64 { return l.Interconnect + l.Network }, "times": func(l Line) []LayerTime { return timesByKind(l.CoreTime) }, "moves": moves, "sides": AnnotationSuggestion.sides, "several": (*Report).severalDTypes, "dtypes": (*Report).dtypesOf,
+	"predicted": predictionParts, "uncertain": uncertainConstants,
 }
 
 var text = template.Must(template.New("text").Funcs(functions).Parse(textForm))
@@ -183,3 +184,41 @@ func (r *Report) dtypesOf(c Collective) string {
 }
 
 func percentText(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) }
+
+// timePart is a part of a predicted time.
+type timePart struct {
+	Name    string
+	Seconds float64
+	Note    string
+}
+
+// predictionParts returns the parts of the prediction's time, without empty parts.
+func predictionParts(p *cost.Prediction) []timePart {
+	parts := []timePart{{"products", p.Products, ""}, {"memory", p.Memory, ""}}
+	if p.Closed > 0 {
+		parts[0].Note = fmt.Sprintf(", of which %s without the compiler's cycles", units.Seconds(p.Closed))
+	}
+	for _, x := range []struct {
+		name string
+		cost.Overlap
+	}{{"waits for collectives", p.Interconnect}, {"waits for other slices", p.Network}} {
+		note := ""
+		if x.Hidden > 0 {
+			note = fmt.Sprintf(", and %s more behind other operations", units.Seconds(x.Hidden))
+		}
+		if x.Overlap != (cost.Overlap{}) {
+			parts = append(parts, timePart{x.name, x.Exposed, note})
+		}
+	}
+	return parts
+}
+
+// uncertainConstants returns the constants that are neither published nor from the compiler.
+func uncertainConstants(p *cost.Prediction) (list []cost.Constant) {
+	for _, c := range p.Constants {
+		if c.Basis == "fitted" || c.Basis == "assumed" {
+			list = append(list, c)
+		}
+	}
+	return list
+}

@@ -29,7 +29,7 @@ func TestTheTextSaysEverything(t *testing.T) {
 
 func TestTheTextOfABareReport(t *testing.T) {
 	var b bytes.Buffer
-	r := &Report{Version: FormatVersion, Step: "s", Replicas: 1, LogicalDevices: 1, Memory: Memory{Verdict: Unknown}, Cost: Cost{FLOPs: -1, BytesAccessed: -1}}
+	r := &Report{Version: formatVersion, Step: "s", Replicas: 1, LogicalDevices: 1, Memory: Memory{Verdict: Unknown}, Cost: Cost{FLOPs: -1, BytesAccessed: -1}}
 	require.NoError(t, r.WriteText(&b))
 	assert.Contains(t, b.String(), "verdict: unknown")
 	assert.Contains(t, b.String(), "collectives of one core in one step\n  none")

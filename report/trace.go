@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/report/cost"
 )
 
 // The rows of a trace.
@@ -18,7 +19,8 @@ const (
 	traceTransfers
 )
 
-var traceRows = map[string]int{channelNames[interconnect]: traceInterconnect, channelNames[network]: traceNetwork, channelNames[transfers]: traceTransfers}
+// traceRows are the rows of transfers, see [cost.Transfer].On.
+var traceRows = map[string]int{"interconnect": traceInterconnect, "network": traceNetwork, "transfers": traceTransfers}
 
 // traceEvent is an event of Chrome's trace format, with times in microseconds.
 type traceEvent struct {
@@ -33,7 +35,7 @@ type traceEvent struct {
 
 // The limits of a trace. If the loops of a step have more operations, only their first iterations
 // are shown.
-const mostEvents, fewRounds = 200_000, 3
+const maxEvents, fewIterations = 200_000, 3
 
 // WriteTrace writes the predicted run of the step on one core as a trace in Chrome's JSON format,
 // for Perfetto and chrome://tracing: the operations of the core, loops iteration by iteration,
@@ -45,8 +47,8 @@ func (r *Report) WriteTrace(w io.Writer) error {
 			Hint: "compile it for a slice of TPUs that it fits", Match: errors.ErrUnsupported}
 	}
 	t := &tracer{w: bufio.NewWriter(w), report: r, rounds: 1 << 30}
-	if t.unfolded(r.Schedule.Operations) > mostEvents {
-		t.rounds = fewRounds
+	if t.unfolded(r.Schedule.Operations) > maxEvents {
+		t.rounds = fewIterations
 	}
 	fmt.Fprintf(t.w, `{"displayTimeUnit":"ns","otherData":{"note":"predicted, not measured"},"traceEvents":[`)
 	t.name("process_name", 0, fmt.Sprintf("%s on %s, predicted", r.Step, r.Target.Name))
@@ -88,29 +90,29 @@ func (t *tracer) name(what string, row int, name string) {
 }
 
 // unfolded returns the number of operations with all iterations of loops.
-func (t *tracer) unfolded(all []Operation) (n int) {
+func (t *tracer) unfolded(all []cost.Operation) (n int) {
 	for _, o := range all {
 		n++
 		if inside := t.unfolded(o.Inside); inside > 0 {
-			n = min(product64(inside+1, max(o.Iterations, 1))+n, maxRounds)
+			n = min(product64(inside+1, max(o.Iterations, 1))+n, maxCount)
 		}
 	}
 	return n
 }
 
 // all writes operations that start at a time in seconds.
-func (t *tracer) all(all []Operation, from float64) {
+func (t *tracer) all(all []cost.Operation, from float64) {
 	for _, o := range all {
-		if t.events > 2*mostEvents { // of a malformed report with nested loops
+		if t.events > 2*maxEvents { // of a malformed report with nested loops
 			return
 		}
 		start := from + o.Start
 		t.write(traceEvent{Name: "memory in use", Phase: "C", Start: 1e6 * start, Args: map[string]any{"bytes": o.InUse}})
 		if o.Beside != nil {
-			t.write(traceEvent{Name: o.label(), Phase: "X", TID: traceRows[o.Beside.On], Start: 1e6 * (from + o.Beside.Start), Took: 1e6 * o.Beside.Seconds, Args: t.args(o)})
+			t.write(traceEvent{Name: label(o), Phase: "X", TID: traceRows[o.Beside.On], Start: 1e6 * (from + o.Beside.Start), Took: 1e6 * o.Beside.Seconds, Args: t.args(o)})
 		}
 		if o.Seconds() > 0 {
-			t.write(traceEvent{Name: o.label(), Phase: "X", TID: traceCore, Start: 1e6 * start, Took: 1e6 * o.Seconds(), Args: t.args(o)})
+			t.write(traceEvent{Name: label(o), Phase: "X", TID: traceCore, Start: 1e6 * start, Took: 1e6 * o.Seconds(), Args: t.args(o)})
 		}
 		if len(o.Inside) == 0 {
 			continue
@@ -126,8 +128,8 @@ func (t *tracer) all(all []Operation, from float64) {
 	}
 }
 
-// label returns the name of the operation in a timeline.
-func (o Operation) label() string {
+// label returns the name of an operation in a timeline.
+func label(o cost.Operation) string {
 	switch {
 	case o.Joined > 0:
 		return fmt.Sprintf("%d operations", o.Joined)
@@ -137,7 +139,7 @@ func (o Operation) label() string {
 	return o.Name
 }
 
-func (t *tracer) args(o Operation) map[string]any {
+func (t *tracer) args(o cost.Operation) map[string]any {
 	args := map[string]any{}
 	for name, text := range map[string]string{"operation": o.Operation, "source": o.Source, "layer": o.Layer, "line": t.report.line(o.Line)} {
 		if text != "" {

@@ -35,7 +35,7 @@ type Search struct {
 	Build func(strat *strategy.TPUStrategy, settings map[string]string) (Step, []any, error)
 	// SetOptions sets options of the strategy from the settings of a plan. It may be nil.
 	SetOptions func(opts *strategy.Options, settings map[string]string)
-	// Kernel is the name of a function that predictions treat as one kernel; see report.Kernel. It
+	// Kernel is the name of a function that predictions treat as one kernel; see hlo.Parse. It
 	// may be empty.
 	Kernel string
 
@@ -102,7 +102,7 @@ func (s Search) buildProgram(ctx context.Context, p plan.Plan) (built probe.Buil
 	}
 	built.Program = probe.Program{Slice: s.slices[p.Slice], Program: recorder.program, Options: recorder.options, Replicas: p.Replicas, Logical: p.Logical()}
 	if s.Kernel != "" {
-		built.Kernels = []report.Kernel{{Module: compiled.Module, Call: s.Kernel}}
+		built.Module, built.Kernels = compiled.Module, []string{s.Kernel}
 	}
 	for i, a := range compiled.Module.Arguments {
 		if compiled.Variables[i] {

@@ -19,9 +19,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/aot/plan"
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/report/cost"
+	"github.com/tpustrategy/tpustrategy/report/hlo"
 	"github.com/tpustrategy/tpustrategy/report/memory"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -50,8 +53,10 @@ type Program struct {
 	Options pjrt.CompileOptions
 	// Replicas and Logical are the numbers of replicas and logical devices of the step.
 	Replicas, Logical int
-	// Kernels are the functions of the program that predictions treat as one kernel.
-	Kernels []report.Kernel
+	// Module is the traced step of the program, and Kernels are the functions in it whose operations
+	// the predictions treat as one kernel; see [hlo.Parse].
+	Module  *spmd.Module
+	Kernels []string
 }
 
 // Probe partitions and schedules a program, and predicts its time and memory. It takes seconds.
@@ -64,12 +69,18 @@ func (c *Compiler) Probe(ctx context.Context, p Program) (plan.Figures, error) {
 		return plan.Figures{}, err
 	}
 	facts := p.Slice.Info()
-	predicted, err := report.Predict(a.Program, facts.Name, p.Kernels...)
+	program, err := hlo.Parse(a.Program, p.Module, p.Kernels...)
 	if err != nil {
 		return plan.Figures{}, err
 	}
-	resident, err := report.Resident(a.Program, p.Kernels...)
-	return newFigures(predicted, resident, facts.HBMBytes), err
+	e, err := cost.Predict(program, facts.Name)
+	if err != nil {
+		return plan.Figures{}, err
+	}
+	if e.Unscheduled {
+		return plan.Figures{}, &errkind.Fault{Op: "probe: predict", Match: hlo.ErrProgram, Reason: "the program is too large to compute its use of memory"}
+	}
+	return newFigures(e.Prediction, e.PeakBytes, facts.HBMBytes), nil
 }
 
 // Compile compiles a program completely, and predicts its time and memory. If the compiler rejects
@@ -112,7 +123,7 @@ func (c *Compiler) Compile(ctx context.Context, p Program) (plan.Figures, error)
 	return newFigures(r.Predicted, r.Memory.Needs, r.Memory.Limit), nil
 }
 
-func newFigures(p *report.Prediction, bytes, limit int64) plan.Figures {
+func newFigures(p *cost.Prediction, bytes, limit int64) plan.Figures {
 	return plan.Figures{Seconds: p.Seconds, Products: p.Products, Memory: p.Memory, Waits: p.Interconnect.Exposed + p.Network.Exposed, Bytes: bytes, Limit: limit}
 }
 

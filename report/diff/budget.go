@@ -9,6 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/strictjson"
 	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/report/hlo"
 )
 
 // ErrBudget matches the errors of [ParseBudget] and [Budget.Check]: an invalid budget, or a budget
@@ -54,7 +55,7 @@ func unusable(cause error, subject, hint, format string, args ...any) error {
 // The maximum figures of a budget: a pebibyte, 100 days, and more collectives than any step has.
 const mostBytes, mostSeconds, mostCollectives = 1 << 50, 100 * 24 * 3600, 1 << 40
 
-var kinds = report.CollectiveKinds()
+var kinds = hlo.CollectiveKinds()
 
 // ParseBudget parses the JSON format of a budget. Its errors match [ErrBudget]. Errors are unknown
 // keys, duplicate keys and keys that differ only in case, figures out of range, and limits without

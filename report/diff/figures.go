@@ -6,6 +6,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/units"
 	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/report/cost"
 )
 
 // memory compares the memory of a core.
@@ -54,10 +55,10 @@ func (c *comparison) cost() {
 	c.some("roofline", b.RooflineSeconds, a.RooflineSeconds, unitSeconds, t.Share, 1e-6, "")
 	before, after := c.before.Predicted, c.after.Predicted
 	if before == nil {
-		before = &report.Prediction{}
+		before = &cost.Prediction{}
 	}
 	if after == nil {
-		after = &report.Prediction{}
+		after = &cost.Prediction{}
 	}
 	c.some("predicted time", before.Seconds, after.Seconds, unitSeconds, t.Share, 1e-6, parts(before, after))
 	if b, a := unknown(before), unknown(after); b != a && before.Seconds > 0 && after.Seconds > 0 {
@@ -68,7 +69,7 @@ func (c *comparison) cost() {
 }
 
 // parts describes the parts of a predicted time that changed.
-func parts(before, after *report.Prediction) string {
+func parts(before, after *cost.Prediction) string {
 	var list []string
 	for _, x := range []struct {
 		name          string
@@ -84,7 +85,7 @@ func parts(before, after *report.Prediction) string {
 	return strings.Join(list, ", ")
 }
 
-func unknown(p *report.Prediction) (n int) {
+func unknown(p *cost.Prediction) (n int) {
 	for _, x := range p.Unknown {
 		n += x.Count
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/loop"
 	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/report/cost"
 	"github.com/tpustrategy/tpustrategy/report/diff"
 	"github.com/tpustrategy/tpustrategy/report/memory"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -81,7 +82,7 @@ func slice(t *testing.T) *report.Report {
 	require.NoError(t, err)
 	r.Target.Name, r.Target.Kind, r.Memory.Code, r.Memory.Limit, r.Memory.Verdict = "v5e:2x2", "TPU v5 lite", 1<<20, 16<<30, report.Fits
 	r.Cost.RooflineSeconds = 2e-3
-	r.Predicted = &report.Prediction{Seconds: 3e-3, Products: 1e-3, Memory: 1e-3, Interconnect: report.Overlap{Exposed: 1e-3}}
+	r.Predicted = &cost.Prediction{Seconds: 3e-3, Products: 1e-3, Memory: 1e-3, Interconnect: cost.Overlap{Exposed: 1e-3}}
 	for i := range r.Temporaries[:4] {
 		r.Temporaries[i].DType, r.Temporaries[i].Bytes = "bf16", r.Temporaries[i].Bytes/2
 	}

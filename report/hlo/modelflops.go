@@ -1,0 +1,208 @@
+package hlo
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// ModelFLOPs counts the operations of the matrix products and convolutions of a StableHLO text, as
+// often as they run. A multiplication and an addition count as two. Products whose result is not
+// read are omitted. unknown is the number of loops with an unknown number of iterations, which
+// count as one iteration.
+func ModelFLOPs(text []byte) (flops float64, unknown int) {
+	program := readRegions(text)
+	c := &stepCounter{functions: map[string]*countedFunction{}, unread: unread(program)}
+	rest := &countedFunction{}
+	c.all = append(c.all, rest)
+	c.count(rest, program, 1, &constants{})
+	for _, f := range c.all {
+		flops += f.flops * f.runs(map[*countedFunction]bool{})
+	}
+	return flops, c.unknown
+}
+
+// stepCounter counts the operations of a text's functions for one run each.
+type stepCounter struct {
+	all       []*countedFunction
+	functions map[string]*countedFunction
+	unread    map[*operation]bool
+	unknown   int // loops with an unknown number of iterations
+}
+
+// countedFunction is a function, or the top level of the text: its operations in one run, and the
+// calls to it.
+type countedFunction struct {
+	flops float64
+	calls []countedCall
+	times float64 // number of runs; 0 if not computed yet
+}
+
+// countedCall is a call in a function and its number of executions per run of the function.
+type countedCall struct {
+	from  *countedFunction
+	times float64
+}
+
+// function returns the function with a name. A call may precede the function.
+func (c *stepCounter) function(name string) *countedFunction {
+	f := c.functions[name]
+	if f == nil {
+		f = &countedFunction{}
+		c.functions[name], c.all = f, append(c.all, f)
+	}
+	return f
+}
+
+// symbol matches the name of a function or of the callee of a call, which the generic form has in
+// an attribute.
+var symbol = regexp.MustCompile(`(?:@|sym_name = )"?([\w$.-]+)`)
+
+func symbolOf(op *operation) string {
+	if m := symbol.FindStringSubmatch(op.text); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+// runs returns the number of runs of a function: once if it is not called.
+func (f *countedFunction) runs(under map[*countedFunction]bool) float64 {
+	if len(f.calls) == 0 || under[f] {
+		return 1
+	}
+	if f.times > 0 {
+		return f.times
+	}
+	under[f] = true
+	defer delete(under, f)
+	total := 0.0
+	for _, call := range f.calls {
+		total += call.from.runs(under) * call.times
+	}
+	f.times = total
+	return total
+}
+
+// count adds the operations of a region to f. times is the number of runs of the region per run of
+// f. known are the constants visible in the region.
+func (c *stepCounter) count(f *countedFunction, region *region, times float64, known *constants) {
+	for _, op := range region.ops {
+		if c.unread[op] {
+			continue
+		}
+		switch op.name {
+		case "func.func":
+			c.countAll(c.function(symbolOf(op)), op.regions, 1, &constants{})
+			continue
+		case "func.call":
+			callee := c.function(symbolOf(op))
+			callee.calls = append(callee.calls, countedCall{f, times})
+		case "stablehlo.constant":
+			known.add(op)
+		case "stablehlo.while":
+			if len(op.regions) != 2 { // truncated
+				break
+			}
+			rounds, ok := newLoop(op, known).rounds()
+			if !ok {
+				rounds = 1
+				c.unknown++
+			}
+			c.count(f, op.regions[0], times, known.within())
+			c.count(f, op.regions[1], times*float64(rounds), known.within())
+			continue
+		default:
+			f.flops += times * products(op)
+		}
+		c.countAll(f, op.regions, times, known)
+	}
+}
+
+func (c *stepCounter) countAll(f *countedFunction, regions []*region, times float64, known *constants) {
+	for _, region := range regions {
+		c.count(f, region, times, known.within())
+	}
+}
+
+var (
+	// contracted matches the contracted dimensions of a product, in either form.
+	contracted = regexp.MustCompile(`(?:lhs_contracting_dimensions|contracting_dims)\s*=\s*\[([0-9, ]*)\]`)
+	// kernelRoles matches the roles of a kernel's dimensions, between the roles of the input and
+	// the output.
+	kernelRoles = regexp.MustCompile(`x\s*\[([0-9a-z, ]*)\]\s*->`)
+	// signature matches an operation's type: two operands and a result.
+	signature = regexp.MustCompile(`: \(tensor<([^>]*)>, tensor<([^>]*)>\) -> tensor<([^>]*)>`)
+)
+
+// products counts the operations of a matrix product or a convolution. It returns 0 for other
+// operations.
+func products(op *operation) float64 {
+	switch op.name {
+	case "stablehlo.dot", "stablehlo.dot_general", "stablehlo.convolution":
+	default:
+		return 0
+	}
+	types := signature.FindStringSubmatch(op.text)
+	if types == nil {
+		return 0
+	}
+	left, right, all := tensorDims(types[1]), tensorDims(types[2]), 2*elements(tensorDims(types[3]))
+	switch op.name {
+	case "stablehlo.dot":
+		if len(left) == 0 {
+			return 0
+		}
+		return all * float64(left[len(left)-1])
+	case "stablehlo.dot_general":
+		if m := contracted.FindStringSubmatch(op.text); m != nil {
+			for _, dim := range numbers(m[1]) {
+				if dim < len(left) {
+					all *= float64(left[dim])
+				}
+			}
+		}
+		return all
+	}
+	roles := kernelRoles.FindStringSubmatch(op.text)
+	if roles == nil {
+		return 0
+	}
+	all *= elements(right)
+	for i, role := range strings.Split(roles[1], ",") {
+		if strings.TrimSpace(role) == "o" && i < len(right) && right[i] > 0 {
+			all /= float64(right[i])
+		}
+	}
+	return all
+}
+
+// tensorDims parses the dimensions of a tensor such as 8x4xf32.
+func tensorDims(rest string) []int {
+	var dims []int
+	for {
+		dim, after, ok := strings.Cut(rest, "x")
+		n, err := strconv.Atoi(dim)
+		if !ok || err != nil || n < 0 {
+			return dims
+		}
+		dims, rest = append(dims, n), after
+	}
+}
+
+func elements(dims []int) float64 {
+	n := 1.0
+	for _, d := range dims {
+		n *= float64(d)
+	}
+	return n
+}
+
+func numbers(list string) []int {
+	var out []int
+	for _, text := range strings.Split(list, ",") {
+		if n, err := strconv.Atoi(strings.TrimSpace(text)); err == nil && n >= 0 {
+			out = append(out, n)
+		}
+	}
+	return out
+}

@@ -1,0 +1,149 @@
+package hlo
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+)
+
+// constants maps names to integer constants, in a region and the enclosing regions.
+type constants struct {
+	values map[string]int64
+	around *constants
+}
+
+// within returns the constants for a nested region.
+func (c *constants) within() *constants { return &constants{around: c} }
+
+// scalarConstant matches a constant of one integer.
+var scalarConstant = regexp.MustCompile(`dense<(-?[0-9]{1,12})> : tensor<u?i[0-9]+>`)
+
+// add records the constant of an operation, if it is one integer.
+func (c *constants) add(op *operation) {
+	m := scalarConstant.FindStringSubmatch(op.text)
+	if m == nil || len(op.results) != 1 {
+		return
+	}
+	if n, err := strconv.ParseInt(m[1], 10, 64); err == nil {
+		if c.values == nil {
+			c.values = map[string]int64{}
+		}
+		c.values[op.results[0]] = n
+	}
+}
+
+// value returns the integer constant with a name, from the innermost region that defines it.
+func (c *constants) value(name string) (int64, bool) {
+	for ; c != nil; c = c.around {
+		if n, ok := c.values[name]; ok {
+			return n, true
+		}
+	}
+	return 0, false
+}
+
+// of returns the constants visible in a region, including its own.
+func (c *constants) of(region *region) *constants {
+	inside := c.within()
+	for _, op := range region.ops {
+		if op.name == "stablehlo.constant" {
+			inside.add(op)
+		}
+	}
+	return inside
+}
+
+// textLoop is a loop of the text whose number of iterations is to be computed.
+type textLoop struct {
+	condition, body *region
+	outside         *constants
+	// initial are the initial values of the state. inCondition and inBody are the names of the
+	// state in the two regions.
+	initial, inCondition, inBody []string
+}
+
+// newLoop reads a loop in the generic form, whose regions name the state separately, or in the
+// custom form, which names it once for both.
+func newLoop(op *operation, outside *constants) textLoop {
+	l := textLoop{condition: op.regions[0], body: op.regions[1], outside: outside, initial: op.operands}
+	l.inCondition, l.inBody = l.condition.args, l.body.args
+	if len(l.inBody) == 0 {
+		l.inBody = l.inCondition
+	}
+	return l
+}
+
+// rounds returns the number of iterations, and whether it is known. It is known if the condition
+// compares an element of the state with a constant, and the body adds a constant to the element.
+func (l textLoop) rounds() (int, bool) {
+	direction, left, right := l.comparison()
+	k := slices.Index(l.inCondition, left)
+	if k < 0 {
+		left, right = right, left
+		direction = map[string]string{"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "NE": "NE"}[direction]
+		k = slices.Index(l.inCondition, left)
+	}
+	if k < 0 || k >= len(l.initial) || k >= len(l.inBody) {
+		return 0, false
+	}
+	limit, ok := l.outside.of(l.condition).value(right)
+	if !ok {
+		if at := slices.Index(l.inCondition, right); at >= 0 && at < len(l.initial) && at < len(l.inBody) && l.returned(at) == l.inBody[at] {
+			limit, ok = l.outside.value(l.initial[at]) // carried unchanged
+		}
+	}
+	start, known := l.outside.value(l.initial[k])
+	if !ok || !known {
+		return 0, false
+	}
+	step, ok := l.step(l.inBody[k], l.returned(k))
+	if !ok {
+		return 0, false
+	}
+	return countIterations(direction, start, limit, step)
+}
+
+// direction matches the direction of a comparison, in either form.
+var direction = regexp.MustCompile(`\b(LT|LE|GT|GE|NE)\b`)
+
+// comparison returns the operands that the condition compares.
+func (l textLoop) comparison() (by, left, right string) {
+	for _, op := range l.condition.ops {
+		if by = direction.FindString(op.text); by != "" && op.name == "stablehlo.compare" && len(op.operands) == 2 {
+			return by, op.operands[0], op.operands[1]
+		}
+	}
+	return "", "", ""
+}
+
+// returned returns the name of element k of the state that the body returns.
+func (l textLoop) returned(k int) string {
+	for _, op := range slices.Backward(l.body.ops) {
+		if op.name == "stablehlo.return" && k < len(op.operands) {
+			return op.operands[k]
+		}
+	}
+	return ""
+}
+
+// step returns the amount that the body adds to a counter.
+func (l textLoop) step(counter, next string) (int64, bool) {
+	if next == "" {
+		return 0, false
+	}
+	for _, op := range l.body.ops {
+		if !op.gives(next) || len(op.operands) != 2 || op.name != "stablehlo.add" && op.name != "stablehlo.subtract" {
+			continue
+		}
+		a, b := op.operands[0], op.operands[1]
+		if a != counter && op.name == "stablehlo.add" {
+			a, b = b, a
+		}
+		n, ok := l.outside.of(l.body).value(b)
+		if op.name == "stablehlo.subtract" {
+			n = -n
+		}
+		return n, ok && a == counter
+	}
+	return 0, false
+}

@@ -1,0 +1,132 @@
+package hlo
+
+import (
+	"math"
+
+	"github.com/tpustrategy/tpustrategy/internal/protoint"
+)
+
+// product describes the contraction of a matrix product or a convolution.
+type product struct {
+	contracting []uint64 // of the left operand of a matrix product
+	window      []windowDim
+	// Dimensions of a convolution.
+	inputBatch, inputFeature, outputFeature uint64
+	inputSpatial, kernelSpatial, outSpatial []uint64
+	featureGroups, batchGroups              uint64
+}
+
+// windowDim is a dimension of a convolution's window.
+type windowDim struct{ size, stride, low, dilation, base int64 }
+
+func parseWindowDim(b []byte) (windowDim, error) {
+	d := windowDim{size: 1, stride: 1, dilation: 1, base: 1}
+	err := decode(b, protoint.Scanner{1: &d.size, 2: &d.stride, 3: &d.low, 5: &d.dilation, 6: &d.base})
+	return d, err
+}
+
+// dot counts the operations of a matrix product. A multiplication and an addition count as two.
+func (p product) dot(left, out hloShape) float64 {
+	flops := 2 * out.count()
+	for _, d := range p.contracting {
+		flops *= left.dim(d)
+	}
+	return flops
+}
+
+// convolution counts the operations of a convolution: for each element of the result, the products
+// whose input is not in the padding and not between dilated rows.
+func (p product) convolution(in, out hloShape) float64 {
+	flops := 2 * in.dim(p.inputFeature) / float64(max(p.featureGroups, 1)) *
+		out.dim(p.outputFeature) * in.dim(p.inputBatch) / float64(max(p.batchGroups, 1))
+	for i, w := range p.window {
+		if i < len(p.inputSpatial) && i < len(p.outSpatial) {
+			flops *= w.inside(int64(in.dim(p.inputSpatial[i])), int64(out.dim(p.outSpatial[i])))
+		}
+	}
+	return flops
+}
+
+// windows counts the operations of a reduction over windows of an array: the elements in each
+// window, without padding. Compilers write a sum whose result is broadcast to the shape of its
+// operand as windows that each contain the whole dimension. They compute that sum once.
+func (p product) windows(in, out hloShape) float64 {
+	flops := 1.0
+	for d := range max(len(in.dims), len(out.dims)) {
+		of, windows := int64(in.dim(uint64(d))), int64(out.dim(uint64(d)))
+		switch {
+		case d >= len(p.window):
+			flops *= float64(windows)
+		case p.window[d].whole(of, windows):
+			flops *= float64(of)
+		default:
+			flops *= p.window[d].inside(of, windows)
+		}
+	}
+	return flops
+}
+
+// whole reports whether each window contains all of the input.
+func (w windowDim) whole(in, out int64) bool {
+	return w.base == 1 && w.dilation == 1 && w.stride > 0 && w.low >= (out-1)*w.stride && w.size-w.low >= in
+}
+
+// maxInside limits the positions that are counted one by one; more positions count as inside.
+const maxInside = 1 << 22
+
+// inside counts the positions of the window in one dimension that are on the input, over all positions of
+// the result.
+func (w windowDim) inside(in, out int64) float64 {
+	if w.low == 0 && w.base == 1 && (out-1)*w.stride+(w.size-1)*w.dilation < in {
+		return float64(w.size) * float64(out)
+	}
+	if w.size < 1 || out < 1 || in < 1 || w.base < 1 || w.dilation < 1 || out > maxInside || w.base > 1 && w.size > maxInside/out {
+		return max(float64(w.size), 0) * max(float64(out), 0)
+	}
+	n := 0.0
+	for o := range out {
+		first := w.low - o*w.stride // offset of the input's first element in the window
+		if w.base == 1 {
+			begin := max((first+w.dilation-1)/w.dilation, 0) // rounded up: a negative quotient becomes 0 anyway
+			n += float64(max(min(floorDiv(in-1+first, w.dilation), w.size-1)-begin+1, 0))
+			continue
+		}
+		for k := range w.size {
+			if at := k*w.dilation - first; at >= 0 && at%w.base == 0 && at/w.base < in {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// floorDiv returns a / b rounded down, for positive b.
+func floorDiv(a, b int64) int64 {
+	if a < 0 {
+		return -((-a + b - 1) / b)
+	}
+	return a / b
+}
+
+// sublanes is the multiple to which tiles pad the rows of an operand.
+const sublanes = 8
+
+// PaddedFLOPs returns the number of operations that a matrix unit with the given side executes for a
+// matrix product or a convolution: the contracted dimensions and the output dimensions are padded
+// to the size of the unit. It returns 0 for other operations.
+func (i *Instruction) PaddedFLOPs(side float64) float64 {
+	left, d := i.operandShape(0), i.product
+	padding := func(n, multiple float64) float64 { return math.Ceil(max(n, 1)/multiple) * multiple / max(n, 1) }
+	switch i.Opcode {
+	case "dot":
+		contracted := 1.0
+		for _, dim := range d.contracting {
+			contracted *= left.dim(dim)
+		}
+		rank := uint64(len(i.shape.dims))
+		return d.dot(left, i.shape) * padding(contracted, side) * padding(i.shape.dim(rank-1), side) * padding(i.shape.dim(rank-2), sublanes)
+	case "convolution":
+		return d.convolution(left, i.shape) * padding(left.dim(d.inputFeature), side) * padding(i.shape.dim(d.outputFeature), side)
+	}
+	return 0
+}

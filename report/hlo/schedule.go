@@ -1,0 +1,68 @@
+package hlo
+
+import "github.com/tpustrategy/tpustrategy/internal/protoint"
+
+// parseSchedule parses a HloScheduleProto, the order in which a core runs the instructions of each
+// computation: a map in field 1 from computations to instruction sequences.
+func parseSchedule(b []byte, order map[uint64][]uint64) error {
+	return decode(b, protoint.Scanner{1: func(b []byte) error {
+		var id uint64
+		var sequence []uint64
+		err := decode(b, protoint.Scanner{1: &id, 2: protoint.Scanner{1: &sequence}})
+		order[id] = sequence
+		return err
+	}})
+}
+
+// schedule sorts the instructions into execution order. Instructions that the sequence does not
+// contain, or contains again, follow in their previous order.
+func (c *Computation) schedule(sequence []uint64) {
+	if c == nil {
+		return
+	}
+	ordered, seen := make([]*Instruction, 0, len(c.Instructions)), map[*Instruction]bool{}
+	add := func(i *Instruction) {
+		if i != nil && !seen[i] {
+			ordered, seen[i] = append(ordered, i), true
+		}
+	}
+	for _, id := range sequence {
+		add(c.byID[id])
+	}
+	for _, i := range c.Instructions {
+		add(i)
+	}
+	c.Instructions = ordered
+}
+
+// parseAssignment parses a DeviceAssignmentProto: the devices of each partition by replica in field
+// 3. It returns the devices in replica order, by partition within a replica.
+func parseAssignment(b []byte) (devices []int, err error) {
+	var rows [][]int
+	err = decode(b, protoint.Scanner{3: each(&rows, parseGroup)})
+	for replica := 0; err == nil && len(rows) > 0 && replica < len(rows[0]); replica++ {
+		for _, row := range rows {
+			if replica < len(row) {
+				devices = append(devices, row[replica])
+			}
+		}
+	}
+	return devices, err
+}
+
+// parseDonated parses a HloInputOutputAliasProto, with entries in field 1: the index of an array in
+// the result in field 1, and the index of a parameter in field 2.
+func (p *Program) parseDonated(b []byte) error {
+	p.Donated = map[int]uint64{}
+	return decode(b, protoint.Scanner{1: func(b []byte) error {
+		var place []uint64
+		var parameter uint64
+		err := decode(b, protoint.Scanner{1: &place, 2: &parameter})
+		if len(place) == 0 {
+			p.Donated[0] = parameter
+		} else if place[0] < maxDevices {
+			p.Donated[int(place[0])] = parameter
+		}
+		return err
+	}})
+}
