@@ -79,7 +79,8 @@ func (c builtinCall) runMirrored(ctx context.Context, s *TPUStrategy) (*Mirrored
 	return results[0].(*Mirrored), nil
 }
 
-// copyMirrored copies a value that is equal on all replicas, on the devices, with the split a.
+// copyMirrored copies a value that is equal on all replicas, on the devices. a splits the copy over
+// the logical devices.
 func copyMirrored(ctx context.Context, value Value, a logical.Annotation) (*Mirrored, error) {
 	v, err := copyValue(ctx, value, true, a)
 	if err != nil {
@@ -88,7 +89,7 @@ func copyMirrored(ctx context.Context, value Value, a logical.Annotation) (*Mirr
 	return v.(*Mirrored), nil
 }
 
-// copyValue copies a value on the devices, with the split a.
+// copyValue copies a value on the devices. a splits the copy over the logical devices.
 func copyValue(ctx context.Context, value Value, mirrored bool, a logical.Annotation) (Value, error) {
 	results, err := builtinCall{
 		name: "copy", values: []Value{value}, mirrored: mirrored, results: oneAnnotation(a),

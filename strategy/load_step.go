@@ -49,7 +49,7 @@ func (m internalStrategy) LoadStep(ctx context.Context, store *model.Store, step
 	if err != nil {
 		return nil, err
 	}
-	values := l.values()
+	values := l.argumentValues()
 	f.programs[signature(values)] = p
 	f.mismatchError = func(others []Value) error {
 		return &TraceError{Function: step.Name, Err: fail(describeMismatch(values, others))}
@@ -57,8 +57,8 @@ func (m internalStrategy) LoadStep(ctx context.Context, store *model.Store, step
 	return f, nil
 }
 
-// values returns values without contents for the arguments that the step was compiled for.
-func (l *stepLoader) values() (values []Value) {
+// argumentValues returns a value without contents for each argument that the step was compiled for.
+func (l *stepLoader) argumentValues() (values []Value) {
 	for i, a := range l.Module.Arguments {
 		argument := l.Arguments[i]
 		if argument.Variable {
@@ -77,7 +77,8 @@ func (l *stepLoader) values() (values []Value) {
 	return values
 }
 
-// program finds the step's other variables in the store, and loads the program.
+// program loads the program of the step and finds its variables in the store. distributed has the
+// variables that are not in the store, by argument.
 func (l *stepLoader) program(ctx context.Context, distributed []*Variable) (_ *program, err error) {
 	s, f, m := l.f.strategy, l.f, l.Module
 	p := &program{function: f, module: m, updates: l.Updates, results: len(m.Results) - len(l.Updates), code: l.Code}

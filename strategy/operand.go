@@ -53,7 +53,7 @@ type component interface {
 	Replica() int
 }
 
-// merged is a value in a merge call of package eager. Node returns nil if there is no value.
+// merged is a tensor in a merge call of package eager. Node returns nil if there is no tensor.
 type merged interface{ Node() *graph.Node }
 
 // operandOf classifies an argument.

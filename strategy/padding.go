@@ -274,7 +274,7 @@ func (rc *ReplicaContext) weightByRows(mean *graph.Node) *graph.Node {
 	return selectIfRows(rows, whole, graph.ZerosLike(whole))
 }
 
-// selectIfRows returns x on replicas with rows, and y on replicas without rows.
+// selectIfRows returns x on replicas that received rows, and y on other replicas.
 func selectIfRows(rows, x, y *graph.Node) *graph.Node {
 	return graph.Where(graph.GreaterThan(rows, graph.ZerosLike(rows)), x, y)
 }

@@ -238,7 +238,8 @@ func (rc *ReplicaContext) RealElements(argument int) *graph.Node {
 	return scatter.PaddingMask(x, sizes)
 }
 
-// argumentSizes returns an argument of the step, and its actual sizes or nil if it is not padded.
+// argumentSizes returns an argument of the step and its actual sizes. sizes is nil if the argument
+// is not padded.
 func argumentSizes(state *stepstate.State, op string, argument int) (x, sizes *graph.Node) {
 	if argument < 0 || argument >= len(state.Arguments) {
 		panic(fault.New(errkind.ValueError, op, "count the step's arguments from 0", "argument %d of %d", argument,

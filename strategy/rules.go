@@ -37,7 +37,7 @@ func (u *ruleTracker) addUntraced(rules logical.Rules, store *model.Store) {
 	u.untraced[store]++
 }
 
-// removeUntraced removes a function that is traced for the first time, or closed.
+// removeUntraced removes a function from the untraced functions, at its first trace or its Close.
 func (u *ruleTracker) removeUntraced(f *Function) {
 	store := f.opts.Store
 	if len(f.strategy.opts.Variables) == 0 || store == nil || f.traced.Swap(true) {

@@ -42,7 +42,8 @@ func (v *Variable) updater(ctx context.Context) updater {
 	return u
 }
 
-// writer returns the handler of writes in code of package eager, or nil for other code.
+// writer returns the object that handles writes of the variable in code of package eager, or nil
+// for other code.
 func (v *Variable) writer(ctx context.Context, op string) (writer, error) {
 	mc, err := v.strategy.mergeCall(ctx, op)
 	if err != nil {

@@ -229,7 +229,7 @@ func newAxesError(err error) error {
 	return &OptionError{Option: "LogicalAxes", Reason: "not right", Err: err}
 }
 
-// NumReplicasInSync returns R: TensorFlow's num_replicas_in_sync.
+// NumReplicasInSync returns the number of replicas (num_replicas_in_sync).
 func (s *TPUStrategy) NumReplicasInSync() int { return s.replicas }
 
 // NumLogicalDevices returns P, the number of logical devices of a replica.

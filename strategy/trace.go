@@ -278,7 +278,7 @@ func (t *trace) isTraining() bool {
 		batch && slices.ContainsFunc(t.written, func(c *capture) bool { return c.variable.trainable })
 }
 
-// collectChanged adds the new values of the store's variables to the outputs.
+// collectChanged adds the new values of the store's changed variables to the outputs of the trace.
 func (t *trace) collectChanged() error {
 	store := t.f.opts.Store
 	if store == nil {

@@ -130,8 +130,8 @@ type hostArray interface {
 	String() string
 }
 
-// hostArrays converts values. It returns false unless all are host arrays with the same shape and
-// dtype.
+// hostArrays returns values as host arrays. It returns false unless all are host arrays with the
+// same shape and dtype.
 func hostArrays(values []any) ([]hostArray, bool) {
 	all := make([]hostArray, len(values))
 	for i, value := range values {

@@ -292,8 +292,8 @@ func (v *deviceValue) download(ctx context.Context, buffers engine.Buffers, repl
 	return tensor, nil
 }
 
-// sourcePartitions returns the partitions of this process that have the shards of a replica's
-// tensor. The shards of a mirrored tensor can be read from any replica.
+// sourcePartitions returns the partitions of this process from which a replica's tensor can be
+// read. A mirrored tensor can be read from any replica.
 func (v *deviceValue) sourcePartitions(l *engine.Layout, replica int) ([]int, error) {
 	s := v.strategy
 	from, missing, ok := s.runtime.Sources(l, replica, v.hasPartition, !v.perReplica)

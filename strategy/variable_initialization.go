@@ -158,7 +158,8 @@ func (vs *Variables) initialOptions() initialization.Options {
 		}}
 }
 
-// initialVariable describes the variable for the computation of its initial value.
+// initialVariable returns the shape and the layout of the variable for the computation of its
+// initial value.
 func (v *Variable) initialVariable() (initialization.Variable, error) {
 	l, err := v.layout()
 	return initialization.Variable{Path: v.path, Shape: v.Shape(), Annotation: v.annotation, Over: v.replicaShard, Layout: l,

@@ -73,8 +73,8 @@ func (rc *ReplicaContext) mirroredComponents(results []any) []any {
 	return results
 }
 
-// writeAllComponents writes all components of a variable by calling write, and returns the variable's new
-// value.
+// writeAllComponents writes all components of a variable by calling write, and returns the
+// variable's new value.
 func (rc *ReplicaContext) writeAllComponents(call string, v *strategy.Variable,
 	write func(ctx context.Context) error) (any, error) {
 	var err error

@@ -269,8 +269,8 @@ func (e *Extended) localResults(results []any) []any {
 	return local
 }
 
-// localNests returns nests by replica. mine has the nests of this process's replicas; the other
-// processes send the others.
+// localNests returns one nest for each replica: mine for the replicas of this process, and nests
+// that other processes describe.
 func (e *Extended) localNests(ctx context.Context, op string, mine []any, failed error) ([]any, error) {
 	s := e.strategy
 	if s.NumProcesses() < 2 {

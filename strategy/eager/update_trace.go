@@ -88,8 +88,8 @@ func (rc *ReplicaContext) updateArgument(op, where string, v *strategy.Variable,
 	return m.node, nil
 }
 
-// requireOne panics while an update is traced once for all components. The result of the call op
-// would differ between them.
+// requireOne panics while an update function is traced. The function is traced once for all
+// components, so the call op cannot return a different result for each.
 func (rc *ReplicaContext) requireOne(op string) {
 	if rc.tracing != nil {
 		panic(&strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op,

@@ -256,7 +256,8 @@ func (f *Function) flatStep(template []any) strategy.StepFunc {
 	}
 }
 
-// checkResultLeaf returns an error for a leaf of a result that must not leave the trace.
+// checkResultLeaf returns an error for a leaf of the step's result that is a value on the devices,
+// or that contains nodes but is not a nest.
 func (f *Function) checkResultLeaf(path string, x any) error {
 	switch x.(type) {
 	case strategy.Value, componentLeaf:
