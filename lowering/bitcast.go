@@ -107,11 +107,11 @@ func (c opBuilder) keepLowBits(x *stablehlo.Value, bits int) *stablehlo.Value {
 	if bits == 8 {
 		return x
 	}
-	return c.binary(stablehlo.And, x, c.constant(dtypes.Uint8, signed(1<<bits-1)))
+	return c.binary(stablehlo.And, x, c.constant(dtypes.Uint8, signedNumber(1<<bits-1)))
 }
 
 // bitShifts returns a tensor of shape s whose elements are bits times their index in the last axis.
 func (c opBuilder) bitShifts(s xshapes.Shape, bits int) *stablehlo.Value {
 	counted := must(c.fn.Iota(s, s.Rank()-1))
-	return c.binary(stablehlo.Multiply, counted, c.constant(dtypes.Uint8, signed(bits)))
+	return c.binary(stablehlo.Multiply, counted, c.constant(dtypes.Uint8, signedNumber(bits)))
 }

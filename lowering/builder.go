@@ -85,7 +85,7 @@ func (b *Builder) NewFunction(name string) (compute.Function, error) {
 		return nil, err
 	}
 	if symbol := identifier(name); b.symbols[symbol] {
-		return nil, fault(fmt.Sprintf("function %q", name), fmt.Sprintf("one of this name already exists in computation %q", b.name), "give each function a name of its own")
+		return nil, newFault(fmt.Sprintf("function %q", name), fmt.Sprintf("one of this name already exists in computation %q", b.name), "give each function a name of its own")
 	}
 	f := newFunction(b, nil, b.module.NewFunction(b.symbols.uniqueName(name)), name)
 	b.functions = append(b.functions, f)
@@ -107,7 +107,7 @@ func (b *Builder) DistributedSPMD(numDevices int) error {
 		return err
 	}
 	if numDevices < 1 {
-		return fault("DistributedSPMD", fmt.Sprintf("%d devices", numDevices), "ask for at least 1")
+		return newFault("DistributedSPMD", fmt.Sprintf("%d devices", numDevices), "ask for at least 1")
 	}
 	b.replicas, b.partitions, b.distributed = numDevices, 1, true
 	return nil
@@ -120,13 +120,13 @@ func (b *Builder) DistributedAutoSharding(meshes ...compute.Mesh) error {
 		return err
 	}
 	if len(meshes) == 0 {
-		return fault("DistributedAutoSharding", "no mesh", "give at least one mesh")
+		return newFault("DistributedAutoSharding", "no mesh", "give at least one mesh")
 	}
 	b.meshes = nil
 	all := make([]*shardy.DeviceMesh, 0, len(meshes))
 	for _, m := range meshes {
 		if slices.ContainsFunc(all, func(other *shardy.DeviceMesh) bool { return other.Name() == m.Name }) {
-			return fault("DistributedAutoSharding", fmt.Sprintf("two meshes are named %q", m.Name), "give each mesh a name of its own")
+			return newFault("DistributedAutoSharding", fmt.Sprintf("two meshes are named %q", m.Name), "give each mesh a name of its own")
 		}
 		mesh, err := shardy.NewDeviceMesh(m.Name, m.AxesSizes, m.AxesNames)
 		if err == nil && len(m.LogicalDeviceAssignment) > 0 {
@@ -136,7 +136,7 @@ func (b *Builder) DistributedAutoSharding(meshes ...compute.Mesh) error {
 			return &errkind.Fault{Op: "lowering: DistributedAutoSharding", Subject: fmt.Sprintf("mesh %q", m.Name), Class: errkind.InvalidArgumentError, Err: err}
 		}
 		if slices.Min(m.AxesSizes) < 1 {
-			return fault(fmt.Sprintf("mesh %q", m.Name), fmt.Sprintf("its axes have sizes %v", m.AxesSizes), "give each axis a size of at least 1")
+			return newFault(fmt.Sprintf("mesh %q", m.Name), fmt.Sprintf("its axes have sizes %v", m.AxesSizes), "give each axis a size of at least 1")
 		}
 		if err := checkDeviceOrder(m); err != nil {
 			b.deferError(err)
@@ -158,14 +158,14 @@ func (b *Builder) DeviceAssignment(devices ...compute.DeviceNum) error {
 		return err
 	}
 	if want := b.replicas * b.partitions; len(devices) != want {
-		return fault("DeviceAssignment", fmt.Sprintf("the computation wants %d devices, got %d", want, len(devices)), "name a device for each replica and partition, after DistributedSPMD or DistributedAutoSharding")
+		return newFault("DeviceAssignment", fmt.Sprintf("the computation wants %d devices, got %d", want, len(devices)), "name a device for each replica and partition, after DistributedSPMD or DistributedAutoSharding")
 	}
 	for i, d := range devices {
 		if d < 0 || int(d) >= b.backend.NumDevices() {
-			return fault("DeviceAssignment", fmt.Sprintf("device %d is not in [0, %d)", d, b.backend.NumDevices()), "name devices that the backend has")
+			return newFault("DeviceAssignment", fmt.Sprintf("device %d is not in [0, %d)", d, b.backend.NumDevices()), "name devices that the backend has")
 		}
 		if slices.Contains(devices[:i], d) {
-			return fault("DeviceAssignment", fmt.Sprintf("device %d is named twice", d), "name each device once")
+			return newFault("DeviceAssignment", fmt.Sprintf("device %d is named twice", d), "name each device once")
 		}
 	}
 	b.devices = slices.Clone(devices)
@@ -179,11 +179,11 @@ func (b *Builder) Compile() (compute.Executable, error) {
 		return nil, err
 	}
 	if b.main.outputs == nil {
-		return nil, fault(fmt.Sprintf("computation %q", b.name), "Return was not called on the main function", "call it before Compile")
+		return nil, newFault(fmt.Sprintf("computation %q", b.name), "Return was not called on the main function", "call it before Compile")
 	}
 	for _, f := range b.functions {
 		if f.outputs == nil {
-			return nil, fault(fmt.Sprintf("computation %q", b.name), fmt.Sprintf("Return was not called on function %q", f.name), "call it before Compile")
+			return nil, newFault(fmt.Sprintf("computation %q", b.name), fmt.Sprintf("Return was not called on function %q", f.name), "call it before Compile")
 		}
 	}
 	if b.deferredErr != nil {

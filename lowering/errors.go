@@ -54,8 +54,8 @@ func (e *OpError) Kind() errkind.Kind { return errkind.KindOr(e.Err, errkind.Inv
 // Unwrap returns Err.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// fault returns an error about a request other than an op.
-func fault(subject, reason, hint string) error {
+// newFault returns an error about a request other than an op.
+func newFault(subject, reason, hint string) error {
 	return &errkind.Fault{Op: "lowering:", Subject: subject, Reason: reason, Hint: hint, Class: errkind.InvalidArgumentError}
 }
 

@@ -30,7 +30,7 @@ func (f *Function) reducesAsIntegers(kind combiner, d dtypes.DType) bool {
 // integers. It is NaN if an element is NaN.
 func (f *Function) reduceAsIntegers(kind combiner, x *stablehlo.Value, over []int) *stablehlo.Value {
 	c := f.opBuilder()
-	number := func(n int32) *stablehlo.Value { return c.constant(dtypes.Int32, signed(n)) }
+	number := func(n int32) *stablehlo.Value { return c.constant(dtypes.Int32, signedNumber(n)) }
 	// mapBits maps the bits of floats to ordered integers and back.
 	mapBits := func(v *stablehlo.Value) *stablehlo.Value {
 		sign := c.binary(stablehlo.ShiftRightArithmetic, v, number(31))

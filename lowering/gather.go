@@ -43,7 +43,7 @@ func (c opBuilder) widenIndices(x *stablehlo.Value) *stablehlo.Value {
 	case dtypes.Uint32:
 		return c.convert(x, dtypes.Int64)
 	case dtypes.Uint64:
-		largest := c.constant(d, signed(int64(math.MaxInt64)))
+		largest := c.constant(d, signedNumber(int64(math.MaxInt64)))
 		return c.convert(c.binary(stablehlo.Minimum, x, largest), dtypes.Int64)
 	}
 	return x

@@ -30,7 +30,7 @@ func (f *Function) copyBeforeUpdate(whole, part *stablehlo.Value, at []*stablehl
 		}
 		place := xshapes.Make(at[axis].Shape().DType, shape.Dimensions...)
 		i := must(c.fn.Iota(place, axis))
-		after := c.constant(place.DType, signed(size))
+		after := c.constant(place.DType, signedNumber(size))
 		first := c.broadcast(at[axis], place)
 		behind := c.broadcast(c.binary(stablehlo.Add, at[axis], after), place)
 		for _, within := range []*stablehlo.Value{c.compare(types.CompareGE, i, first), c.compare(types.CompareLT, i, behind)} {

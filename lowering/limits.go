@@ -33,7 +33,7 @@ func (l *limitChecker) checkFunction(f *ir.Function) {
 
 func (l *limitChecker) fail(subject, reason, hint string) {
 	if l.err == nil {
-		l.err = fault(subject, reason, hint)
+		l.err = newFault(subject, reason, hint)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 // GoMLX adds each op while the user's code is on the stack, so the stack contains the user's line
 // of the op. Gradients are an exception: GoMLX computes them node by node, and calls
-// [Differentiate] with each node. The layer of an op is the scope of the variables that it depends
+// [BeginGradient] with each node. The layer of an op is the scope of the variables that it depends
 // on.
 
 // The numbers of stack frames to read: fewFrames first, which is fast, then maxFrames if those
@@ -364,11 +364,11 @@ func (l *originTracker) finish() {
 	}
 }
 
-// Differentiate records that the gradient of v is computed next, so that the ops of the gradient
+// BeginGradient records that the gradient of v is computed next, so that the ops of the gradient
 // have the origin of v. If gomlx is true, GoMLX computes the gradient, and all ops until the next
 // call belong to it. Otherwise user code may compute the gradient. Without Options.Origins,
-// Differentiate does nothing.
-func Differentiate(v compute.Value, gomlx bool) {
+// BeginGradient does nothing.
+func BeginGradient(v compute.Value, gomlx bool) {
 	if w, ok := v.(*Value); ok && w.origin != nil {
 		l := w.fn.builder.origins
 		l.adjoint, l.gomlxGradient = w.origin, gomlx

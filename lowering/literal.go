@@ -59,27 +59,27 @@ func constantElements(flat any) (value *ir.Dense, dtype dtypes.DType, length int
 	case []bool:
 		return denseOf(s, boolNumber), dtypes.Bool, len(s)
 	case []int8:
-		return denseOf(s, signed), dtypes.Int8, len(s)
+		return denseOf(s, signedNumber), dtypes.Int8, len(s)
 	case []int16:
-		return denseOf(s, signed), dtypes.Int16, len(s)
+		return denseOf(s, signedNumber), dtypes.Int16, len(s)
 	case []int32:
-		return denseOf(s, signed), dtypes.Int32, len(s)
+		return denseOf(s, signedNumber), dtypes.Int32, len(s)
 	case []int64:
-		return denseOf(s, signed), dtypes.Int64, len(s)
+		return denseOf(s, signedNumber), dtypes.Int64, len(s)
 	case []int:
 		wide := make([]int64, len(s))
 		for i, v := range s {
 			wide[i] = int64(v)
 		}
-		return denseOf(wide, signed), dtypes.Int64, len(s)
+		return denseOf(wide, signedNumber), dtypes.Int64, len(s)
 	case []uint8:
-		return denseOf(s, unsigned), dtypes.Uint8, len(s)
+		return denseOf(s, unsignedNumber), dtypes.Uint8, len(s)
 	case []uint16:
-		return denseOf(s, unsigned), dtypes.Uint16, len(s)
+		return denseOf(s, unsignedNumber), dtypes.Uint16, len(s)
 	case []uint32:
-		return denseOf(s, unsigned), dtypes.Uint32, len(s)
+		return denseOf(s, unsignedNumber), dtypes.Uint32, len(s)
 	case []uint64:
-		return denseOf(s, unsigned), dtypes.Uint64, len(s)
+		return denseOf(s, unsignedNumber), dtypes.Uint64, len(s)
 	case []float16.Float16:
 		return denseOf(s, func(v float16.Float16) ir.Number { return floatNumber(float64(v.Float32()), uint64(v), 4) }), dtypes.Float16, len(s)
 	case []bfloat16.BFloat16:
@@ -125,11 +125,11 @@ func boolNumber(v bool) ir.Number {
 	return n
 }
 
-func signed[T int | int8 | int16 | int32 | int64](v T) ir.Number {
+func signedNumber[T int | int8 | int16 | int32 | int64](v T) ir.Number {
 	return ir.Number{Text: strconv.FormatInt(int64(v), 10), Value: float64(v), HasValue: true}
 }
 
-func unsigned[T uint8 | uint16 | uint32 | uint64](v T) ir.Number {
+func unsignedNumber[T uint8 | uint16 | uint32 | uint64](v T) ir.Number {
 	return ir.Number{Text: strconv.FormatUint(uint64(v), 10), Value: float64(v), HasValue: true}
 }
 

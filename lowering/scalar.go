@@ -54,7 +54,7 @@ func scalarNumberOf(d dtypes.DType, value scalarValue) (ir.Number, bool) {
 		if d.IsFloat() {
 			return float64Number(float64(value)), ir.IsSupported(d)
 		}
-		return signed(int(value)), ir.IsSupported(d)
+		return signedNumber(int(value)), ir.IsSupported(d)
 	case d.IsFloat():
 		inf, ok := infinities[d]
 		i := min(value-valueLowest, 1)
@@ -65,15 +65,15 @@ func scalarNumberOf(d dtypes.DType, value scalarValue) (ir.Number, bool) {
 	bits := d.Bits()
 	if d.IsUnsigned() || d == dtypes.Uint4 || d == dtypes.Uint2 {
 		if value == valueLowest {
-			return signed(0), true
+			return signedNumber(0), true
 		}
-		return unsigned(uint64(math.MaxUint64) >> (64 - bits)), true
+		return unsignedNumber(uint64(math.MaxUint64) >> (64 - bits)), true
 	}
 	switch value {
 	case valueLowest:
-		return signed(int64(math.MinInt64) >> (64 - bits)), true
+		return signedNumber(int64(math.MinInt64) >> (64 - bits)), true
 	case valueHighest:
-		return signed(int64(math.MaxInt64) >> (64 - bits)), true
+		return signedNumber(int64(math.MaxInt64) >> (64 - bits)), true
 	}
-	return signed(-1), true
+	return signedNumber(-1), true
 }

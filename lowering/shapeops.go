@@ -137,7 +137,7 @@ func (c opBuilder) clampStarts(at []*stablehlo.Value, whole, part xshapes.Shape)
 			return // the op returns the error
 		}
 		d := at[axis].Shape().DType
-		last := c.constant(d, signed(room))
+		last := c.constant(d, signedNumber(room))
 		at[axis] = must(stablehlo.Clamp(c.specialConstant(d, valueZero), at[axis], last))
 	}
 }

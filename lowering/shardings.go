@@ -193,7 +193,7 @@ func (f *Function) calledResultShardings(results []shapes.Shape, list []*compute
 func checkDeviceOrder(m compute.Mesh) error {
 	for place, device := range m.LogicalDeviceAssignment {
 		if place != device {
-			return fault(fmt.Sprintf("mesh %q", m.Name), "it has an order of its own for its devices", "name the devices in that order in DeviceAssignment")
+			return newFault(fmt.Sprintf("mesh %q", m.Name), "it has an order of its own for its devices", "name the devices in that order in DeviceAssignment")
 		}
 	}
 	return nil

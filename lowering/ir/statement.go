@@ -198,8 +198,8 @@ func (s *Statement) ReplaceOperands(replacement func(v *Value) *Value) *Statemen
 }
 
 // Rewrite replaces each statement of a list by the statements that f returns. It rewrites the
-// regions of a statement before it calls f. f must not change statements that it did not create. It
-// can return the statement itself.
+// regions of a statement before it calls f. f may return the statement itself, but must not change
+// statements that it did not create.
 func Rewrite(list []*Statement, f func(*Statement) ([]*Statement, error)) ([]*Statement, error) {
 	out := make([]*Statement, 0, len(list))
 	for _, s := range list {

@@ -299,8 +299,8 @@ func (w *assembler) partitionGroups(axes []string) ir.IntMatrix {
 	return all
 }
 
-// pairsAlias returns the alias of the (source, target) pairs of partitions. pairs contains the
-// pairs within a group.
+// pairsAlias returns the alias of the (source, target) partitions of a collective_permute over
+// axes. pairs contains the (source, target) indices within a group.
 func (w *assembler) pairsAlias(axes []string, pairs [][2]int) ir.Alias {
 	var all ir.IntMatrix
 	for _, group := range w.partitionGroups(axes) {

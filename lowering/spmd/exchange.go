@@ -112,7 +112,7 @@ func byteDType(d dtypes.DType) dtypes.DType {
 func (e *encodedCollective) emitInHalves(in *ir.Value) *ir.Value {
 	d := in.Type.DType
 	if d == dtypes.Float64 {
-		return e.addBitcast(e.orderedBits(e.emitInHalves(e.orderedBits(e.addBitcast(e.signNaN(in), dtypes.Int64)))), d)
+		return e.addBitcast(e.orderedBits(e.emitInHalves(e.orderedBits(e.addBitcast(e.setNaNSign(in), dtypes.Int64)))), d)
 	}
 	half, shift := dtypes.Int32, "stablehlo.shift_right_arithmetic"
 	if d == dtypes.Uint64 {
@@ -142,8 +142,8 @@ func (e *encodedCollective) orderedBits(bits *ir.Value) *ir.Value {
 		e.addConstant(bits, ir.Integer(1))))
 }
 
-// signNaN sets the sign of each NaN so that the maximum or minimum is NaN.
-func (e *encodedCollective) signNaN(in *ir.Value) *ir.Value {
+// setNaNSign sets the sign of each NaN so that the maximum or minimum is NaN.
+func (e *encodedCollective) setNaNSign(in *ir.Value) *ir.Value {
 	nan := "0x7FF8000000000000"
 	if e.reduction == Min {
 		nan = "0xFFF8000000000000"

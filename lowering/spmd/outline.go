@@ -93,8 +93,8 @@ func (w *assembler) outlinePasses(f *ir.Function, passes []tracedPass) (*ir.Func
 	return &copied, at, nil
 }
 
-// checkEscapes returns an error if a value of a loop or block is read outside without being a
-// result, for example through a Go variable.
+// checkEscapes returns an error if the step reads a value of a loop or block that is not one of its
+// results, for example through a Go variable.
 func checkEscapes(f *ir.Function) error {
 	known := map[*ir.Value]bool{}
 	for _, p := range f.Parameters {

@@ -30,13 +30,15 @@ func (p tracedPass) isManual() bool {
 	return false
 }
 
-// argumentPlaceholder represents an argument of a pass. Its operand is the value outside.
+// argumentPlaceholder represents an argument of a forward or backward pass. Its operand is the
+// value of the argument outside the pass.
 type argumentPlaceholder struct {
 	pass  *region.Pass
 	index int
 }
 
-// resultPlaceholder represents a result of a pass. Its operand is the value inside.
+// resultPlaceholder represents a result of a forward or backward pass. Its operand is the value of
+// the result inside the pass.
 type resultPlaceholder struct {
 	pass  *region.Pass
 	index int

@@ -28,9 +28,9 @@ type variationAnalysis struct {
 }
 
 // ReplicaVarying reports for each node of a step whether it may differ between replicas. parameters
-// are the parameters that differ. The replica id differs too. Results of all-reduce and all-gather
-// do not differ. ReplicaVarying analyzes ops, not numbers, so it is true for some nodes that are
-// equal on all replicas.
+// lists the parameters that differ, besides the replica id. ReplicaVarying analyzes ops, not
+// numbers, so it is true for some nodes that are equal on all replicas. It is false for the results
+// of all-reduce and all-gather.
 func ReplicaVarying(nodes, parameters []*graph.Node) ([]bool, error) {
 	if len(nodes) == 0 {
 		return nil, nil
