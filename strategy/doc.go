@@ -86,7 +86,8 @@
 // # Concurrency and exit
 //
 // A strategy is safe for concurrent use. Launches are serialized, because all devices must execute
-// the programs in the same order; the launched work overlaps.
+// the programs in the same order; the launched work overlaps. A second Close of an object does
+// nothing.
 //
 // To exit on a signal, pass a context of signal.NotifyContext to the calls that run, compile or
 // wait, and close the strategy and the system; examples/quickstart is a complete program. A

@@ -57,7 +57,7 @@ type Options struct {
 	Semantics Semantics
 	// Precision applies to matrix multiplications. The default is bfloat16 passes on a TPU.
 	Precision lowering.Precision
-	// Logger receives warnings, such as input that every process reads completely.
+	// Logger, if not nil, receives warnings, such as input that every process reads completely.
 	Logger *slog.Logger
 	// Compiling is called after 10 seconds of a compilation and then at increasing intervals, by a
 	// separate goroutine. The compilation waits for it to return. If it is nil, Logger receives a
@@ -73,8 +73,8 @@ type Options struct {
 	// "LIBRARY_FUSION_TYPE_REDUCE".
 	CompilerOptions map[string]any
 	// Phases is called at the start of each phase of building a step's program, and when the
-	// program is ready. Calls for several programs may be concurrent. Package fit/progress displays
-	// the phases.
+	// program is ready. Calls for different programs may be concurrent. Package fit/progress
+	// displays the phases.
 	Phases func(phase.Phase)
 	// Compiler compiles the steps instead of the system's runtime. It may be a cache (package
 	// pjrt/cache), or a separate process (package pjrt/worker), whose crash does not end this
