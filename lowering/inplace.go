@@ -9,11 +9,11 @@ import (
 	xshapes "github.com/gomlx/go-xla/types/shapes"
 )
 
-// copyBeforeUpdate returns the tensor for an update of whole with part at the indices at. The CPU
-// compiler updates a tensor in place. It may then read overwritten elements of whole while it
+// copyBeforeUpdate returns whole, or a copy, for an update that writes part at the indices at. The
+// CPU compiler updates a tensor in place, and may then read overwritten elements of whole while it
 // computes part. It detects this conflict unless whole is a reshape of another tensor, as in the
-// lowering of Gather, CumSum and MatMul. In that case copyBeforeUpdate returns a copy of whole with
-// zeros at the updated elements, because the compiler removes an exact copy.
+// lowering of Gather, CumSum and MatMul. In that case copyBeforeUpdate returns a copy with zeros at
+// the updated elements, because the compiler removes an exact copy.
 func (f *Function) copyBeforeUpdate(whole, part *stablehlo.Value, at []*stablehlo.Value) *stablehlo.Value {
 	if f.builder.backend.opts.Target != TargetCPU || f.isSafeToUpdate(whole) || !f.haveCommonSource(whole, part) {
 		return whole

@@ -23,7 +23,8 @@ func collectiveError(op string, shape []int, reason, hint string) error {
 	return newFault(fmt.Sprintf("%s of shape %v", op, shape), reason, hint)
 }
 
-// regionError returns an error about a region of one logical device. devices is their number.
+// regionError returns an error about a region of one logical device. devices is the number of
+// logical devices of a replica.
 func regionError(devices int, reason, hint string) error {
 	return &logical.Error{Op: "on", Dim: -1, Devices: devices, Reason: reason, Hint: hint}
 }

@@ -56,8 +56,8 @@ func (c *manualComputation) setStatements(rest []*ir.Statement) {
 }
 
 // replacePass replaces the statements of the pass by one manual computation with the given body.
-// results contains the pass's results as values inside, and resultIndex their indices in the
-// results of the computation.
+// results contains the results of the pass inside the computation, and resultIndex their indices in
+// the results of the computation.
 func (c *manualComputation) replacePass(name string, body []*ir.Statement, resultIndex []int, results []*ir.Value) {
 	pack := name + c.outliner.function.NewValue(ir.Type{}).Name
 	computation := manualComputationOp(pack, c.manualAxes(), c.operands, c.inSpecs, c.resultTypes, c.outSpecs,

@@ -51,7 +51,7 @@ func (realRowsPlaceholder) lower(_ *assembler, out, in *ir.Value) *ir.Statement 
 	return copyOp(out, in)
 }
 
-// setRealRowsSource sets the value of the source without a parameter to the argument of
+// setRealRowsSource sets the Value field of sources without a parameter to the result of
 // MarkRealRows.
 func setRealRowsSource(program *lowering.Program, sources []ragged.SizeSource) []ragged.SizeSource {
 	all := make([]ragged.SizeSource, len(sources))

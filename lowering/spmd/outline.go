@@ -119,8 +119,8 @@ func checkEscapes(f *ir.Function) error {
 	return nil
 }
 
-// buildTree creates the tree of passes. begins contains the index in the step of each item of the
-// root.
+// buildTree creates the tree of forward and backward passes. begins contains the index of the first
+// statement of each item of the root.
 func (a *outliner) buildTree(body []*ir.Statement, passes []tracedPass) (begins []int) {
 	a.root = &passNode{}
 	stack, nodes := []*passNode{a.root}, map[*region.Pass]*passNode{}
@@ -284,7 +284,8 @@ func (a *outliner) writePasses(forward *passNode) error {
 	return nil
 }
 
-// removeIfUnused removes a pass without results, which a panic has left incomplete.
+// removeIfUnused removes a pass that has no results because a panic interrupted its trace. It
+// reports whether it removed the pass.
 func (a *outliner) removeIfUnused(p *passNode) bool {
 	if slices.ContainsFunc(a.innerResults(p), func(v *ir.Value) bool { return v != nil }) {
 		return false
@@ -314,7 +315,7 @@ func (a *outliner) innerResults(p *passNode) []*ir.Value {
 	return all
 }
 
-// mapStatements replaces all statements of the step except those in excluded nodes.
+// mapStatements replaces each statement of the step by the result of f, except in excluded passes.
 func (a *outliner) mapStatements(f func(s *ir.Statement) *ir.Statement) {
 	var visit func(p *passNode)
 	visit = func(p *passNode) {

@@ -34,7 +34,7 @@ type assembler struct {
 	gatheredParameters       []gatheredParameter
 }
 
-// isReservedName reports whether the module uses a name for a function of its own.
+// isReservedName reports whether the module uses a name for its own functions.
 func isReservedName(name string) bool {
 	digits, region := strings.CutPrefix(name, "region_")
 	return name == stepName || region && digits != "" && strings.Trim(digits, "0123456789") == ""
