@@ -47,7 +47,7 @@ func serveKeyValues(ctx context.Context, store KeyValueStore) (*keyValueServer, 
 	return k, wrapError("create client", "key-value store", err)
 }
 
-// requestPipe returns the argument of capi.ClientCreate.
+// requestPipe returns the pipe of the key-value requests, which a new client of the plugin receives.
 func (k *keyValueServer) requestPipe() capi.RequestPipe {
 	if k == nil {
 		return capi.RequestPipe{}

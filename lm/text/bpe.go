@@ -35,7 +35,7 @@ type BPE struct {
 	separator   int32
 	merges      []merge // in the order in which they were learned
 	pattern     SplitPattern
-	// splitSteps implement preTokenizer if it is not one of the known SplitPatterns.
+	// splitSteps implement preTokenizer if it is not one of the known split patterns.
 	splitSteps    []splitStep
 	preTokenizer  *preTokenizerJSON
 	normalizesNFC bool
