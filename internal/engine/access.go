@@ -1,8 +1,8 @@
 package engine
 
-// Access gives the other packages of this module access to the internal methods T of a type, which are
-// not part of its exported API. The type embeds an unexported alias of Access, so its method is not
-// documented, and only [Internal] can call the method:
+// Access gives the other packages of this module access to methods of a type that are not part of its
+// exported API. T is an interface or struct with these methods. The type embeds an unexported alias of
+// Access, and [Internal] returns T:
 //
 //	type strategyAccess = engine.Access[internalStrategy]
 //
@@ -10,7 +10,7 @@ package engine
 //		strategyAccess
 //	}
 //
-// T usually holds a pointer to the value that embeds it. The zero Access has the zero T.
+// T usually contains a pointer to the value that embeds it. The zero Access has the zero T.
 type Access[T any] struct{ internal T }
 
 // NewAccess returns an Access to internal.

@@ -25,7 +25,8 @@ type Compilation struct {
 	// Name is the name of the program. TextBytes is the size of its text.
 	Name      string
 	TextBytes int
-	// Replicas and LogicalDevices are the numbers that the program is compiled for.
+	// Replicas is the number of replicas of the program, and LogicalDevices the number of devices of
+	// each replica.
 	Replicas, LogicalDevices int
 	// Passed is the time since the start of the compilation.
 	Passed time.Duration
@@ -33,14 +34,14 @@ type Compilation struct {
 
 type buildKey [sha256.Size]byte
 
-// buildList are the running compilations.
+// buildList contains the running compilations by the hash of the program and its devices.
 type buildList struct {
 	mu      sync.Mutex
 	running map[buildKey]*build // nil after Close
 }
 
-// build is a compilation. x, err and took are set when done is closed. The caller that removes the
-// build from the list owns x.
+// build is a running or finished compilation. x, err and took are set when done is closed. The caller
+// that removes the build from the list owns the executable x.
 type build struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{}
@@ -49,11 +50,10 @@ type build struct {
 	took   time.Duration
 }
 
-// Build compiles a program, or waits for a running compilation of the same program. meanwhile, if
-// not nil, is called on the caller's goroutine during the compilation. If meanwhile returns an
-// error, Build returns it at once, and the compilation continues for a later call. If ctx ends,
-// Build returns an error and the compilation continues too. took is the time of the compilation
-// alone. The caller owns the program and must close it.
+// Build compiles a program, or waits for a running compilation of the same program. meanwhile, if not
+// nil, is called on the caller's goroutine during the compilation. If meanwhile returns an error or ctx
+// is canceled, Build returns an error at once, and the compilation continues for a later call. took is
+// the duration of the compilation. The caller must close the executable.
 func (m *Runtime) Build(ctx context.Context, name string, program pjrt.Program, opts pjrt.CompileOptions,
 	meanwhile func() error) (x system.Executable, took time.Duration, err error) {
 	defer activity.Begin(ctx, activity.Compile, name)()
@@ -119,15 +119,14 @@ func (m *Runtime) startBuild(ctx context.Context, key buildKey, name string, pro
 			}
 		}()
 		defer m.reportProgress(name, program, opts)()
-		if b.x, b.err = m.target(underWay, program, opts); b.err != nil {
+		if b.x, b.err = m.compile(underWay, program, opts); b.err != nil {
 			b.err = m.wrapError("compiling "+name, b.err)
 		}
 	}()
 	return b, nil
 }
 
-// reportProgress reports to Options.Progress periodically that a compilation is still running, until stop is
-// called.
+// reportProgress calls Options.Progress periodically until stop is called.
 func (m *Runtime) reportProgress(name string, program pjrt.Program, opts pjrt.CompileOptions) (stop func()) {
 	if m.opts.Progress == nil {
 		return func() {}
@@ -144,8 +143,8 @@ func (m *Runtime) reportProgress(name string, program pjrt.Program, opts pjrt.Co
 // closeGrace is the time that Close waits for canceled compilations to return.
 const closeGrace = time.Second
 
-// closeBuilds cancels the running compilations and rejects new ones. A compilation that does not
-// return in time is closed in the background when it returns.
+// closeBuilds cancels the running compilations and rejects new ones. If a compilation does not return
+// within closeGrace, its executable is closed in the background later.
 func (m *Runtime) closeBuilds() (errs []error) {
 	m.builds.mu.Lock()
 	all := m.builds.running
@@ -171,7 +170,7 @@ func (m *Runtime) closeBuilds() (errs []error) {
 	return errs
 }
 
-// close waits for the compilation and closes its result.
+// close waits for the compilation and closes its executable.
 func (b *build) close() error {
 	if <-b.done; b.err != nil {
 		return nil

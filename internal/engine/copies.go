@@ -11,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// ShardCopy is a copy of a shard to the host: of the shard of a tensor that one partition of this
-// process has.
+// ShardCopy describes a copy of one partition's shard of a tensor to host memory. The partition must
+// belong to this process.
 type ShardCopy struct {
 	// Name is the name of the tensor in errors.
 	Name      string
@@ -25,12 +25,12 @@ type ShardCopy struct {
 	Done func()
 }
 
-// CopyShardsToHost copies shards to the host, several concurrently and in any order. The caller must not
-// change the buffers until CopyShardsToHost returns.
-func (m *Runtime) CopyShardsToHost(ctx context.Context, parts []ShardCopy) error {
+// CopyShardsToHost copies shards to host memory concurrently, in any order. The caller must not change
+// the buffers until CopyShardsToHost returns.
+func (m *Runtime) CopyShardsToHost(ctx context.Context, copies []ShardCopy) error {
 	group, within := errgroup.WithContext(ctx)
 	group.SetLimit(max(2, min(runtime.GOMAXPROCS(0), 8)))
-	for _, p := range parts {
+	for _, p := range copies {
 		group.Go(func() error {
 			if err := context.Cause(within); err != nil {
 				return err
@@ -47,10 +47,10 @@ func (m *Runtime) CopyShardsToHost(ctx context.Context, parts []ShardCopy) error
 	return group.Wait()
 }
 
-// Broadcaster copies tensors from the devices that computed them to the other devices of this
-// process, while the next tensors are computed. Some runtimes stage copies in host memory. To limit
-// this, the copies in progress have at most the size of the largest tensor so far, or consist of
-// one shard. A Broadcaster is not safe for concurrent use.
+// Broadcaster copies tensors from the devices that computed them to the other devices of this process,
+// while the next tensors are computed. Some runtimes stage such copies in host memory. Therefore the
+// running copies together never exceed the size of the largest tensor so far, unless a single shard
+// does. A Broadcaster is not safe for concurrent use.
 type Broadcaster struct {
 	runtime      *Runtime
 	copyToDevice func(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error) // the plugin's copy
@@ -67,9 +67,9 @@ func (m *Runtime) NewBroadcaster() *Broadcaster {
 	}}
 }
 
-// Start starts the copies of a tensor: to each partition of this process without a buffer in all,
-// from the partition that source returns. bytes is the size of the tensor. The new buffers are
-// stored in all.
+// Start starts copies of a tensor to each partition of this process that has no buffer in all, and
+// stores the new buffers in all. source returns the partition from which a partition is copied. bytes is
+// the size of the tensor.
 func (s *Broadcaster) Start(ctx context.Context, bytes int, all Buffers, source func(partition int) int) error {
 	m := s.runtime
 	s.largest = max(s.largest, bytes)
@@ -107,7 +107,7 @@ func (s *Broadcaster) copy(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) 
 	return s.runtime.System.Runtime().BufferFromHost(ctx, data, b.DType(), b.Dims(), d)
 }
 
-// wait waits for the oldest copy.
+// wait waits for the oldest running copy.
 func (s *Broadcaster) wait(ctx context.Context) error {
 	b := s.running[0]
 	if err := b.Ready(ctx); err != nil {
@@ -117,7 +117,7 @@ func (s *Broadcaster) wait(ctx context.Context) error {
 	return nil
 }
 
-// HasAllBuffers reports whether all partitions of this process have a buffer.
+// HasAllBuffers reports whether all has a buffer for each partition of this process.
 func (m *Runtime) HasAllBuffers(all Buffers) bool {
 	return !slices.ContainsFunc(m.localPartitions, func(partition int) bool { return all[partition] == nil })
 }

@@ -14,8 +14,8 @@ import (
 // are nil.
 type Buffers []*pjrt.Buffer
 
-// Buffers returns Buffers with a nil element for each partition, or no elements for a described
-// runtime.
+// Buffers returns Buffers with a nil element for each partition. For a described runtime it has no
+// elements.
 func (m *Runtime) Buffers() Buffers { return make(Buffers, len(m.All)) }
 
 // Close closes the buffers.
@@ -45,7 +45,8 @@ func (all Buffers) Ready(ctx context.Context) error {
 	return nil
 }
 
-// LaunchPartitions returns the partition of each row of the arguments of a launch.
+// LaunchPartitions returns the partitions of this process that run the program x. The rows of the
+// program's argument and result tables are in this order.
 func (m *Runtime) LaunchPartitions(x system.Executable) ([]int, error) {
 	var rows []int
 	for _, device := range x.AddressableDevices() {
@@ -59,7 +60,8 @@ func (m *Runtime) LaunchPartitions(x system.Executable) ([]int, error) {
 	return rows, nil
 }
 
-// NewBufferTable returns an empty table for the arguments or results of a launch, with one row per device.
+// NewBufferTable returns a table of nil buffers for the arguments or results of a launch. It has a row
+// for each device of this process and a column for each argument or result.
 func NewBufferTable(rows, columns int) [][]*pjrt.Buffer {
 	all := make([]*pjrt.Buffer, rows*columns)
 	table := make([][]*pjrt.Buffer, rows)
@@ -69,8 +71,8 @@ func NewBufferTable(rows, columns int) [][]*pjrt.Buffer {
 	return table
 }
 
-// TableColumn returns a column of a launch's table as the buffers of a tensor. rows are the partitions
-// of the table's rows.
+// TableColumn returns the buffers of one argument or result from a table of [NewBufferTable]. rows has
+// the partition of each row.
 func (m *Runtime) TableColumn(table [][]*pjrt.Buffer, rows []int, column int) Buffers {
 	all := m.Buffers()
 	for row, d := range rows {
@@ -79,8 +81,8 @@ func (m *Runtime) TableColumn(table [][]*pjrt.Buffer, rows []int, column int) Bu
 	return all
 }
 
-// Close abandons running compilations and closes the exchanges. The caller must hold Launch.
-// Programs and buffers are closed by their owners.
+// Close cancels running compilations and closes the programs of exchanges. The caller must hold Launch.
+// Other programs and buffers are closed by their owners.
 func (m *Runtime) Close() []error {
 	m.Cancel()
 	errs := m.closeBuilds()
@@ -104,8 +106,9 @@ func (m *Runtime) Check() error {
 	return nil
 }
 
-// FreeBytes returns the free bytes of the device of this process with the least free memory. known
-// is false if the plugin does not report it, as the CPU plugin, whose devices use host memory.
+// FreeBytes returns the minimum of the free device memory in bytes over the devices of this process.
+// known is false if the plugin does not report it. The CPU plugin does not, because its devices use host
+// memory.
 func (m *Runtime) FreeBytes() (free int64, known bool) {
 	for _, i := range m.localPartitions {
 		stats, err := m.All[i].MemoryStats()

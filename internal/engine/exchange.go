@@ -24,29 +24,28 @@ import (
 // launches. Each message contains the name of its call, so that processes with different call
 // orders receive an error instead of wrong data.
 
-// exchange is the program that gathers a row of a fixed number of words from each device.
+// exchange is a compiled program that gathers a row of 32-bit words from each device.
 type exchange struct {
 	program system.Executable
 	devices []*pjrt.Device // the devices of this process, in launch order
 	words   int
 }
 
-// firstWords is the row size of the first launch in words: 508 bytes with the header.
+// firstWords is the number of 32-bit words of a row in the first launch of an exchange. Such a row
+// contains a message of up to 508 bytes.
 const firstWords = 128
 
-// MaxMessage is the maximum size in bytes of a message and the name of its call together. Exchanges
-// are for small values.
+// MaxMessage is the maximum size in bytes of a message and the name of its call together.
 const MaxMessage = 1 << 20
 
 // MaxAsyncMessage is the maximum size in bytes of the message of [Runtime.StartGather] and the name of
 // its call together.
 const MaxAsyncMessage = 4*firstWords - 4 - 4
 
-// Gather exchanges messages: every process passes a message and receives the messages of all
-// processes, indexed by process. All processes must call it with the same call, a name for the
-// exchange. Otherwise all receive the error of [Options].OutOfStep. A message that is too long for
-// the first launch is sent with a second launch. All processes know the lengths and run the second
-// launch too.
+// Gather sends the message mine to all processes and returns the messages of all processes, indexed by
+// process. All processes must call it with the same call, which names the exchange. Otherwise all
+// processes receive the error of [Options].OutOfStep. If a message is longer than 508 bytes with the
+// name, all processes run a second launch.
 func (m *Runtime) Gather(ctx context.Context, call string, mine []byte) ([][]byte, error) {
 	if len(call)+len(mine) > MaxMessage {
 		return nil, m.fault(errkind.ValueError, call, "keep it on the devices, or write a file",
@@ -64,12 +63,12 @@ func (m *Runtime) Gather(ctx context.Context, call string, mine []byte) ([][]byt
 	if err != nil {
 		return nil, m.wrapError(call, err)
 	}
-	return m.messages(call, rows)
+	return m.parseMessages(call, rows)
 }
 
-// CheckAgreement checks that all processes pass the same content. text describes the content; its first 300
-// bytes are passed to [Options].Differ, whose error every process receives if any content differs.
-// All processes must call CheckAgreement.
+// CheckAgreement checks that all processes pass the same content. If they do not, every process receives
+// the error of [Options].Differ, which is called with the first 300 bytes of text, a description of the
+// content. All processes must call CheckAgreement.
 func (m *Runtime) CheckAgreement(ctx context.Context, what, text string, content []byte) error {
 	if !m.IsMultiProcess() {
 		return nil
@@ -111,8 +110,8 @@ func (m *Runtime) CheckAgreement(ctx context.Context, what, text string, content
 	return m.opts.Differ(what, texts, differing)
 }
 
-// gatherOnce gathers messages, truncated to the row size, and returns the full length of the
-// longest message.
+// gatherOnce gathers messages with one launch. It truncates them to rows of the given number of words.
+// longest is the length of the longest message in bytes before this.
 func (m *Runtime) gatherOnce(ctx context.Context, words int, message []byte) (rows [][]byte, longest int, err error) {
 	s, err := m.send(ctx, words, message)
 	if err != nil {
@@ -122,9 +121,9 @@ func (m *Runtime) gatherOnce(ctx context.Context, words int, message []byte) (ro
 	return s.receive(ctx)
 }
 
-// messages returns the values of the messages of all processes. It returns an error unless all
-// messages have the same call.
-func (m *Runtime) messages(call string, rows [][]byte) ([][]byte, error) {
+// parseMessages returns the values of the messages of all processes. It returns an error unless all
+// messages have the name call.
+func (m *Runtime) parseMessages(call string, rows [][]byte) ([][]byte, error) {
 	calls, values := make([]string, len(rows)), make([][]byte, len(rows))
 	same := true
 	for i, row := range rows {
@@ -136,13 +135,13 @@ func (m *Runtime) messages(call string, rows [][]byte) ([][]byte, error) {
 		same = same && calls[i] == call
 	}
 	if !same {
-		return nil, m.outOfStep(calls)
+		return nil, m.outOfStepError(calls)
 	}
 	return values, nil
 }
 
-// outOfStep returns the error for processes in different calls.
-func (m *Runtime) outOfStep(calls []string) error {
+// outOfStepError returns the error for processes that exchange messages in different calls.
+func (m *Runtime) outOfStepError(calls []string) error {
 	if m.opts.OutOfStep != nil {
 		return m.opts.OutOfStep(calls)
 	}
@@ -150,13 +149,13 @@ func (m *Runtime) outOfStep(calls []string) error {
 		"the processes are at %q", calls)
 }
 
-// appendMessage appends the length of the call's name, the name and the value to b.
+// appendMessage appends a message to b: the length of the name call, the name, and the value.
 func appendMessage(b []byte, call string, value []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(call)))
 	return append(append(b, call...), value...)
 }
 
-// parseMessage parses the format of appendMessage. The value is a copy.
+// parseMessage parses a message of appendMessage. The value is a copy.
 func parseMessage(b []byte) (call string, value []byte, ok bool) {
 	if len(b) < 4 {
 		return "", nil, false
@@ -168,16 +167,16 @@ func parseMessage(b []byte) (call string, value []byte, ok bool) {
 	return string(rest[:n]), slices.Clone(rest[n:]), true
 }
 
-// pendingExchange is an exchange in progress.
+// pendingExchange is a launched exchange whose messages were not received yet.
 type pendingExchange struct {
 	runtime   *Runtime
 	words     int
 	ins, outs [][]*pjrt.Buffer
 }
 
-// send launches a gather of messages, truncated to the row size.
+// send launches the exchange of a message, truncated to a row of the given number of words.
 func (m *Runtime) send(ctx context.Context, words int, message []byte) (_ *pendingExchange, err error) {
-	x, err := m.exchange(ctx, words)
+	x, err := m.compileExchange(ctx, words)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +203,8 @@ func (m *Runtime) send(ctx context.Context, words int, message []byte) (_ *pendi
 	return s, x.program.Execute(ctx, s.ins, s.outs, pjrt.ExecuteOptions{})
 }
 
-// receive waits for the rows.
+// receive waits for the messages of all processes. longest is the length of the longest message in bytes
+// before it was truncated.
 func (s *pendingExchange) receive(ctx context.Context) (rows [][]byte, longest int, err error) {
 	m, words := s.runtime, s.words
 	all := make([]byte, 4*words*m.NumDevices())
@@ -242,8 +242,9 @@ func (s *pendingExchange) close() error {
 	return errors.Join(errs...)
 }
 
-// exchange returns the program for rows of a number of words. It compiles each program once.
-func (m *Runtime) exchange(ctx context.Context, words int) (*exchange, error) {
+// compileExchange returns the program for rows of the given number of words. It compiles each program
+// once.
+func (m *Runtime) compileExchange(ctx context.Context, words int) (*exchange, error) {
 	m.exchanging.Lock()
 	defer m.exchanging.Unlock()
 	if x, err := m.findExchange(words); x != nil || err != nil {
@@ -264,8 +265,8 @@ func (m *Runtime) exchange(ctx context.Context, words int) (*exchange, error) {
 	return of, nil
 }
 
-// findExchange returns the compiled program for rows of a number of words, or nil. After Close it returns
-// an error.
+// findExchange returns the compiled program for rows of the given number of words, or nil if there is
+// none. After Close it returns an error.
 func (m *Runtime) findExchange(words int) (*exchange, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -278,7 +279,7 @@ func (m *Runtime) findExchange(words int) (*exchange, error) {
 	return nil, nil
 }
 
-// exchangeText returns the text of the program: each device has one row and receives all rows.
+// exchangeText returns the StableHLO text of a program that gathers one row from each device.
 func exchangeText(devices, words int) []byte {
 	return fmt.Appendf(nil, `module @exchange attributes {mhlo.num_replicas = 1 : i32, mhlo.num_partitions = %[1]d : i32} {
   sdy.mesh @mesh = <["device"=%[1]d]>

@@ -10,41 +10,43 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/staging"
 )
 
-// Source reads shards of a tensor that is not in memory, for example from a file. Its methods must
-// be safe for concurrent use. A Source may also have the method ReadCells(ctx, start, size, cells,
-// into), which reads a box as cells: cells is the number of cells in each dimension, and into
-// contains the cells in row-major order, with the elements of each cell in row-major order.
+// Source reads shards of a tensor that is not in memory, for example from a file. Its methods must be
+// safe for concurrent use.
 type Source interface {
-	// ReadPart reads the elements from index start, size elements in each dimension, into into in
-	// row-major order. It must not change start and size.
-	ReadPart(ctx context.Context, start, size []int, into []byte) error
+	// ReadPart reads a slice of the tensor into dst in row-major order. The slice begins at index start
+	// and has size elements in each dimension. ReadPart must not change start and size.
+	ReadPart(ctx context.Context, start, size []int, dst []byte) error
 }
 
+// cellSource is a [Source] that can read several shards of equal size at once.
 type cellSource interface {
-	ReadCells(ctx context.Context, start, size, cells []int, into []byte) error
+	// ReadCells reads a slice of the tensor that consists of cells[i] shards in each dimension i. dst
+	// receives one shard after the other, each in row-major order.
+	ReadCells(ctx context.Context, start, size, cells []int, dst []byte) error
 }
 
-// Load is a tensor to read from a source and copy to the devices of this process.
+// Load describes a tensor that [Runtime.LoadTensors] reads from a source and copies to the devices of
+// this process.
 type Load struct {
 	// Name is the name of the tensor in errors.
 	Name   string
 	Layout *Layout
 	From   Source
-	// Into are the buffers, which [Runtime.LoadTensors] creates.
+	// Into are the buffers that [Runtime.LoadTensors] creates.
 	Into Buffers
 }
 
-// shardRead is one read of a shard for all devices that have this shard. With cells it is one read
-// of several shards, one for each device.
+// shardRead is one call of a Source. It reads one shard for all partitions, or, if cells is not nil, a
+// different shard for each partition.
 type shardRead struct {
 	of          *Load
 	start, size []int
-	cells       []int
+	cells       []int // number of shards in each dimension
 	partitions  []int
 	data        []byte // staging memory
 }
 
-// bytes returns the size of the shards.
+// bytes returns the total size of the shards in bytes, with padding.
 func (r *shardRead) bytes() int {
 	if r.cells != nil {
 		return r.of.Layout.ShardBytes * len(r.partitions)
@@ -52,8 +54,8 @@ func (r *shardRead) bytes() int {
 	return r.of.Layout.ShardBytes
 }
 
-// part returns the section of data for device i.
-func (r *shardRead) part(data []byte, i int) []byte {
+// shardData returns the bytes of data for the partition with index i in r.partitions.
+func (r *shardRead) shardData(data []byte, i int) []byte {
 	if r.cells == nil {
 		return data
 	}
@@ -61,8 +63,8 @@ func (r *shardRead) part(data []byte, i int) []byte {
 	return data[i*n:][:n:n]
 }
 
-// planReads lists the shards of this process's devices. Several shards of one tensor with at most
-// staged bytes together may be one read.
+// planReads returns the reads for the shards of this process's devices. It may combine several shards of
+// a tensor that have at most staged bytes together.
 func (m *Runtime) planReads(x *Load, staged int) (all []*shardRead) {
 	for _, partition := range m.localPartitions {
 		start, size := x.Layout.ShardBounds(partition)
@@ -79,7 +81,7 @@ func (m *Runtime) planReads(x *Load, staged int) (all []*shardRead) {
 	return m.mergeReads(x, all, staged)
 }
 
-// read reads the shards, with their padding.
+// read reads the shards and clears their padding.
 func (r *shardRead) read(ctx context.Context, into []byte) error {
 	l := r.of.Layout
 	if r.cells != nil {
@@ -103,11 +105,11 @@ func (r *shardRead) read(ctx context.Context, into []byte) error {
 	return nil
 }
 
-// put copies staged shards to their devices.
-func (m *Runtime) put(ctx context.Context, r *shardRead) (err error) {
+// copyToDevices copies shards from staging memory to their devices.
+func (m *Runtime) copyToDevices(ctx context.Context, r *shardRead) (err error) {
 	l := r.of.Layout
 	for i, partition := range r.partitions {
-		if r.of.Into[partition], err = m.System.Runtime().BufferFromHost(ctx, r.part(r.data, i), l.Type, l.Buffer,
+		if r.of.Into[partition], err = m.System.Runtime().BufferFromHost(ctx, r.shardData(r.data, i), l.Type, l.Buffer,
 			m.All[partition]); err != nil {
 			r.of.Into[partition] = nil
 			return m.wrapError("copying to "+m.formatPartition(partition), err)
@@ -116,24 +118,24 @@ func (m *Runtime) put(ctx context.Context, r *shardRead) (err error) {
 	return nil
 }
 
-// stagedShare limits the staging memory on the host to 1/stagedShare of the bytes on the devices.
-const stagedShare = 16
+// The limit of the staging memory on the host is 1/stagingDivisor of the bytes on the devices, and at
+// least minStaging bytes.
+const (
+	stagingDivisor = 16
+	minStaging     = 1 << 20
+)
 
-// leastStaged is the minimum limit of the staging memory in bytes.
-const leastStaged = 1 << 20
-
-// LoadTensors reads the shards of tensors with the given number of concurrent readers, and copies them to
-// the devices of this process. The large shards come first, while most staging memory is free.
-// Staging memory on the host is limited to a sixteenth of the bytes on the devices, but at least 1
-// MiB or one shard. peak is the maximum staging memory in use, in bytes. After an error all buffers
-// are closed.
+// LoadTensors reads the shards of tensors with the given number of concurrent readers and copies them to
+// the devices of this process, large shards first. Staging memory on the host is limited to a sixteenth
+// of the bytes on the devices, but at least 1 MiB or one shard. peak is the maximum staging memory in
+// use, in bytes. After an error all buffers are closed.
 func (m *Runtime) LoadTensors(ctx context.Context, all []*Load, readers int) (peak int, err error) {
 	total := 0
 	for _, x := range all {
 		total += x.Layout.ShardBytes * m.NumLocal()
 		x.Into = m.Buffers()
 	}
-	limit, staged := max(total/stagedShare, leastStaged), 0
+	limit, staged := max(total/stagingDivisor, minStaging), 0
 	if readers > 1 {
 		staged = limit / readers
 	}
@@ -155,7 +157,7 @@ func (m *Runtime) LoadTensors(ctx context.Context, all []*Load, readers int) (pe
 				if err := context.Cause(within); err != nil {
 					return err
 				}
-				if err := m.load(within, r, pool, queue); err != nil {
+				if err := m.loadShards(within, r, pool, queue); err != nil {
 					return m.wrapError("reading "+r.of.Name, err)
 				}
 				return nil
@@ -167,7 +169,7 @@ func (m *Runtime) LoadTensors(ctx context.Context, all []*Load, readers int) (pe
 		for r := range queue {
 			if failed == nil {
 				if failed = context.Cause(within); failed == nil {
-					failed = m.put(within, r)
+					failed = m.copyToDevices(within, r)
 				}
 				if failed != nil {
 					failed = m.wrapError(r.of.Name, failed)
@@ -193,9 +195,10 @@ func (m *Runtime) LoadTensors(ctx context.Context, all []*Load, readers int) (pe
 	return pool.Peak(), err
 }
 
-// load reads a shard into device memory directly, or into staging memory for a later copy.
-func (m *Runtime) load(ctx context.Context, r *shardRead, pool *staging.Pool, queue chan<- *shardRead) (err error) {
-	if rt := m.inPlace(r); rt != nil {
+// loadShards reads shards directly into device memory if possible. Otherwise it reads them into staging
+// memory and adds r to the queue.
+func (m *Runtime) loadShards(ctx context.Context, r *shardRead, pool *staging.Pool, queue chan<- *shardRead) (err error) {
+	if rt := m.runtimeInPlace(r); rt != nil {
 		return m.readInPlace(ctx, r, rt)
 	}
 	if r.data, err = pool.Get(ctx, r.bytes()); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/activity"
 )
 
-// GatherFuture is a [Runtime.Gather] in progress. Its methods may be called from any goroutine, but
-// Wait must not be called concurrently.
+// GatherFuture is the future result of [Runtime.StartGather]. Its methods may be called from any
+// goroutine, but Wait must not be called concurrently.
 type GatherFuture struct {
 	call string
 
@@ -21,9 +21,8 @@ type GatherFuture struct {
 	err  error
 }
 
-// StartGather starts a [Runtime.Gather] without waiting for the result. The exchange is a launch
-// like any other; its result is usually available when it is read some launches later. ctx applies
-// to the launch only. The caller must close the result.
+// StartGather is like [Runtime.Gather] but does not wait for the messages of the other processes. ctx
+// applies to the launch only. The caller must close the result.
 func (m *Runtime) StartGather(ctx context.Context, call string, mine []byte) (*GatherFuture, error) {
 	if len(call)+len(mine) > MaxAsyncMessage {
 		return nil, m.fault(errkind.ValueError, call, "use GatherBytes, which waits for it",
@@ -41,10 +40,9 @@ func (m *Runtime) StartGather(ctx context.Context, call string, mine []byte) (*G
 	return g, nil
 }
 
-// Wait returns the messages of all processes, indexed by process, like [Runtime.Gather]. If ctx
-// ends, Wait returns an error and may be called again. Later calls return the same messages. After
-// Close, Wait returns an error that matches the error of a closed runtime, unless it returned the
-// messages before.
+// Wait returns the messages of all processes, indexed by process. If ctx is canceled, Wait returns an
+// error and may be called again. Later calls return the same messages. If Close was called before the
+// messages were received, Wait returns an error that matches [Options].Closed.
 func (g *GatherFuture) Wait(ctx context.Context) ([][]byte, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -58,7 +56,7 @@ func (g *GatherFuture) Wait(ctx context.Context) ([][]byte, error) {
 		return nil, m.wrapError(g.call, err)
 	}
 	if err == nil {
-		g.all, err = m.messages(g.call, rows)
+		g.all, err = m.parseMessages(g.call, rows)
 	} else {
 		err = m.wrapError(g.call, err)
 	}
@@ -68,7 +66,7 @@ func (g *GatherFuture) Wait(ctx context.Context) ([][]byte, error) {
 	return g.all, g.err
 }
 
-// Close releases the device buffers of the exchange. It does not wait. A second Close does nothing.
+// Close releases the device buffers of the exchange without waiting. A second Close does nothing.
 func (g *GatherFuture) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

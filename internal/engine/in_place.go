@@ -9,36 +9,35 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// hostMemory is a runtime whose devices may use host memory, so that a shard can be read directly
-// into the memory of its buffer.
-type hostMemory interface {
+// inPlaceRuntime is implemented by runtimes that can create a buffer from host memory without a copy.
+type inPlaceRuntime interface {
 	BufferFromHostInPlace(ctx context.Context, data []byte, dtype pjrt.DType, dims []int, d *pjrt.Device,
 		free func()) (*pjrt.Buffer, error)
 }
 
-// leastInPlace is the minimum size in bytes of a shard with separate memory.
-const leastInPlace = 256 << 10
+// minInPlace is the minimum size in bytes of shards that are read directly into a buffer's memory.
+const minInPlace = 256 << 10
 
-// hostMemory returns the runtime if its devices use host memory, and nil otherwise.
-func (m *Runtime) hostMemory() hostMemory {
-	rt, ok := m.System.Runtime().(hostMemory)
+// hostMemoryRuntime returns the system's runtime if its devices use host memory, and otherwise nil.
+func (m *Runtime) hostMemoryRuntime() inPlaceRuntime {
+	rt, ok := m.System.Runtime().(inPlaceRuntime)
 	if !ok || m.platform != "cpu" {
 		return nil
 	}
 	return rt
 }
 
-// inPlace returns the runtime if the shard can be read directly into the memory of its buffer, and
-// nil if it must be copied.
-func (m *Runtime) inPlace(r *shardRead) hostMemory {
-	if r.cells == nil && len(r.partitions) != 1 || r.of.Layout.ShardBytes*len(r.partitions) < leastInPlace {
+// runtimeInPlace returns the system's runtime if r can read directly into the memory of its buffers. It
+// returns nil if the shards must be copied.
+func (m *Runtime) runtimeInPlace(r *shardRead) inPlaceRuntime {
+	if r.cells == nil && len(r.partitions) != 1 || r.of.Layout.ShardBytes*len(r.partitions) < minInPlace {
 		return nil
 	}
-	return m.hostMemory()
+	return m.hostMemoryRuntime()
 }
 
 // readInPlace reads shards directly into the memory of their buffers.
-func (m *Runtime) readInPlace(ctx context.Context, r *shardRead, rt hostMemory) error {
+func (m *Runtime) readInPlace(ctx context.Context, r *shardRead, rt inPlaceRuntime) error {
 	data, err := staging.Alloc(r.bytes())
 	if err != nil {
 		return err
@@ -53,7 +52,7 @@ func (m *Runtime) readInPlace(ctx context.Context, r *shardRead, rt hostMemory) 
 	}
 	for i, partition := range r.partitions {
 		if err == nil {
-			r.of.Into[partition], err = rt.BufferFromHostInPlace(ctx, r.part(data, i), r.of.Layout.Type,
+			r.of.Into[partition], err = rt.BufferFromHostInPlace(ctx, r.shardData(data, i), r.of.Layout.Type,
 				r.of.Layout.Buffer, m.All[partition], free)
 		}
 		if err != nil {
@@ -63,16 +62,16 @@ func (m *Runtime) readInPlace(ctx context.Context, r *shardRead, rt hostMemory) 
 	return err
 }
 
-// mergeReads combines shards that are the cells of a box into one read, if they can be read directly
-// into the memory of their buffers, or have at most staged bytes.
+// mergeReads combines all reads of a tensor into one read if their shards form a grid. The shards must
+// either be read directly into the memory of their buffers, or have at most staged bytes together.
 func (m *Runtime) mergeReads(x *Load, all []*shardRead, staged int) []*shardRead {
 	l := x.Layout
 	bytes := l.ShardBytes * len(all)
 	if _, ok := x.From.(cellSource); !ok || len(all) < 2 || bytes == 0 {
 		return all
 	}
-	host := m.hostMemory() != nil
-	if stay := host && bytes >= leastInPlace && l.ShardBytes%pjrt.Alignment == 0; !stay && (bytes > staged || host) {
+	host := m.hostMemoryRuntime() != nil
+	if stay := host && bytes >= minInPlace && l.ShardBytes%pjrt.Alignment == 0; !stay && (bytes > staged || host) {
 		return all
 	}
 	rank := len(l.Shape)

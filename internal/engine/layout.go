@@ -53,8 +53,8 @@ func NewReplicatedLayout(t pjrt.DType, shape []int, group int) *Layout {
 	return &Layout{Type: t, Shape: shape, Shard: shape, Buffer: shape, Bytes: bytes, ShardBytes: bytes, group: group}
 }
 
-// NewLayoutFromRanges returns the layout in which each device of a group has the given index ranges. It returns an
-// error if the shards have different sizes.
+// NewLayoutFromRanges returns the layout in which each device of a group has the given index ranges, one
+// for each dimension. It returns an error if the shards have different sizes.
 func NewLayoutFromRanges(t pjrt.DType, shape []int, group int, ranges func(device int) ([]sharding.Range, error)) (*Layout, error) {
 	l := NewReplicatedLayout(t, shape, group)
 	starts, first := make([][]int, group), make([]int, group)
@@ -83,9 +83,9 @@ func NewLayoutFromRanges(t pjrt.DType, shape []int, group int, ranges func(devic
 	return l, nil
 }
 
-// SplitOverGroups returns the layout in which the groups have different shards along dimension dim, which
-// must not be split within a group. If the number of groups does not divide the dimension, shards
-// are padded at their end, and the last ones may contain only padding.
+// SplitOverGroups returns the layout with dimension dim split over the groups in addition. The dimension
+// must not be split within a group. If the number of groups does not divide the dimension, the last
+// shards are padded or contain only padding.
 func (l *Layout) SplitOverGroups(dim, groups int) *Layout {
 	c := *l
 	c.splitOverGroups, c.groupDim = true, dim
@@ -127,14 +127,14 @@ func (l *Layout) IsSplitWithinGroup() bool {
 // IsSplitOverGroups reports whether the groups have different shards, which may be padded.
 func (l *Layout) IsSplitOverGroups() bool { return l.splitOverGroups }
 
-// HasSameShards reports whether both layouts, of tensors with the same shape, have the same shards on all
-// devices.
+// HasSameShards reports whether l and o place the same shards on all devices. The shapes of their tensors
+// must be equal.
 func (l *Layout) HasSameShards(o *Layout) bool {
 	return l == o || l.splitOverGroups == o.splitOverGroups && l.groupDim == o.groupDim && slices.Equal(l.Shard, o.Shard) &&
 		slices.EqualFunc(l.starts, o.starts, slices.Equal[[]int])
 }
 
-// FirstPartition returns the first partition of a partition's group with the same shard.
+// FirstPartition returns the first partition in the group of the given partition that has the same shard.
 func (l *Layout) FirstPartition(partition int) int {
 	if l.first == nil {
 		return partition - partition%l.group
@@ -157,8 +157,8 @@ func (l *Layout) ShardBounds(partition int) (start, sizes []int) {
 	return start, sizes
 }
 
-// ContiguousOffset returns the byte offset of a partition's shard in the tensor, if the shard is contiguous and
-// has no padding.
+// ContiguousOffset returns the byte offset of a partition's shard in the row-major tensor. ok is false if
+// the shard is not contiguous or has padding.
 func (l *Layout) ContiguousOffset(partition int) (offset int, ok bool) {
 	if l.starts == nil {
 		return 0, true
@@ -187,8 +187,8 @@ func (l *Layout) ContiguousOffset(partition int) (offset int, ok bool) {
 	return offset * l.Type.HostBytes(), true
 }
 
-// ExtractShard returns a partition's shard of a tensor: a view of the tensor if the shard is contiguous,
-// and otherwise a copy in scratch, which is enlarged if necessary.
+// ExtractShard returns a partition's shard of a tensor. The result is a slice of tensor if the shard is
+// contiguous. Otherwise it is a copy in scratch, which ExtractShard enlarges if necessary.
 func (l *Layout) ExtractShard(tensor []byte, partition int, scratch *[]byte) []byte {
 	if offset, ok := l.ContiguousOffset(partition); ok {
 		return tensor[offset : offset+l.ShardBytes]
@@ -211,14 +211,14 @@ func (l *Layout) InsertShard(tensor, part []byte, partition int) {
 	copyBox(l.Type.HostBytes(), sizes, part, l.Shard, nil, tensor, l.Shape, start)
 }
 
-// PadShard copies box, the shard of a partition without padding, into part, whose padding does not
-// change.
+// PadShard copies box, the shard of a partition without padding, into part, the shard with padding. It
+// does not write the padding.
 func (l *Layout) PadShard(part, box []byte, partition int) {
 	_, sizes := l.ShardBounds(partition)
 	CopyBlock(l.Type.HostBytes(), sizes, box, sizes, part, l.Shard)
 }
 
-// UnpadShard copies a partition's shard into box without the padding.
+// UnpadShard copies part, the shard of a partition with padding, into box without the padding.
 func (l *Layout) UnpadShard(box, part []byte, partition int) {
 	_, sizes := l.ShardBounds(partition)
 	CopyBlock(l.Type.HostBytes(), sizes, part, l.Shard, box, sizes)
@@ -233,14 +233,14 @@ func (l *Layout) UnpaddedBytes(partition int) int {
 // PadsAtEnd reports whether all padding of a shard, if any, is contiguous at its end.
 func (l *Layout) PadsAtEnd() bool { return !l.splitOverGroups || l.groupDim == 0 }
 
-// CopyBlock copies block[i] elements in each dimension i, of element bytes each, from the beginning
-// of one row-major tensor to the beginning of another.
-func CopyBlock(element int, block []int, from []byte, fromDims []int, to []byte, toDims []int) {
-	copyBox(element, block, from, fromDims, nil, to, toDims, nil)
+// CopyBlock copies the elements with indices below size[i] in each dimension i from one row-major tensor
+// to another. element is the size of an element in bytes.
+func CopyBlock(element int, size []int, src []byte, srcDims []int, dst []byte, dstDims []int) {
+	copyBox(element, size, src, srcDims, nil, dst, dstDims, nil)
 }
 
-// copyBox copies a box of sizes[i] elements in each dimension i between row-major tensors, run by run.
-// fromStart and toStart are the start indices of the box; nil is index 0.
+// copyBox copies a slice of sizes[i] elements in each dimension i between row-major tensors. fromStart
+// and toStart are the start indices of the slice; nil means index 0.
 func copyBox(element int, sizes []int, from []byte, fromDims, fromStart []int, to []byte, toDims, toStart []int) {
 	rank := len(sizes)
 	if rank == 0 {

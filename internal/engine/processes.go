@@ -2,9 +2,8 @@ package engine
 
 import "slices"
 
-// Processes maps partitions to processes. Only processes with partitions count, and they are
-// numbered without gaps. Processes is a value. The zero value belongs to a described runtime, of
-// which no process has a partition.
+// Processes maps partitions to processes. It numbers the processes that have partitions without gaps and
+// ignores the other processes. The zero value belongs to a described runtime, which has no partitions.
 type Processes struct {
 	// Process is the index of this process. Count is the number of processes.
 	Process, Count int
@@ -17,8 +16,9 @@ type Processes struct {
 	localPartitions []int // the partitions of this process, in ascending order
 }
 
-// NewProcesses returns the processes for the task of each partition. group is the number of
-// partitions per group, and mine is the task of this process. ok is false if mine has no partition.
+// NewProcesses returns the processes of the partitions. tasks has the task number of each partition, mine
+// is the task number of this process, and group is the number of partitions per group. ok is false if
+// this process has no partition.
 func NewProcesses(tasks []int, mine, group int) (h Processes, ok bool) {
 	sorted := slices.Compact(slices.Sorted(slices.Values(tasks)))
 	h.Count = len(sorted)
@@ -40,11 +40,11 @@ func (h *Processes) IsMultiProcess() bool { return h.Count > 1 }
 // NumLocal returns the number of partitions of this process.
 func (h *Processes) NumLocal() int { return len(h.localPartitions) }
 
-// Sources returns the partitions of this process from which the tensor of a group can be read: for
-// each shard, the first partition with the shard. held reports whether a partition has its shard;
-// nil means that all have. If alike is set, all groups have the same tensor and any group may be
-// the source. A tensor that is split over the groups needs all groups. If a shard is missing in
-// this process, missing is the first device of the group with that shard, and ok is false.
+// Sources returns the partitions of this process from which the tensor of a group can be read: the first
+// partition with each shard. For a tensor that is split over the groups, it selects from all groups.
+// held reports whether a partition has its shard; nil means that all partitions have their shards. If
+// alike is true, all groups have the same tensor, and Sources may select from any group. ok is false if
+// this process lacks a shard. missing is then the first device of the group with this shard.
 func (h *Processes) Sources(l *Layout, group int, held func(partition int) bool, alike bool) (from []int,
 	missing int, ok bool) {
 	has := func(d int) bool { return h.Local[d] && (held == nil || held(d)) }
@@ -84,8 +84,8 @@ func (h *Processes) Sources(l *Layout, group int, held func(partition int) bool,
 	return from, 0, true
 }
 
-// IsReadableEverywhere reports whether every process can read a tensor that is the same in all groups from
-// its own partitions. The result is the same on all processes.
+// IsReadableEverywhere reports whether every process has all shards of a tensor that is the same in all
+// groups. The result is equal on all processes.
 func (h *Processes) IsReadableEverywhere(l *Layout) bool {
 	parts, has := map[int]bool{}, map[[2]int]bool{} // by the first device with the shard
 	for d, process := range h.Of {
@@ -95,7 +95,7 @@ func (h *Processes) IsReadableEverywhere(l *Layout) bool {
 	return len(has) == h.Count*len(parts)
 }
 
-// groupsOf returns the groups of a layout with a partition of this process.
+// groupsOf returns the groups that have a partition of this process, for the group size of a layout.
 func (h *Processes) groupsOf(l *Layout) (groups []int) {
 	for _, d := range h.localPartitions {
 		groups = append(groups, d/l.group)

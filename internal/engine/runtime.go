@@ -17,7 +17,7 @@ import (
 type Options struct {
 	// ErrorPrefix is the prefix of the runtime's error messages: the package that the user called.
 	ErrorPrefix string
-	// Groups are the device ids by group: the logical devices of each replica.
+	// Groups are the device ids of each group. A group is usually the logical devices of one replica.
 	Groups [][]int
 	// Compiler, if not nil, compiles programs instead of the system's runtime.
 	Compiler pjrt.Compiler
@@ -29,18 +29,18 @@ type Options struct {
 	Parent context.Context
 	// Closed is the error returned by calls after Close.
 	Closed error
-	// Differ returns the error that [Runtime.CheckAgreement] reports if the processes disagree about
-	// the value that is called what. texts has the value of each process. differing lists, in ascending
-	// order, the processes whose value is not the most frequent one. If several values are equally
-	// frequent, the value of process 0 is the reference.
+	// Differ returns the error of [Runtime.CheckAgreement] if the processes pass different content. what
+	// is the name of the content, and texts has the description by each process. differing lists, in
+	// ascending order, the processes whose content is not the most frequent one. If several contents are
+	// equally frequent, the content of process 0 is the reference.
 	Differ func(what string, texts []string, differing []int) error
 	// OutOfStep returns the error for processes that wait for each other in different calls.
 	// calls[i] is the call of process i. Nil creates an [errkind.Fault].
 	OutOfStep func(calls []string) error
 }
 
-// Runtime compiles programs for groups of devices and launches them. Partition r*P + p is device p
-// of group r. A described runtime (see [NewDescribedRuntime]) has no partition of this process: it only
+// Runtime compiles and launches programs on groups of devices. With P devices per group, partition
+// r*P + p is device p of group r. A described runtime (see [NewDescribedRuntime]) has no devices: it only
 // compiles, and launches are errors. A Runtime is safe for concurrent use.
 type Runtime struct {
 	Processes
@@ -62,7 +62,7 @@ type Runtime struct {
 	group    int   // devices per group
 	topology tpu.Topology
 	platform string
-	target   target
+	compile  compileFunc
 	builds   buildList
 
 	exchanging sync.Mutex // held while an exchange is compiled
@@ -72,12 +72,12 @@ type Runtime struct {
 	closed    bool
 }
 
-// target compiles a program for the runtime.
-type target func(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (system.Executable, error)
+// compileFunc compiles a program for the devices of a runtime.
+type compileFunc func(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (system.Executable, error)
 
-func newRuntime(topology tpu.Topology, platform string, opts Options, compile target) *Runtime {
+func newRuntime(topology tpu.Topology, platform string, opts Options, compile compileFunc) *Runtime {
 	m := &Runtime{opts: opts, ids: slices.Concat(opts.Groups...), topology: topology, platform: platform,
-		target: compile}
+		compile: compile}
 	m.group = len(m.ids) / max(len(opts.Groups), 1)
 	m.builds.running = map[buildKey]*build{}
 	if opts.Parent == nil {
@@ -123,8 +123,8 @@ func NewRuntime(sys *system.System, opts Options) (*Runtime, error) {
 	return m, nil
 }
 
-// NewDescribedRuntime returns a runtime for a slice that does not have to be attached. It only compiles. The
-// caller keeps ownership of the slice.
+// NewDescribedRuntime returns a runtime for a TPU slice that does not have to be attached. The runtime
+// only compiles. The caller keeps ownership of the slice.
 func NewDescribedRuntime(slice *system.Slice, opts Options) *Runtime {
 	compile := slice.Compile
 	if c, ok := opts.Compiler.(pjrt.TopologyCompiler); ok {
@@ -135,8 +135,8 @@ func NewDescribedRuntime(slice *system.Slice, opts Options) *Runtime {
 	return NewCompilingRuntime(slice.Topology(), slice.Description().PlatformName(), compile, opts)
 }
 
-// NewCompilingRuntime returns a described runtime that compiles with the given function for the devices of a
-// topology and platform.
+// NewCompilingRuntime returns a described runtime for the devices of a topology and platform, which
+// compiles with the given function.
 func NewCompilingRuntime(topology tpu.Topology, platform string, compile func(context.Context, pjrt.Program,
 	pjrt.CompileOptions) (*pjrt.Executable, error), opts Options) *Runtime {
 	return newRuntime(topology, platform, opts, func(ctx context.Context, program pjrt.Program,
@@ -149,10 +149,11 @@ func NewCompilingRuntime(topology tpu.Topology, platform string, compile func(co
 	})
 }
 
-// OfflineProgram is a program for devices that are not attached.
+// OfflineProgram is a compiled program for devices that are not attached. It implements
+// [system.Executable].
 type OfflineProgram struct{ *pjrt.Executable }
 
-// AddressableDevices returns none.
+// AddressableDevices returns nil.
 func (OfflineProgram) AddressableDevices() []*pjrt.Device { return nil }
 
 // Execute returns an error that matches errors.ErrUnsupported.
@@ -167,17 +168,17 @@ func (m *Runtime) NumDevices() int { return len(m.ids) }
 // GroupSize returns the number of devices of a group.
 func (m *Runtime) GroupSize() int { return m.group }
 
-// Topology returns where the devices are.
+// Topology returns the topology of the slice.
 func (m *Runtime) Topology() tpu.Topology { return m.topology }
 
 // Platform returns the plugin's name of the platform: "cpu", "tpu" or "cuda".
 func (m *Runtime) Platform() string { return m.platform }
 
-// Options returns the options of a program on all devices. replicas is the number of replicas of
-// the program, with an equal share of the devices each; 0 means 1.
+// Options returns the compile options of a program on all devices. replicas is the number of replicas of
+// the program, which have equal numbers of devices; 0 means 1.
 func (m *Runtime) Options(replicas int) pjrt.CompileOptions { return m.optionsFor(m.ids, replicas) }
 
-// OptionsOn returns the options of a program on the devices of the given partitions.
+// OptionsOn is like [Runtime.Options] for a program on the devices of the given partitions.
 func (m *Runtime) OptionsOn(partitions []int, replicas int) pjrt.CompileOptions {
 	on := make([]int, len(partitions))
 	for i, d := range partitions {
@@ -195,19 +196,19 @@ func (m *Runtime) optionsFor(ids []int, replicas int) pjrt.CompileOptions {
 	}
 }
 
-// fault returns an error of the runtime. op is the failed operation, reason the cause and hint the
-// suggestion.
+// fault returns an error of the operation op. reason is a format string for args. hint suggests a
+// correction.
 func (m *Runtime) fault(kind errkind.Kind, op, hint, reason string, args ...any) *errkind.Fault {
 	return &errkind.Fault{Op: m.opts.ErrorPrefix + ": " + op, Reason: fmt.Sprintf(reason, args...), Hint: hint,
 		Class: kind}
 }
 
-// wrapError returns the error of an operation that failed with a cause.
+// wrapError returns the error of the operation op that failed because of cause.
 func (m *Runtime) wrapError(op string, cause error) *errkind.Fault {
 	return &errkind.Fault{Op: m.opts.ErrorPrefix + ": " + op, Err: cause}
 }
 
-// formatPartition formats a partition for errors.
+// formatPartition returns the replica and logical device of a partition for error messages.
 func (m *Runtime) formatPartition(partition int) string {
 	return fmt.Sprintf("replica %d, logical device %d", partition/m.group, partition%m.group)
 }

@@ -9,15 +9,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// concurrentBytes is the size from which a copy uses one goroutine per device: such a copy runs for
-// about a millisecond.
+// concurrentBytes is the minimum total size in bytes of a copy that uses one goroutine per device. Such a
+// copy takes about a millisecond.
 const concurrentBytes = 4 << 20
 
-// PutTensor copies the groups' row-major tensors to the devices of this process. tensor returns the
-// tensor of a group; it is called only for groups with a device of this process. A nil element of
-// into is created, and a closed buffer is filled again. Large tensors are copied to the devices
-// concurrently, on up to all CPUs. When Put returns, the tensors have been read. After an error all
-// buffers are closed.
+// PutTensor copies a row-major tensor for each group to the devices of this process. tensor returns the
+// tensor of a group that has a device of this process. PutTensor creates the nil elements of into and
+// refills closed buffers. Large tensors are copied concurrently. When PutTensor returns, the tensors have
+// been read. After an error all buffers are closed.
 func (m *Runtime) PutTensor(ctx context.Context, l *Layout, tensor func(group int) []byte, into Buffers) (err error) {
 	if local := m.NumLocal(); local > 1 && l.ShardBytes*local >= concurrentBytes {
 		group, ctx := errgroup.WithContext(ctx)
@@ -44,7 +43,8 @@ func (m *Runtime) PutTensor(ctx context.Context, l *Layout, tensor func(group in
 	return err
 }
 
-// PutShard copies the shard of one partition of this process from its group's tensor.
+// PutShard copies the shard of one partition of this process from tensor, the tensor of its group. See
+// [Layout.ExtractShard] for scratch.
 func (m *Runtime) PutShard(ctx context.Context, l *Layout, partition int, tensor []byte, scratch *[]byte,
 	into Buffers) (err error) {
 	if len(tensor) != l.Bytes {
@@ -64,7 +64,7 @@ func (m *Runtime) PutShard(ctx context.Context, l *Layout, partition int, tensor
 	return nil
 }
 
-// Wait waits until the given partitions have their shards of a tensor.
+// Wait waits until the contents of the buffers of the given partitions are available.
 func (m *Runtime) Wait(ctx context.Context, partitions []int, from Buffers) error {
 	for _, i := range partitions {
 		if err := from[i].Ready(ctx); err != nil {
@@ -74,8 +74,8 @@ func (m *Runtime) Wait(ctx context.Context, partitions []int, from Buffers) erro
 	return nil
 }
 
-// GetTensor copies a tensor to the host in row-major order, from partitions that together have all
-// shards, see [Processes.Sources]. It waits for the contents.
+// GetTensor copies a tensor to host memory in row-major order. The given partitions must have all shards:
+// see [Processes.Sources]. GetTensor waits until the contents of the buffers are available.
 func (m *Runtime) GetTensor(ctx context.Context, l *Layout, from Buffers, partitions []int, tensor []byte) error {
 	var scratch []byte
 	for _, i := range partitions {
@@ -97,7 +97,7 @@ func (m *Runtime) GetTensor(ctx context.Context, l *Layout, from Buffers, partit
 	return nil
 }
 
-// GetShard copies the shard of a partition of this process to the host, without padding.
+// GetShard copies the shard of a partition of this process to host memory, without padding.
 func (m *Runtime) GetShard(ctx context.Context, l *Layout, from Buffers, partition int, box []byte) error {
 	if len(box) == 0 {
 		return nil

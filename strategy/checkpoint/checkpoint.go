@@ -36,7 +36,7 @@ type Info struct {
 type Checkpoint struct {
 	path      string           // of the tensor file, or of the manifest of a sharded checkpoint
 	sharded   *shardedManifest // nil for a single file
-	objects   []*object        // files that contain the regions
+	objects   []*object        // files that contain the variables' regions
 	variables []variable       // in saved order
 	metadata  map[string]string
 	step      int64
@@ -48,7 +48,7 @@ type variable struct {
 	dtype         safetensors.DType
 	bytes         int64
 	elementSize   int64           // bytes of an element
-	wholeChecksum *singleChecksum // nil if each block has a checksum, and if there are no checksums
+	wholeChecksum *singleChecksum // nil if each block has its own checksum, or if there are no checksums
 	regions       []region
 }
 
@@ -96,7 +96,7 @@ func OpenFile(path string, opts FileOptions) (*Checkpoint, error) {
 	return c, nil
 }
 
-// openTensorFile opens a checkpoint that consists of one tensor file. The checkpoint owns opened.
+// openTensorFile returns a checkpoint that consists of one tensor file. The checkpoint closes opened.
 func openTensorFile(ctx context.Context, opened storage.Object, path string) (*Checkpoint, *safetensors.File, error) {
 	file, err := safetensors.New(storage.ReaderAt(ctx, opened), opened.Size())
 	if err != nil {

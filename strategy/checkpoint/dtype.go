@@ -6,7 +6,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
 )
 
-// tensorSpec returns the file's description of a variable's tensor.
+// tensorSpec returns the description of a variable's tensor for a safetensors file.
 func tensorSpec(path, name string, shape shapes.Shape) (safetensors.Spec, error) {
 	spec := safetensors.Spec{Name: name, DType: safetensors.FromGoMLX(shape.DType), Shape: shape.Dimensions}
 	if spec.DType == "" {

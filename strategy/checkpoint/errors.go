@@ -29,8 +29,8 @@ var (
 	// ErrVariable matches the error of a variable that cannot be saved or restored. The error is an
 	// *errkind.Fault whose Subject is the variable's path.
 	ErrVariable = errkind.New(errkind.ValueError, "checkpoint: variable")
-	// ErrMissingParts matches the error of a save that did not receive the parts of some processes.
-	// The text lists the processes.
+	// ErrMissingParts matches the error of a save if some processes did not save their part of the
+	// variables in time. The text lists the processes.
 	ErrMissingParts = errkind.New(errkind.UnavailableError, "checkpoint: no part")
 	// ErrClosed matches the errors of a checkpoint or a manager that is closed, or was never opened.
 	ErrClosed = errkind.New(errkind.RuntimeError, "checkpoint: the object is closed")
@@ -139,7 +139,8 @@ func argumentError(op, hint, format string, args ...any) error {
 		Class: errkind.ValueError}
 }
 
-// variableError returns an error for a variable that cannot be saved or restored.
+// variableError returns an error for the variable at path. It matches [ErrVariable]. err is the cause, or
+// nil.
 func variableError(path, reason, hint string, err error) error {
 	return &errkind.Fault{Match: ErrVariable, Subject: strconv.Quote(path), Reason: reason, Hint: hint,
 		Class: errkind.KindOr(err, errkind.ValueError), Err: err}
@@ -159,7 +160,7 @@ func notFoundError(hint, format string, args ...any) error {
 	return &errkind.Fault{Match: ErrNotFound, Reason: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// firstNames returns the first names of a list as text.
+// firstNames formats the first five names of a list.
 func firstNames(names []string) string {
 	const limit = 5
 	text := fmt.Sprintf("%q", names[:min(len(names), limit)])

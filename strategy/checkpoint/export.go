@@ -15,7 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// exportBufferSize is the size of an export's buffer, unless one row is larger.
+// exportBufferSize is the size in bytes of the buffer of an export. The buffer is larger if one row of a
+// variable is larger.
 const exportBufferSize = 32 << 20
 
 // ExportOptions selects the variables that [Checkpoint.Export] writes. The zero value selects the
@@ -67,7 +68,7 @@ func (c *Checkpoint) Export(ctx context.Context, path string, opts ExportOptions
 	return nil
 }
 
-// writeTo writes the variable to w, a block of rows at a time.
+// writeTo writes the variable's elements to w in row-major order, with a limited buffer.
 func (r *variableReader) writeTo(ctx context.Context, w io.Writer) error {
 	dims := r.variable.Shape.Dimensions
 	start, size := make([]int, len(dims)), append([]int(nil), dims...)
@@ -94,8 +95,8 @@ func (r *variableReader) writeTo(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// trainingScopes lists the names and scopes at a store's root that are not part of the model: those
-// of GoMLX and those of package train.
+// trainingScopes lists the variables and scopes at a store's root that GoMLX's optimizers and package
+// train create. They are not part of a model.
 var trainingScopes = []string{model.RNGStateVariableName, optimizer.GlobalStepVariableName, optimizer.Scope,
 	"trainer", "acc_grads", "averages", "loss_scale", "non_finite"}
 

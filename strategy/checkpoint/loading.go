@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/engine/lazytensor"
 )
 
-// variableReader is a saved variable whose parts are read on demand.
+// variableReader reads slices of a saved variable. It implements [lazytensor.Reader].
 type variableReader struct {
 	checkpoint *Checkpoint
 	variable   *variable
@@ -30,7 +30,8 @@ func (r *variableReader) ReadPart(ctx context.Context, start, size []int, dst []
 	return r.readBoxes(ctx, dst, box{start, size, dst})
 }
 
-// ReadCells reads a box as consecutive cells.
+// ReadCells reads a slice of the variable that consists of cells[d] cells of equal size in each dimension
+// d. dst receives one cell after the other, each in row-major order.
 func (r *variableReader) ReadCells(ctx context.Context, start, size, cells []int, dst []byte) error {
 	cell, n := make([]int, len(size)), r.variable.elementSize
 	for d := range size {

@@ -146,7 +146,7 @@ func NewManager(ctx context.Context, store storage.Store, opts ManagerOptions) (
 	return m, nil
 }
 
-// updateLastStep updates the last step that this run knows of.
+// updateLastStep records that the store has the given steps.
 func (m *Manager) updateLastStep(steps ...int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -264,12 +264,11 @@ func (m *Manager) Latest(ctx context.Context) (*Checkpoint, error) {
 	return nil, notFoundError("save one first", "%s is empty", m.store)
 }
 
-// LatestIntact reads checkpoints from the last step backward and opens the first whose checksums
-// match. passed has the errors of later checkpoints that were skipped because they are damaged or
-// cannot be read; log these errors. Another process may save and remove checkpoints concurrently,
-// and a removed checkpoint does not count as damaged. LatestIntact does not skip a checkpoint that
-// needs a later version of this program ([ErrVersion]) or that this process has no permission to
-// read. It returns the error of such a checkpoint.
+// LatestIntact verifies checkpoints from the last step backward and opens the first one without damage.
+// skipped has the errors of later checkpoints that are damaged; log these errors. Another process may
+// save and remove checkpoints concurrently, and a removed checkpoint does not count as damaged.
+// LatestIntact does not skip a checkpoint that needs a later version of this program ([ErrVersion]) or
+// that this process has no permission to read. It returns the error of such a checkpoint.
 func (m *Manager) LatestIntact(ctx context.Context) (c *Checkpoint, skipped []error, err error) {
 	damaged := map[int64]error{}
 	var steps []int64
@@ -391,7 +390,7 @@ func (m *Manager) LimitWait(timeout time.Duration) {
 	}
 }
 
-// isWaitOver reports whether the limit of LimitWait has passed.
+// isWaitOver reports whether the time limit of [Manager.LimitWait] has passed.
 func (m *Manager) isWaitOver() bool {
 	until := m.waitLimit.Load()
 	return until > 0 && time.Now().UnixNano() >= until
@@ -412,7 +411,8 @@ func (m *Manager) LastSaveDurations() SaveDurations {
 	return m.durations
 }
 
-// lock waits until no other call changes the store, and acquires the lock.
+// lock acquires storeLock, which a call holds while it changes the store. It returns an error if ctx ends
+// first or the manager is closed.
 func (m *Manager) lock(ctx context.Context) error {
 	select {
 	case m.storeLock <- struct{}{}:

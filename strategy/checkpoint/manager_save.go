@@ -44,8 +44,8 @@ type saveJob struct {
 	plan   *savePlan
 	image  *hostImage
 	opts   SaveOptions
-	// manifestSent is true once the manifest was sent. A service may store it although it reported an
-	// error, so that the parts must not be removed then.
+	// manifestSent is true after an attempt to write the manifest. The store may have written it
+	// although it reported an error, so that the tensor files must not be removed then.
 	manifestSent bool
 }
 
@@ -78,7 +78,7 @@ func (m *Manager) Save(ctx context.Context, step int64, g Group, opts SaveOption
 	return previousErr
 }
 
-// startSave copies the shards from the devices and starts the background work.
+// startSave copies the shards from the devices and starts the goroutine that writes them.
 func (m *Manager) startSave(ctx context.Context, step int64, g Group, opts SaveOptions) error {
 	fail := func(err error) error { return wrapError("save", fmt.Sprintf("step %d", step), err) }
 	start := time.Now()
@@ -151,7 +151,7 @@ func (m *Manager) writeProgressFile(step int64) {
 	}
 }
 
-// shareRunName broadcasts the name of process 0's run to all processes, once.
+// shareRunName replaces the run's name by the name on process 0. Only the first call communicates.
 func (m *Manager) shareRunName(ctx context.Context) error {
 	if m.isNameShared || m.hosts == 1 {
 		return nil
@@ -182,12 +182,13 @@ func (m *Manager) checkSave(ctx context.Context, step int64, opts SaveOptions) e
 	return m.checkNewSteps(ctx)
 }
 
-// execute writes this process's part to the store. On process 0 it also completes the checkpoint.
+// execute writes this process's shards to the store. On process 0 it then completes the checkpoint and
+// removes obsolete objects.
 func (s *saveJob) execute(ctx context.Context) error {
 	m := s.manager
 	var manifest []byte
-	// The save is void until the manifest exists. Each process writes void.json, because any may be
-	// the last.
+	// The save is void until the manifest exists. Every process writes void.json, because any process may
+	// be the last one to run.
 	err := m.markVoid(ctx, s.step, s.name)
 	if err == nil {
 		manifest, err = s.writeShards(ctx)
@@ -222,7 +223,7 @@ func (s *saveJob) execute(ctx context.Context) error {
 	return nil
 }
 
-// writeShards writes the tensor file and its manifest, and returns the manifest.
+// writeShards writes this process's tensor file and its manifest, and returns the manifest.
 func (s *saveJob) writeShards(ctx context.Context) (manifest []byte, err error) {
 	m := s.manager
 	group, within := errgroup.WithContext(ctx)
@@ -243,13 +244,13 @@ func (s *saveJob) writeShards(ctx context.Context) (manifest []byte, err error) 
 	return manifest, s.writePart(ctx, manifest)
 }
 
-// Process 0 waits for the manifest of a part, also for one that reports a failure, so that its
-// write is retried.
+// Limits of writePart. It retries the write because process 0 waits for the manifest.
 const (
 	partAttempts   = 5
 	partRetryDelay = 100 * time.Millisecond
 )
 
+// writePart writes the manifest of this process's tensor file and retries failed writes.
 func (s *saveJob) writePart(ctx context.Context, manifest []byte) (err error) {
 	for attempt := range partAttempts {
 		if err = storage.PutBytes(ctx, s.manager.store, partName(s.step, s.name, s.manager.host), manifest,
@@ -270,7 +271,7 @@ func (s *saveJob) newPartManifest() *partManifest {
 		Hosts: s.manager.hosts, Regions: []partRegion{}}
 }
 
-// reportFailure tries to notify process 0 that this process will not save its part.
+// reportFailure tries to notify process 0, by a manifest, that this process cannot save its shards.
 func (s *saveJob) reportFailure(manifest []byte, cause error) {
 	if s.manager.host == 0 || manifest != nil {
 		return
@@ -284,7 +285,7 @@ func (s *saveJob) reportFailure(manifest []byte, cause error) {
 	}
 }
 
-// complete waits for the parts of all processes and writes the manifest.
+// complete waits for the tensor files of all processes and writes the checkpoint's manifest.
 func (s *saveJob) complete(ctx context.Context, ownManifest []byte) error {
 	m := s.manager
 	manifest := &shardedManifest{Format: shardedFormat, Version: formatVersion, Step: s.step, Metadata: s.opts.Metadata,
@@ -317,8 +318,8 @@ func (s *saveJob) complete(ctx context.Context, ownManifest []byte) error {
 	return err
 }
 
-// missingPartsError returns an error for the processes, ascending, whose parts process 0 did not
-// receive in time. cause is the failure that a process reported, or nil.
+// missingPartsError returns the error for processes that did not write their tensor files in time. cause is
+// the failure that a process reported, or nil.
 func (s *saveJob) missingPartsError(hosts []int, waited time.Duration, cause error) error {
 	names := make([]string, len(hosts))
 	for i, h := range hosts {
@@ -329,8 +330,8 @@ func (s *saveJob) missingPartsError(hosts []int, waited time.Duration, cause err
 		Hint:   "see the error of that process; the step was not saved"}
 }
 
-// waitForParts waits until the parts of all processes are in the store. It requests each part by
-// name because a listing may be outdated.
+// waitForParts waits until the tensor files of all processes are in the store, and sets their elements of
+// hosts. It requests each manifest by name because a listing of the store may be outdated.
 func (s *saveJob) waitForParts(ctx context.Context, hosts []hostPart) error {
 	m, start := s.manager, time.Now()
 	delay := 2 * time.Millisecond
@@ -370,8 +371,8 @@ func (s *saveJob) waitForParts(ctx context.Context, hosts []hostPart) error {
 	}
 }
 
-// readHostPart reads the manifest of a process's part and checks the size of its tensor file. If
-// the part does not exist yet, readHostPart returns the zero hostPart.
+// readHostPart reads the manifest of a process's tensor file and checks the size of the file. It returns the
+// zero hostPart if one of the two does not exist yet.
 func (s *saveJob) readHostPart(ctx context.Context, host int) (part hostPart, err error) {
 	data, err := readManifest(ctx, s.manager.store, partName(s.step, s.name, host))
 	if errors.Is(err, storage.ErrNotExist) {

@@ -13,13 +13,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// object is a file, or an object of a store that is opened at the first read.
+// object is a local file, or an object of a store that is opened by the first read.
 type object struct {
 	name string // for messages
 	open func(ctx context.Context) (storage.Object, error)
 	size int64
-	// headerSize is the length of the header in bytes, and headerSum is its checksum. header is 0 if
-	// the checksum is not known.
+	// headerSize is the size of the header in bytes, or 0 if its checksum headerSum is not known.
 	headerSize int64
 	headerSum  checksum
 	isFile     atomic.Bool // a local file; set when it is opened
@@ -29,8 +28,7 @@ type object struct {
 	closed bool
 }
 
-// openObject returns the open object. The first call opens it and verifies the checksum of its
-// header.
+// openObject opens the object and verifies the checksum of its header. Later calls return the open object.
 func (o *object) openObject(ctx context.Context) (storage.Object, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -86,7 +84,7 @@ func (o *object) verifyHeader(ctx context.Context) error {
 	return o.convertError(ctx, "", err)
 }
 
-// setOpened sets the open object.
+// setOpened stores the open object and detects whether it is a local file.
 func (o *object) setOpened(opened storage.Object) {
 	o.opened = opened
 	_, isFile := opened.(interface{ Fd() uintptr })
@@ -97,7 +95,7 @@ func lengthError(got, want int64) error {
 	return formatError("it has %d bytes, %d were written", got, want)
 }
 
-// read fills p with bytes of a variable.
+// read fills p with bytes of the variable v, from an offset in the object.
 func (o *object) read(ctx context.Context, v *variable, p []byte, offset int64) error {
 	opened, err := o.openObject(ctx)
 	if err == nil {
@@ -106,7 +104,8 @@ func (o *object) read(ctx context.Context, v *variable, p []byte, offset int64) 
 	return o.convertError(ctx, v.Path, err)
 }
 
-// convertError converts an error of reading a variable, or of the header if path is empty.
+// convertError converts an error of the storage to an error of this package. path is the path of the
+// variable that was read, or "" for the header.
 func (o *object) convertError(ctx context.Context, path string, err error) error {
 	if err == nil || errors.As(err, new(*CorruptError)) {
 		return err

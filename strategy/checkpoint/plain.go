@@ -34,6 +34,7 @@ type plainManifest struct {
 	Variables    []savedVariable `json:"variables"`
 }
 
+// savedVariable describes a variable in a plainManifest.
 type savedVariable struct {
 	Path   string `json:"path"`
 	Tensor string `json:"tensor"` // name in the variables file
@@ -84,8 +85,8 @@ func openPlain(ctx context.Context, s storage.Store, m *plainManifest) (*Checkpo
 	return c, nil
 }
 
-// setVariables sets the variables from the manifest. It returns an error if the file does not match
-// the manifest.
+// setVariables sets the checkpoint's variables from the manifest. It returns an error if the tensor file
+// does not match the manifest.
 func (c *Checkpoint) setVariables(ctx context.Context, m *plainManifest, file *safetensors.File,
 	opened storage.Object) error {
 	corrupt := func(format string, args ...any) error {

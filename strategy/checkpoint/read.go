@@ -55,12 +55,12 @@ func (c *Checkpoint) VerifyShard(ctx context.Context, index, count int) error {
 	return c.verifyVariables(ctx, readers, index, count)
 }
 
-// maxReaders returns the number of parts that are read concurrently while others are copied to the
-// devices.
+// maxReaders returns the number of concurrent reads from the store. Other shards are copied to the devices
+// at the same time.
 func maxReaders() int { return min(2, runtime.GOMAXPROCS(0)) }
 
-// verifyVariables verifies a part of the files' headers, and the variables. It returns the error of
-// the first damaged one.
+// verifyVariables verifies the given variables and the headers of the files that verifyHeaders selects. It
+// returns the error of the first damaged variable.
 func (c *Checkpoint) verifyVariables(ctx context.Context, readers []*variableReader, index, count int) error {
 	if err := c.verifyHeaders(ctx, index, count); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (c *Checkpoint) verifyVariables(ctx context.Context, readers []*variableRea
 	return cmp.Or(errs...)
 }
 
-// verifyHeaders verifies the headers of one part of the files.
+// verifyHeaders verifies the headers of the files whose number modulo count is index.
 func (c *Checkpoint) verifyHeaders(ctx context.Context, index, count int) error {
 	group, within := errgroup.WithContext(ctx)
 	group.SetLimit(maxReaders())
@@ -120,7 +120,7 @@ func (r *variableReader) verify(ctx context.Context) error {
 	return nil
 }
 
-// errNotOpened reports the use of a zero Checkpoint.
+// errNotOpened is the error of the methods of a zero [Checkpoint].
 var errNotOpened = error(&errkind.Fault{Op: "checkpoint", Match: ErrClosed, Reason: "the checkpoint is a zero value",
 	Hint: "open it with Manager.Open"})
 

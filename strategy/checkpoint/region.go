@@ -11,43 +11,45 @@ import (
 // checkpoint.
 type region struct {
 	start, size []int
-	object      int   // in Checkpoint.objects
-	offset      int64 // in the object
+	object      int   // index in Checkpoint.objects
+	offset      int64 // offset in the object
 	bytes       int64
-	// sums are the checksums of the blocks. They are nil if there are none. If only the checksum of
-	// the whole variable was saved, they are nil until that was verified.
+	// sums are the checksums of the region's blocks, or nil. If only a checksum of the whole variable
+	// was saved, checkWhole computes them.
 	sums []checksum
 }
 
-// blockBytes is the number of bytes per checksum of a region. Reads are multiples of it.
+// blockBytes is the size in bytes of a block: the bytes of a region that share a checksum. Reads begin at a
+// block and end at a block or at the end of the region.
 const blockBytes = 1 << 20
 
 func numBlocks(bytes int64) int { return int((bytes + blockBytes - 1) / blockBytes) }
 
-// box is a box of a variable and the destination of its bytes.
+// box is a slice of a variable in all dimensions, and the destination of its bytes.
 type box struct {
 	start, size []int
 	dst         []byte
 }
 
-// runIterator iterates over the contiguous byte runs that a region and a box have in common, in the
-// order of the region.
+// runIterator iterates over the bytes that a region and a box have in common, in the order of the region.
+// It visits them as runs: sequences of bytes that are contiguous both in the region and in the box.
 type runIterator struct {
 	dst                     []byte
-	regionOffset, dstOffset int64 // rest of the current run, in the region and in into
-	remaining               int64 // bytes of the rest; 0 after the last run
+	regionOffset, dstOffset int64 // position in the current run, in the region and in dst
+	remaining               int64 // bytes after the position in the current run; 0 after the last run
 	end                     int64 // end of the last run, in the region
 
 	runBytes int64 // bytes of a run
-	index    []int
-	counts   []int
+	index    []int // index of the current run in each dimension
+	counts   []int // number of runs in each dimension
 	// firstRegionOffset and firstDstOffset are the start of the first run. regionStrides and
-	// boxStrides are the strides of the runs in each dimension.
+	// boxStrides are the distances in bytes between runs in each dimension.
 	firstRegionOffset, firstDstOffset int64
 	regionStrides, boxStrides         []int64
 }
 
-// newRunIterator returns the runs of a box in a region. It reports false if they do not overlap.
+// newRunIterator returns an iterator over the bytes of a box in a region. element is the size of an element
+// in bytes. It reports false if the region and the box do not overlap.
 func newRunIterator(g *region, b box, element int64) (*runIterator, bool) {
 	rank := len(g.size)
 	start, size := make([]int, rank), make([]int, rank)
@@ -83,7 +85,7 @@ func newRunIterator(g *region, b box, element int64) (*runIterator, bool) {
 	return r, true
 }
 
-// advance advances the current run by n bytes.
+// advance skips n bytes of the current run. At the end of the run it continues with the next run.
 func (r *runIterator) advance(n int64) {
 	if r.regionOffset, r.dstOffset, r.remaining = r.regionOffset+n, r.dstOffset+n, r.remaining-n; r.remaining > 0 {
 		return
@@ -101,18 +103,19 @@ func (r *runIterator) advance(n int64) {
 	}
 }
 
-// sharesBlocks reports whether blocks contain several runs, so that all blocks up to the end are
-// read.
+// sharesBlocks reports whether each block contains several runs, so that all blocks up to the last run must
+// be read.
 func (r *runIterator) sharesBlocks() bool {
 	return len(r.regionStrides) > 0 && r.regionStrides[len(r.regionStrides)-1] <= blockBytes && r.runBytes < blockBytes
 }
 
-// maxReadBytes is the maximum size of one read.
+// maxReadBytes is the maximum size of one read in bytes.
 const maxReadBytes = 8 * blockBytes
 
 var readBuffers = sync.Pool{New: func() any { p := make([]byte, maxReadBytes); return &p }}
 
-// readBoxes reads boxes of a variable and verifies the checksums of the blocks.
+// readBoxes reads slices of a variable into their destinations and verifies the checksums of the blocks that
+// contain them.
 func (c *Checkpoint) readBoxes(ctx context.Context, v *variable, boxes ...box) error {
 	if err := c.checkWhole(ctx, v); err != nil {
 		return err
@@ -135,7 +138,7 @@ func (c *Checkpoint) readBoxes(ctx context.Context, v *variable, boxes ...box) e
 	return nil
 }
 
-// readRuns reads runs of one region, block by block.
+// readRuns reads the runs of all iterators from one region. It reads each block of the region at most once.
 func (c *Checkpoint) readRuns(ctx context.Context, v *variable, g *region, runs []*runIterator) error {
 	maxBytes := int64(maxReadBytes)
 	if c.objects[g.object].isFile.Load() {
@@ -190,8 +193,8 @@ func (c *Checkpoint) readRuns(ctx context.Context, v *variable, g *region, runs 
 	}
 }
 
-// onlyRun returns the element of all whose current run contains all bytes from start to end, if no
-// other element has any of them.
+// onlyRun returns the iterator whose current run contains all bytes from start to end of the region. It
+// returns nil if there is none, or if another iterator needs any of these bytes.
 func onlyRun(runs []*runIterator, start, end int64) (only *runIterator) {
 	for _, r := range runs {
 		switch {
@@ -205,7 +208,8 @@ func onlyRun(runs []*runIterator, start, end int64) (only *runIterator) {
 	return only
 }
 
-// hasSharedBlock reports whether the block at a position is also read through a temporary buffer.
+// hasSharedBlock reports whether the block at an offset of the region contains runs that are copied from a
+// temporary buffer.
 func hasSharedBlock(runs []*runIterator, offset int64) bool {
 	return slices.ContainsFunc(runs, func(r *runIterator) bool {
 		return r.remaining > 0 && r.end > offset &&
@@ -213,9 +217,9 @@ func hasSharedBlock(runs []*runIterator, offset int64) bool {
 	})
 }
 
-// readBlocks reads complete blocks of a region, beginning at start. It reads a file one block at a
-// time, so that the checksum is computed while the block is in the processor's cache, and other
-// objects at once.
+// readBlocks fills p with complete blocks of a region, from offset start, and verifies their checksums. It
+// reads a local file block by block, so that the checksum is computed while the block is in the
+// processor's cache. It reads from other stores at once.
 func (c *Checkpoint) readBlocks(ctx context.Context, v *variable, g *region, p []byte, start int64) error {
 	o := c.objects[g.object]
 	readSize := len(p)
@@ -240,7 +244,8 @@ func (c *Checkpoint) readBlocks(ctx context.Context, v *variable, g *region, p [
 	return nil
 }
 
-// checkBlocks verifies the checksums of blocks.
+// checkBlocks verifies the checksums of p, complete blocks of a region from offset start. It does nothing if
+// the region has no checksums.
 func (c *Checkpoint) checkBlocks(v *variable, g *region, p []byte, start int64) error {
 	for offset := 0; offset < len(p) && g.sums != nil; offset += blockBytes {
 		sum := checksum(0).update(p[offset:min(offset+blockBytes, len(p))])
@@ -252,14 +257,14 @@ func (c *Checkpoint) checkBlocks(v *variable, g *region, p []byte, start int64) 
 	return nil
 }
 
-// singleChecksum is the checksum of a variable without block checksums.
+// singleChecksum is the checksum of a whole variable, for checkpoints without checksums of blocks.
 type singleChecksum struct {
-	mu  sync.Mutex // guards the sums of the variable's region until they are known
+	mu  sync.Mutex // guards region.sums, which checkWhole computes
 	sum checksum
 }
 
-// checkWhole reads a variable with a single checksum once, verifies it, and computes the
-// checksums of its blocks for later reads.
+// checkWhole verifies a variable that has a single checksum for all bytes, and computes the checksums of its
+// blocks for later reads. It reads the variable once.
 func (c *Checkpoint) checkWhole(ctx context.Context, v *variable) error {
 	if v.wholeChecksum == nil {
 		return nil

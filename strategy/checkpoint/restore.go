@@ -31,10 +31,10 @@ type RestoreOptions struct {
 // Restore checks the names, shapes and dtypes of all variables, and the checkpoint's checksums,
 // before it changes any variable. Variables that are on the devices (after a step was traced) keep
 // their old values until all new values have been read and verified, and are then replaced
-// together. Each process reads the parts of its devices once, and the host holds a sixteenth of
-// them at a time. If the devices do not have enough memory for both values, Restore first reads and
-// verifies everything and then replaces one variable after another. All other variables are held in
-// host memory one at a time, and are read twice.
+// together. Each process reads the shards of its devices once and stages at most a sixteenth of them in
+// host memory. If the devices do not have enough memory for both values, Restore first reads and verifies
+// everything and then replaces one variable after another. All other variables are read twice, into host
+// memory and one at a time.
 //
 // Missing and unexpected variables are a [*MismatchError]. Errors for shapes and dtypes match
 // [ErrVariable]. Damage is a [*CorruptError]. If several processes share a strategy, all must call

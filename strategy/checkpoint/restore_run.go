@@ -18,13 +18,15 @@ type restoration struct {
 	opts           RestoreOptions
 	sharedStrategy *strategy.TPUStrategy // nil unless several processes share it
 
-	targets []Variable
-	readers []*variableReader // one for each of the checkpoint's variables
-	// variables are restored on the devices from the parts in from. placed has the checkpoint's
-	// variables that are restored this way.
+	// targets, readers and onDevice have an element for each of the checkpoint's variables. targets has
+	// nil for a variable that the group lacks. onDevice is true for a variable that is restored on the
+	// devices.
+	targets  []Variable
+	readers  []*variableReader
+	onDevice []bool
+	// variables and deviceReaders have an element for each variable that is restored on the devices.
 	variables     []*strategy.Variable
 	deviceReaders []lazytensor.Reader
-	onDevice      []bool
 }
 
 // multiProcessStrategy returns the strategy of the group's variables if several processes share it,
@@ -38,7 +40,8 @@ func multiProcessStrategy(g Group) *strategy.TPUStrategy {
 	return nil
 }
 
-// selectVariables selects the variables that are restored on the devices.
+// selectVariables assigns the group's variables to the saved variables and selects the variables that are
+// restored on the devices.
 func (r *restoration) selectVariables() (err error) {
 	if r.targets, err = r.checkpoint.matchVariables(r.group, r.opts); err != nil {
 		return err
@@ -81,8 +84,8 @@ func (r *restoration) restoreTogether(ctx context.Context) error {
 	return err
 }
 
-// restoreOneByOne verifies everything and then replaces one variable after another. failed is an
-// earlier error.
+// restoreOneByOne verifies everything and then replaces one variable after another. If earlierErr is not
+// nil, it only shares this error with the other processes.
 func (r *restoration) restoreOneByOne(ctx context.Context, earlierErr error) error {
 	if earlierErr == nil {
 		earlierErr = r.verify(ctx)
@@ -99,9 +102,9 @@ func (r *restoration) restoreOneByOne(ctx context.Context, earlierErr error) err
 	return nil
 }
 
-// verify verifies this process's share of the files' headers. Unless the options skip it, verify
-// also verifies the variables that are not read to the devices; for a sharded checkpoint only those
-// that are restored. Variables that are read to the devices are verified during that read.
+// verify verifies the file headers that are assigned to this process. Unless the options disable it, verify
+// also verifies the variables of a single-file checkpoint, or the variables of a sharded checkpoint that
+// are restored on the host. Variables on the devices are verified while they are read.
 func (r *restoration) verify(ctx context.Context) error {
 	index, count := 0, 1
 	if r.sharedStrategy != nil {
@@ -122,7 +125,7 @@ func (r *restoration) verify(ctx context.Context) error {
 	return r.checkpoint.verifyVariables(ctx, readers, index, count)
 }
 
-// isRestored reports whether a saved variable is restored.
+// isRestored reports whether the restore assigns or creates a variable for saved variable i.
 func (r *restoration) isRestored(i int) bool {
 	return r.targets[i] != nil || r.group.createsVariable(r.checkpoint.variables[i].Info)
 }
@@ -130,8 +133,8 @@ func (r *restoration) isRestored(i int) bool {
 // maxReason limits the text of an error that one process reports to the others, in bytes.
 const maxReason = 4 << 10
 
-// shareError returns an error on all processes if one of them has an error, before any of them
-// changes a variable. The error contains the reason and the number of the process that failed.
+// shareError exchanges errors between the processes, so that all of them fail if one fails. It returns mine
+// if it is not nil. Otherwise it returns the error of another process, with the number of that process.
 func (r *restoration) shareError(ctx context.Context, mine error) error {
 	if r.sharedStrategy == nil {
 		return mine
@@ -157,8 +160,8 @@ func (r *restoration) shareError(ctx context.Context, mine error) error {
 	return nil
 }
 
-// restoreOnHost restores the variables that are not restored on the devices, in the order of the
-// save.
+// restoreOnHost restores the variables that are not restored on the devices, in the order in which they were
+// saved.
 func (r *restoration) restoreOnHost(ctx context.Context) error {
 	for i := range r.checkpoint.variables {
 		v := &r.checkpoint.variables[i]

@@ -35,14 +35,14 @@ func (r Retention) validate() error {
 	return nil
 }
 
-// savedStep has the data of a checkpoint that its retention needs.
+// savedStep describes a checkpoint for [Retention].
 type savedStep struct {
 	step     int64
 	value    float64 // value of the metric, if known
 	hasValue bool
 }
 
-// stepsToRemove returns the steps to remove, ascending.
+// stepsToRemove returns the saved steps that no rule keeps, in ascending order.
 func (r Retention) stepsToRemove(saved []savedStep) (steps []int64) {
 	if r.Last == 0 {
 		return nil
@@ -74,7 +74,7 @@ func (r Retention) stepsToRemove(saved []savedStep) (steps []int64) {
 	return steps
 }
 
-// formatMetrics converts numbers to text, because JSON has no infinities.
+// formatMetrics converts metrics to text for a manifest, because JSON has no infinities.
 func formatMetrics(metrics map[string]float64) map[string]string {
 	if len(metrics) == 0 {
 		return nil

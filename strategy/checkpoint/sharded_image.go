@@ -14,7 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// hostImage is a host's tensor file in memory. It is written while it is filled from the devices.
+// hostImage is the content of a host's tensor file in host memory. A save copies the variables into the
+// image and writes the image to the store at the same time.
 type hostImage struct {
 	memory     []byte
 	headerSize int
@@ -22,21 +23,23 @@ type hostImage struct {
 
 	mu     sync.Mutex
 	cond   *sync.Cond
-	filled int   // number of consecutive filled regions, from the first
-	err    error // no more regions will be filled
+	filled int   // number of filled regions before the first unfilled one
+	err    error // argument of abort, or nil
 }
 
+// imageRegion is a region of a variable in a hostImage.
 type imageRegion struct {
 	plannedRegion
 	offset   int64 // offset in the file
-	isFilled bool  // guarded by image.mu
+	isFilled bool  // guarded by hostImage.mu
 	sums     []checksum
 }
 
-// alignment is the alignment of the data in a host's tensor file, which allows direct disk writes.
+// alignment is the alignment in bytes of the data in a host's tensor file. It allows direct disk writes.
 const alignment = 4 << 10
 
-// newImage creates the image of a host's regions. memory is the memory of an earlier image, or nil.
+// newImage creates the image of a host's regions. memory is the memory of an earlier image, or nil. newImage
+// reuses or frees this memory, and returns the memory for the next image.
 func newImage(p *savePlan, host int, metadata map[string]string, memory []byte) (*hostImage, []byte, error) {
 	m := &hostImage{}
 	m.cond = sync.NewCond(&m.mu)
@@ -77,14 +80,15 @@ func newImage(p *savePlan, host int, metadata map[string]string, memory []byte) 
 	return m, memory, nil
 }
 
-// regionMemory returns the memory of region i.
+// regionMemory returns the memory of region i within the image.
 func (m *hostImage) regionMemory(i int) []byte {
 	r := &m.regions[i]
 	return m.memory[r.offset:][:r.bytes:r.bytes]
 }
 
-// copyVariables copies this host's regions to the image: first the values of variables without
-// shards, in the order of the group and on all hosts, and then the shards from the devices.
+// copyVariables copies this host's regions into the image. It first reads the variables that are saved by
+// value, in the order of the group. All hosts must read these variables, even if another host saves them.
+// It then copies the shards from the devices.
 func (m *hostImage) copyVariables(ctx context.Context, g Group, p *savePlan, s *strategy.TPUStrategy, host int) error {
 	regionsOf := map[int][]int{} // region indices by variable
 	for i, r := range m.regions {
@@ -140,6 +144,7 @@ func (m *hostImage) copyVariables(ctx context.Context, g Group, p *savePlan, s *
 		})
 }
 
+// markFilled records that region i is complete.
 func (m *hostImage) markFilled(i int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -150,7 +155,7 @@ func (m *hostImage) markFilled(i int) {
 	m.cond.Broadcast()
 }
 
-// abort unblocks waits for regions that will not be filled.
+// abort makes all waits for unfilled regions return err.
 func (m *hostImage) abort(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -158,14 +163,14 @@ func (m *hostImage) abort(err error) {
 	m.cond.Broadcast()
 }
 
-// abortError returns the argument of fail.
+// abortError returns the error that was passed to abort, or nil.
 func (m *hostImage) abortError() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.err
 }
 
-// waitFilled waits until n regions are filled.
+// waitFilled waits until the first n regions are filled.
 func (m *hostImage) waitFilled(n int) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -178,7 +183,7 @@ func (m *hostImage) waitFilled(n int) error {
 	return nil
 }
 
-// writeTo writes the file. It may be called again.
+// writeTo writes the image to w and waits for regions that are not filled yet. It may be called repeatedly.
 func (m *hostImage) writeTo(ctx context.Context, w io.Writer) error {
 	next := 0
 	for at := 0; at < len(m.memory); at += maxReadBytes {
@@ -199,6 +204,7 @@ func (m *hostImage) writeTo(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
+// computeChecksums computes the checksums of all regions and waits for regions that are not filled yet.
 func (m *hostImage) computeChecksums(ctx context.Context) error {
 	for i := range m.regions {
 		if err := m.waitFilled(i + 1); err != nil {
@@ -216,7 +222,7 @@ func (m *hostImage) computeChecksums(ctx context.Context) error {
 	return nil
 }
 
-// partRegions returns the regions for the host's manifest.
+// partRegions returns the descriptions of the regions for the host's manifest.
 func (m *hostImage) partRegions() (regions []partRegion) {
 	regions = []partRegion{}
 	for _, r := range m.regions {

@@ -15,18 +15,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// A sharded checkpoint has, below the step's name, a tensor file and a small manifest from each
-// host in a folder with the random name of the save, and a manifest of the checkpoint, which is
-// written last.
-//
-//	step-0000000012/<save>/host-0003.safetensors
-//	step-0000000012/<save>/host-0003.json
-//	step-0000000012/checkpoint.json
-//
-// A save that is not a checkpoint has a void manifest. It is written before the first object of the
-// save, and before the removal of a checkpoint's manifest:
-//
-//	step-0000000012/<save>/void.json
+// Constants of the objects of a sharded checkpoint, which the package comment describes. Each host writes a
+// tensor file and a small manifest into a folder with the random name of the save. The checkpoint's manifest
+// is written last. A save has a void.json before its first object is written, and before the manifest of
+// its checkpoint is removed.
 const (
 	shardedFormat = "tpustrategy.checkpoint.sharded"
 	partFormat    = "tpustrategy.checkpoint.part"
@@ -57,12 +49,13 @@ type shardedManifest struct {
 	Variables  []shardedValue `json:"variables"`
 }
 
-// hostPart is the size and checksum of the manifest of a host's part.
+// hostPart is the size and checksum of a [partManifest].
 type hostPart struct {
 	Bytes  int64    `json:"bytes"`
 	CRC32C checksum `json:"crc32c"`
 }
 
+// shardedValue describes a variable in a shardedManifest.
 type shardedValue struct {
 	Path            string            `json:"path"`
 	DType           safetensors.DType `json:"dtype"`
@@ -72,7 +65,8 @@ type shardedValue struct {
 	Aggregation     string            `json:"aggregation"`
 }
 
-// partManifest is the manifest of a host's part.
+// partManifest is the manifest of a host's part of a checkpoint: the tensor file with the regions that this
+// host saved.
 type partManifest struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
@@ -90,7 +84,8 @@ type partManifest struct {
 	Regions      []partRegion `json:"regions"`
 }
 
-// voidManifest marks a save as void: the objects in its folder may be removed.
+// voidManifest is the content of void.json. It marks a save as void: the objects in its folder may be
+// removed.
 type voidManifest struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
@@ -98,20 +93,20 @@ type voidManifest struct {
 	Save    string `json:"save"`
 }
 
-// partRegion is a box of a variable in a host's tensor file.
+// partRegion describes a region in a partManifest: a slice of a variable in the host's tensor file.
 type partRegion struct {
 	Variable int   `json:"variable"`
 	Start    []int `json:"start"`
 	Size     []int `json:"size"`
 	Offset   int64 `json:"offset"` // offset in the file
 	Bytes    int64 `json:"bytes"`
-	// CRC32C are the checksums of the blocks, eight digits each.
+	// CRC32C has the checksums of the region's blocks, eight hexadecimal digits each.
 	CRC32C string `json:"crc32c"`
 }
 
 func stepName(step int64) string { return fmt.Sprintf("%s%010d", stepPrefix, step) }
 
-// parseStep is the inverse of stepName.
+// parseStep parses a name of stepName. It reports false for any other name.
 func parseStep(name string) (int64, bool) {
 	digits, ok := strings.CutPrefix(name, stepPrefix)
 	step, err := strconv.ParseInt(digits, 10, 64)
@@ -147,7 +142,8 @@ func encodeManifest(m any) ([]byte, error) {
 	return json.Marshal(envelope{checksum(0).update(body), body})
 }
 
-// decodeManifest decodes and verifies a manifest of the given format.
+// decodeManifest decodes a manifest from its envelope into dst. It returns an error if the checksum, the
+// format or the version do not match.
 func decodeManifest(data []byte, format string, dst any) error {
 	head, undamaged := readHead(data)
 	if head.Format == format && head.Version > formatVersion && undamaged {
@@ -172,14 +168,14 @@ func decodeManifest(data []byte, format string, dst any) error {
 	return decodeStrict(s.Manifest, dst)
 }
 
-// manifestHead has the fields that all manifests share.
+// manifestHead has the fields that all manifests have.
 type manifestHead struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
 }
 
-// readHead reads the head of a manifest without verification. It is zero if data is not a manifest.
-// undamaged is false if the checksum does not match.
+// readHead parses the head of a manifest, also of an unknown version. The head is zero if data is not a
+// manifest. undamaged is false if the checksum does not match.
 func readHead(data []byte) (h manifestHead, undamaged bool) {
 	var outer struct {
 		CRC32C   *checksum       `json:"crc32c"`
@@ -207,7 +203,8 @@ func decodeStrict(data []byte, dst any) error {
 	return nil
 }
 
-// formatError returns the reason why a manifest is invalid. A [CorruptError] adds the file.
+// formatError returns an error of kind DataLossError that describes an invalid file. Callers wrap it in a
+// [CorruptError] with the name of the file.
 func formatError(format string, args ...any) error {
 	return errkind.New(errkind.DataLossError, fmt.Sprintf(format, args...))
 }
@@ -237,7 +234,8 @@ func parseSharded(data []byte) (*shardedManifest, error) {
 	return m, nil
 }
 
-// parsePart decodes the manifest of a host's part. hosts is the number of hosts of the save.
+// parsePart decodes a partManifest. It returns an error if the manifest belongs to another step, save or
+// host. hosts is the number of hosts of the save.
 func parsePart(data []byte, step int64, save string, host, hosts int) (*partManifest, error) {
 	p := &partManifest{}
 	if err := decodeManifest(data, partFormat, p); err != nil {
@@ -261,8 +259,8 @@ func (v shardedValue) info() Info {
 		Aggregation: aggregation}
 }
 
-// toRegion converts a region of a part. It returns an error if the region does not fit the
-// variable.
+// toRegion converts the description of a region in object number object, which has fileBytes bytes. It
+// returns an error if the region does not fit the variable or the file.
 func (r partRegion) toRegion(object int, v *variable, fileBytes int64) (region, error) {
 	g := region{start: r.Start, size: r.Size, object: object, offset: r.Offset, bytes: r.Bytes}
 	dims := v.Shape.Dimensions
@@ -289,7 +287,7 @@ func (r partRegion) toRegion(object int, v *variable, fileBytes int64) (region, 
 	return g, nil
 }
 
-// parseRules parses the names of a variable's rules. It reports false for unknown names.
+// parseRules parses the names of a synchronization and an aggregation. It reports false for an unknown name.
 func parseRules(synchronization, aggregation string) (strategy.VariableSynchronization, strategy.VariableAggregation,
 	bool) {
 	for _, s := range []strategy.VariableSynchronization{strategy.OnWrite, strategy.OnRead} {

@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// readManifest reads a manifest.
+// readManifest reads a manifest without decoding it. A damaged file is a [*CorruptError].
 func readManifest(ctx context.Context, s storage.Store, name string) ([]byte, error) {
 	data, err := storage.ReadAll(ctx, s, name, maxManifest)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, storage.ErrNotExist) {
@@ -22,8 +22,8 @@ func readManifest(ctx context.Context, s storage.Store, name string) ([]byte, er
 	return data, err
 }
 
-// decodeAnyManifest decodes and verifies a manifest of either format. One of plain and sharded is
-// nil.
+// decodeAnyManifest decodes and verifies the manifest of a single-file or sharded checkpoint. The result of
+// the other format is nil. path is the name of the manifest in errors.
 func decodeAnyManifest(data []byte, path string) (plain *plainManifest, sharded *shardedManifest, err error) {
 	if head, _ := readHead(data); head.Format == plainFormat {
 		plain, err = parsePlainManifest(data)
@@ -40,8 +40,8 @@ func decodeAnyManifest(data []byte, path string) (plain *plainManifest, sharded 
 	return plain, sharded, nil
 }
 
-// readStepManifest reads and verifies the manifest of a step. The error matches storage.ErrNotExist
-// if there is none.
+// readStepManifest reads and verifies the manifest of a step. The error matches [storage.ErrNotExist] if the
+// step has no manifest.
 func readStepManifest(ctx context.Context, s storage.Store, step int64) (plain *plainManifest,
 	sharded *shardedManifest, err error) {
 	data, err := readManifest(ctx, s, manifestName(step))
@@ -117,7 +117,7 @@ func openSharded(ctx context.Context, s storage.Store, m *shardedManifest) (*Che
 	return c, nil
 }
 
-// readPart reads the manifest of a host's part and compares it with the checkpoint's manifest.
+// readPart reads a host's partManifest and compares it with the checkpoint's manifest.
 func (c *Checkpoint) readPart(ctx context.Context, s storage.Store, host int) (*partManifest, error) {
 	m := c.sharded
 	name := partName(m.Step, m.Save, host)
@@ -158,9 +158,9 @@ func (v *variable) checkCoverage() error {
 	return checkDisjoint(boxes)
 }
 
-// checkDisjoint returns an error if two boxes overlap. It recursively splits the boxes into groups
-// along dimensions in which no box crosses the split. The boxes of a mesh are separated completely
-// this way.
+// checkDisjoint returns an error if two boxes overlap. It recursively divides the boxes at an index of a
+// dimension that no box crosses. The shards of a mesh can be separated completely in this way. It compares
+// the remaining boxes in pairs.
 func checkDisjoint(boxes []region) error {
 	if len(boxes) < 2 {
 		return nil

@@ -10,28 +10,27 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// savePlan assigns each box of each variable to the host that saves it. It is the same on every
-// host.
+// savePlan assigns each region of each variable to the host that saves it. All hosts compute the same plan.
 type savePlan struct {
 	values  []shardedValue
 	names   []string // tensor names of the variables
 	regions []plannedRegion
 }
 
-// plannedRegion is a box of a variable and the device from which it is saved.
+// plannedRegion is a slice of a variable and the device from which it is saved.
 type plannedRegion struct {
-	variable    int
+	variable    int // index in the group
 	start, size []int
 	bytes       int64
 	host        int
-	// replica and device identify a device of the host that has the box. placed is false for a
+	// replica and device identify a device of the host that has the region. onDevice is false for a
 	// variable that is saved by its value instead.
 	onDevice        bool
 	replica, device int
 }
 
-// newPlan plans the save of a group by the given number of hosts. If several hosts have a box, the
-// host with the fewest bytes so far saves it.
+// newPlan plans the save of a group by the given number of hosts. If several hosts have a region, the host
+// with the fewest bytes so far saves it.
 func newPlan(ctx context.Context, g Group, s *strategy.TPUStrategy, hosts int) (*savePlan, error) {
 	p := &savePlan{}
 	if err := p.addVariables(g); err != nil {
@@ -56,7 +55,7 @@ func newPlan(ctx context.Context, g Group, s *strategy.TPUStrategy, hosts int) (
 		if err := placed.Ready(ctx); err != nil { // initializes a variable without a value
 			return nil, variableError(v.Path(), "not read", "", err)
 		}
-		p.regions = append(p.regions, assignBoxes(i, placed, hostBytes)...)
+		p.regions = append(p.regions, assignRegions(i, placed, hostBytes)...)
 	}
 	return p, nil
 }
@@ -90,9 +89,8 @@ func (p *savePlan) addVariables(g Group) error {
 	return errors.Join(errs...)
 }
 
-// tensorName returns the name of a variable's tensor: its path without the first slash. A variable
-// of the scope and one of the store may have the same name, as in "global_step" and "/global_step":
-// the later one's tensor is "global_step_2".
+// tensorName returns the name of a variable's tensor: its path without the first slash. If names already
+// contains this name, as for "global_step" and "/global_step", the result is "global_step_2".
 func tensorName(path string, names map[string]bool) string {
 	base := strings.TrimPrefix(path, "/")
 	name := base
@@ -103,8 +101,9 @@ func tensorName(path string, names map[string]bool) string {
 	return name
 }
 
-// assignBoxes assigns the boxes of a variable to hosts that have them.
-func assignBoxes(i int, v *strategy.Variable, hostBytes []int64) (regions []plannedRegion) {
+// assignRegions assigns each region of variable i to a host that has it. hostBytes has the bytes that are
+// assigned to each host so far.
+func assignRegions(i int, v *strategy.Variable, hostBytes []int64) (regions []plannedRegion) {
 	element := int64(v.Shape().ByteSize()) / int64(v.Shape().Size())
 	byBox := map[string][]strategy.Shard{}
 	var order []string

@@ -66,7 +66,8 @@ func (g Group) Without(variables ...Variable) Group {
 	return g
 }
 
-// isSameVariable reports whether a and b are the same variable of a strategy.
+// isSameVariable reports whether a and b are the same variable of a strategy. It returns false for all other
+// implementations of Variable.
 func isSameVariable(a, b Variable) bool {
 	x, ok := a.(*strategy.Variable)
 	y, okB := b.(*strategy.Variable)
@@ -123,7 +124,7 @@ func StrategyGroup(s *strategy.TPUStrategy, store *model.Store) Group {
 	return g
 }
 
-// storeVariable is a variable of a store.
+// storeVariable implements [Variable] for a variable of a GoMLX store.
 type storeVariable struct{ v *model.Variable }
 
 func (s storeVariable) Path() string        { return s.v.Path() }
@@ -145,7 +146,7 @@ func (s storeVariable) RestoreValue(_ context.Context, value *tensors.Tensor) er
 	return nil
 }
 
-// strategyOf returns the strategy of a variable that is on devices, or nil.
+// strategyOf returns the strategy of a variable, or nil for a variable that belongs to none.
 func strategyOf(v Variable) *strategy.TPUStrategy {
 	if of, ok := v.(interface{ Strategy() *strategy.TPUStrategy }); ok {
 		return of.Strategy()
@@ -153,21 +154,21 @@ func strategyOf(v Variable) *strategy.TPUStrategy {
 	return nil
 }
 
-// asShardedVariable returns the strategy's variable if all replicas have the same value, so that
-// each device can save and restore its shard directly.
-func asShardedVariable(v Variable) (*strategy.Variable, bool) {
-	placed, ok := v.(*strategy.Variable)
-	return placed, ok && placed.Synchronization() == strategy.OnWrite && !placed.LocalWrites() && placed.Shape().Size() > 0
+// asShardedVariable returns v as a variable of a strategy. ok is true if all replicas have the same value, so
+// that each device can save and restore its shard directly.
+func asShardedVariable(v Variable) (sv *strategy.Variable, ok bool) {
+	sv, ok = v.(*strategy.Variable)
+	return sv, ok && sv.Synchronization() == strategy.OnWrite && !sv.LocalWrites() && sv.Shape().Size() > 0
 }
 
-// componentRules returns how the components of a strategy's variable are combined.
+// componentRules is implemented by variables whose replicas may have different values, called components.
 type componentRules interface {
 	Synchronization() strategy.VariableSynchronization
 	Aggregation() strategy.VariableAggregation
 }
 
-// combineRules returns how a variable's components are combined to one value. It returns an error
-// if they cannot be combined.
+// combineRules returns the rules by which a variable's components are combined into one value. It returns an
+// error if they cannot be combined.
 func combineRules(v Variable) (strategy.VariableSynchronization, strategy.VariableAggregation, error) {
 	d, ok := v.(componentRules)
 	if !ok {

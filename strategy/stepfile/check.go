@@ -9,14 +9,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// A step file may contain anything. These checks compare the values on which the strategy relies
-// with the rest of the header. The strategy compares them with the program.
+// The content of a step file is not trusted. The checks in this file compare the fields of the header with
+// each other. Package strategy compares the fields with the program.
 
-// maxElements limits the elements of a tensor; it exceeds any memory.
+// maxElements is the maximum number of elements of a tensor. It is larger than any memory.
 const maxElements = 1 << 50
 
-// checkShape checks that a tensor's shapes are consistent. mesh is the module's mesh, and replica
-// is the mesh of the logical axes.
+// checkShape returns an error unless the shapes of a tensor are consistent. mesh is the mesh of all
+// devices, and replica is the logical mesh of one replica.
 func (h header) checkShape(mesh, replica sharding.Mesh, p spmd.ShardedTensor) error {
 	for _, dims := range [][]int{p.LocalDims, p.GlobalDims, p.ShardDims} {
 		elements := 1
@@ -64,7 +64,7 @@ func (h header) checkShape(mesh, replica sharding.Mesh, p spmd.ShardedTensor) er
 	return p.Annotation.ValidateOn(replica, p.Name, p.LocalDims)
 }
 
-// checkResults checks the descriptions of the results.
+// checkResults returns an error if the description of a result is invalid.
 func (h header) checkResults() error {
 	own := len(h.Results) - len(h.Updates)
 	for i, r := range h.Results {
@@ -81,8 +81,9 @@ func (h header) checkResults() error {
 	return nil
 }
 
-// module returns the step's module.
-func (h header) module(text []byte) (*spmd.Module, error) {
+// decodeModule returns the step's module with the given text. It returns an error if the header is not
+// consistent.
+func (h header) decodeModule(text []byte) (*spmd.Module, error) {
 	mesh, err := sharding.NewMesh(h.Axes...)
 	if err != nil {
 		return nil, err
@@ -123,7 +124,7 @@ func (h header) module(text []byte) (*spmd.Module, error) {
 	return m, nil
 }
 
-// check checks that the parts of a header are consistent.
+// check returns an error unless the fields of the header are consistent with each other and with m.
 func (h header) check(m *spmd.Module) error {
 	if len(h.Updates) > len(h.Results) {
 		return fmt.Errorf("%d updates among %d results", len(h.Updates), len(h.Results))
@@ -167,9 +168,9 @@ func (h header) check(m *spmd.Module) error {
 	return nil
 }
 
-// constants splits the last part of a file into the serialized program and the elements of the
-// large constants, by argument.
-func (h header) constants(m *spmd.Module, part []byte) (code []byte, constants [][]byte, err error) {
+// splitConstants splits the last section of a file into the serialized program and the elements of the
+// large constants. constants has an element for each argument, nil for an argument that is not a constant.
+func (h header) splitConstants(m *spmd.Module, part []byte) (code []byte, constants [][]byte, err error) {
 	constants = make([][]byte, len(m.Arguments))
 	if h.ConstantBytes > uint64(len(part)) {
 		return nil, nil, fmt.Errorf("%d bytes of constants among %d", h.ConstantBytes, len(part))

@@ -14,7 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// describeVariable describes the properties of a variable on which a compiled step depends.
+// describeVariable formats the properties of a variable on which a compiled step depends, for comparison
+// and for errors.
 func describeVariable(shape shapes.Shape, sync strategy.VariableSynchronization,
 	aggregation strategy.VariableAggregation, a logical.Annotation, localWrites bool) string {
 	text := fmt.Sprintf("%s%v, %s, %s, laid out as %s", shape.DType, shape.Dimensions, sync, aggregation, a)
@@ -24,9 +25,9 @@ func describeVariable(shape shapes.Shape, sync strategy.VariableSynchronization,
 	return text
 }
 
-// findDistributed returns one element per argument of the step: the distributed variable that the
-// argument reads, or nil for other arguments. A variable in given replaces the strategy's variable of
-// the same name. The error lists all variables whose dtype, shape or placement does not match.
+// findDistributed returns the distributed variable of each argument of the step, nil for an argument that
+// is none. It looks up a name in given and then in the strategy. The error lists all variables that are
+// missing or do not match the step.
 func findDistributed(s *strategy.TPUStrategy, step *savedstep.Step,
 	given map[string]*strategy.Variable) ([]*strategy.Variable, error) {
 	found := make([]*strategy.Variable, len(step.Arguments))
@@ -65,17 +66,17 @@ func findDistributed(s *strategy.TPUStrategy, step *savedstep.Step,
 			continue
 		}
 		is := describeVariable(v.Shape(), v.Synchronization(), v.Aggregation(), v.Annotation(), v.LocalWrites())
-		unfit := engine.Internal(s).CheckVariable(v)
+		mismatchErr := engine.Internal(s).CheckVariable(v)
 		switch other, twice := names[v]; {
 		case v.Strategy() != s:
-			misfit(a.Name, unfit, "", "")
+			misfit(a.Name, mismatchErr, "", "")
 		case is != want:
 			misfit(a.Name, nil, "make it as it was when the step was saved", "it is %s here, and %s in the step",
 				is, want)
 		case twice:
 			misfit(a.Name, nil, another, "it is given for %q already, and the step has two", other)
-		case unfit != nil:
-			misfit(a.Name, unfit, "", "")
+		case mismatchErr != nil:
+			misfit(a.Name, mismatchErr, "", "")
 		default:
 			names[v], found[i] = a.Name, v
 		}

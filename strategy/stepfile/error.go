@@ -40,7 +40,7 @@ const (
 	Axes
 )
 
-// reasons has, for each reason, a phrase and the default hint.
+// reasons maps each reason to the text and the default hint of its errors.
 var reasons = map[Reason]struct{ text, hint string }{
 	NotAFile: {"it is no step file", "give a file that Save wrote"},
 	Damaged:  {"it is damaged", "copy the file again, or save the step again"},
@@ -98,13 +98,13 @@ func (e *Error) Kind() errkind.Kind {
 // Unwrap returns the cause, which may be nil.
 func (e *Error) Unwrap() error { return e.Err }
 
-// problems maps the strategy's problems to reasons.
+// problems maps each problem that package strategy reports to a reason.
 var problems = map[savedstep.Problem]Reason{
 	savedstep.Damaged: Damaged, savedstep.BadVariable: Variable, savedstep.Unsupported: Unsupported,
 	savedstep.OtherArguments: Arguments,
 }
 
-// newError converts a problem that the strategy found to an error.
+// newError converts a problem that package strategy reports to an [*Error].
 func newError(m savedstep.Mismatch) error {
 	return &Error{Reason: problems[m.Problem], Variable: m.Variable, Detail: m.Detail, Hint: m.Hint, Err: m.Err}
 }

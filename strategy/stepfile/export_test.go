@@ -57,7 +57,7 @@ func Decode(file []byte) error {
 	if err != nil {
 		return err
 	}
-	if _, err := h.step(text, program); err != nil {
+	if _, err := h.decodeStep(text, program); err != nil {
 		return &Error{Reason: Damaged, Err: err}
 	}
 	return nil

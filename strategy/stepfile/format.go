@@ -13,19 +13,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// A step file consists of a magic line, the header as JSON, the module's text, the serialized
-// program, and a SHA-256 of all preceding bytes. The header, the text and the program are each
-// preceded by their length.
-
+// magic is the first line of a step file. It is followed by the header as JSON, the module's text, the
+// serialized program, and a SHA-256 of all preceding bytes. The header, the text and the program are each
+// preceded by their length in 8 bytes.
 const magic = "tpustrategy step\n"
 
-// Files of other versions are rejected. Version 3 is version 2 with the elements of the step's
-// large constants after the serialized program, in the same part and in the order of the arguments.
+// The supported versions of the format. Version 3 is version 2 with the elements of the step's large
+// constants after the serialized program, in the same section and in the order of the arguments.
 const (
 	version          = 2
 	constantsVersion = 3
 )
 
+// encode returns the content of a step file.
 func encode(h header, text, program []byte) ([]byte, error) {
 	head, err := json.Marshal(h)
 	if err != nil {
@@ -42,22 +42,22 @@ func encode(h header, text, program []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Limits of the parts of a step file. A header has a few hundred bytes per variable, and compilers
-// neither accept texts nor return programs of 2 GiB.
+// The maximum sizes of the sections of a step file in bytes. A header needs a few hundred bytes for each
+// variable. Compilers neither accept texts nor return programs of 2 GiB.
 const (
-	maxHeader = 256 << 20
-	maxPart   = 2 << 30
+	maxHeader  = 256 << 20
+	maxSection = 2 << 30
 	// maxConstants limits the large constants, which are limited by the memory of a device.
 	maxConstants = 1 << 40
 )
 
-// maxChunk is the largest chunk in which the first half of a part is read, in bytes.
+// maxChunk is the maximum size in bytes of the chunks in which readSection reads.
 const maxChunk = 16 << 20
 
-// readPart reads n bytes and writes them to sum. For any n, it allocates at most maxChunk bytes
-// more than r has until half of the n bytes are read, and then memory for all of them. If r ends
-// early, data has only the first chunk, and got is the number of bytes that r had.
-func readPart(r io.Reader, sum io.Writer, n uint64) (data []byte, got uint64, err error) {
+// readSection reads n bytes from r and writes them to sum. A damaged file may contain a huge n. Therefore
+// readSection reads the first half in chunks and then allocates memory for all n bytes. If r ends early,
+// data may have only the first bytes, and got is the number of bytes that were read.
+func readSection(r io.Reader, sum io.Writer, n uint64) (data []byte, got uint64, err error) {
 	read := func(p []byte) (ended bool, err error) {
 		k, err := io.ReadFull(r, p)
 		sum.Write(p[:k])
@@ -85,9 +85,9 @@ func readPart(r io.Reader, sum io.Writer, n uint64) (data []byte, got uint64, er
 	return data[:got], got, err
 }
 
-// decode reads a step file up to the end of its last part, so that it does not read other files and
-// endless streams to their end. It only keeps the other parts if the header has a supported
-// version. sum is the hash that the file must have, or "". Errors are [*Error], or errors of r.
+// decode reads a step file and at most one byte after its end. sum is the SHA-256 that the file must have
+// in hexadecimal digits, or "". text and program are the sections after the header. Errors are [*Error]
+// or the errors of r.
 func decode(r io.Reader, sum string) (h header, text, program []byte, err error) {
 	fail := func(reason Reason, format string, args ...any) (header, []byte, []byte, error) {
 		return header{}, nil, nil, &Error{Reason: reason, Detail: fmt.Sprintf(format, args...)}
@@ -96,7 +96,7 @@ func decode(r io.Reader, sum string) (h header, text, program []byte, err error)
 	take := func(n uint64) (data []byte) { // returns fewer bytes at the end of the file
 		if err == nil {
 			var got uint64
-			data, got, err = readPart(r, whole, n)
+			data, got, err = readSection(r, whole, n)
 			size += got
 		}
 		return data
@@ -111,7 +111,7 @@ func decode(r io.Reader, sum string) (h header, text, program []byte, err error)
 	}
 	var headerErr error
 	known := func() bool { return said.Version == version || said.Version == constantsVersion }
-	for i, limit := range [...]uint64{maxHeader, maxPart, maxPart} {
+	for i, limit := range [...]uint64{maxHeader, maxSection, maxSection} {
 		length := take(8)
 		if len(length) < 8 {
 			break

@@ -23,7 +23,8 @@ type header struct {
 	Step    string `json:"step"`
 	target
 	Axes []sharding.Axis `json:"axes"`
-	// LogicalAxes are the named logical axes of a replica; Axes has their parts.
+	// LogicalAxes are the named logical axes of a replica. Axes are the axes of the whole mesh, into
+	// which a logical axis may be split.
 	LogicalAxes []sharding.Axis `json:"logical_axes,omitempty"`
 	Arguments   []tensor        `json:"arguments"`
 	Results     []tensor        `json:"results"`
@@ -39,8 +40,8 @@ type header struct {
 	Keep       bool `json:"keep_padding,omitempty"`
 	Training   bool `json:"training,omitempty"`
 	Mirrored   bool `json:"mirrored_results,omitempty"`
-	// NonFinite is the training step's train.NonFinite. Gradients are the variables of its
-	// gradients.
+	// NonFinite is the training step's train.NonFinite. Gradients are the names of the variables of
+	// its gradients.
 	NonFinite int          `json:"non_finite,omitempty"`
 	Gradients []string     `json:"gradients,omitempty"`
 	Layouts   []annotation `json:"argument_annotations,omitempty"`
@@ -49,7 +50,7 @@ type header struct {
 	ConstantBytes uint64 `json:"constant_bytes,omitempty"`
 }
 
-// target is the JSON form of a savedstep.Target. Plugin is the identity of [pjrt.Plugin.Identity].
+// target is the JSON form of a [savedstep.Target]. Plugin is the result of pjrt.Plugin.Identity.
 type target struct {
 	Plugin      string              `json:"plugin"`
 	Devices     string              `json:"devices"`
@@ -59,13 +60,14 @@ type target struct {
 	Coordinates [][]tpu.Coordinates `json:"coordinates"`
 }
 
-// tensor is the JSON form of a spmd.ShardedTensor.
+// tensor is the JSON form of an argument or result: an [spmd.ShardedTensor] and its properties in
+// [savedstep.Argument].
 type tensor struct {
 	Name     string `json:"name"`
 	Variable bool   `json:"variable,omitempty"`
 	// Constant reports that an argument is a large constant of the step. Variable is true as well.
 	Constant bool `json:"constant,omitempty"`
-	// Distributed describes a variable that belongs to no store.
+	// Distributed describes a variable of the strategy's scope. It is nil for a variable of a store.
 	Distributed *variable `json:"distributed,omitempty"`
 	DType       string    `json:"dtype"`
 	Local       []int     `json:"local"`
@@ -75,10 +77,10 @@ type tensor struct {
 	PerReplica  bool      `json:"per_replica,omitempty"`
 	PerStep     bool      `json:"per_step,omitempty"`
 	Ragged      bool      `json:"ragged,omitempty"` // an argument with a different shape per replica
-	// Sizes are the padded sizes of a ragged argument's dimensions, or -1. Cut are the padded
-	// dimensions of a result.
-	Sizes      []int        `json:"padded_sizes,omitempty"`
-	Cut        []ragged.Dim `json:"padded,omitempty"`
+	// Sizes has, for each dimension of a ragged argument, the index of its padded size, or -1.
+	Sizes []int `json:"padded_sizes,omitempty"`
+	// Padded are the padded dimensions of a result.
+	Padded     []ragged.Dim `json:"padded,omitempty"`
 	Annotation annotation   `json:"annotation"`
 	// Over is set for a tensor that is sharded over the replicas.
 	Over    *replicaShard `json:"over,omitempty"`
@@ -86,13 +88,13 @@ type tensor struct {
 	Result  int           `json:"result,omitempty"`
 }
 
-// replicaShard is the JSON form of a spmd.ReplicaShard.
+// replicaShard is the JSON form of an [spmd.ReplicaShard].
 type replicaShard struct {
 	Dim  int `json:"dimension"`
 	Size int `json:"size"`
 }
 
-// annotation is the JSON form of a logical.Annotation.
+// annotation is the JSON form of a [logical.Annotation].
 type annotation struct {
 	Kind   string `json:"kind"`
 	Device int    `json:"device,omitempty"`
@@ -116,7 +118,7 @@ func encodeAnnotation(a logical.Annotation) annotation {
 	return annotation{Kind: "none"}
 }
 
-// decode converts the annotation from its JSON form.
+// decode returns the annotation. It returns an error for an unknown kind.
 func (a annotation) decode() (logical.Annotation, error) {
 	switch a.Kind {
 	case "none":
@@ -150,7 +152,7 @@ func encodeTensor(p spmd.ShardedTensor) tensor {
 	return t
 }
 
-// decode converts the argument or result from its JSON form.
+// decode returns the argument or result. It returns an error for a field that cannot be parsed.
 func (t tensor) decode() (p spmd.ShardedTensor, err error) {
 	p.Name, p.LocalDims, p.GlobalDims, p.ShardDims = t.Name, t.Local, t.Global, t.Shard
 	p.PerReplica, p.PerStep, p.Donated, p.Result, p.IsConstant = t.PerReplica, t.PerStep, t.Donated, t.Result,
@@ -206,7 +208,7 @@ func newHeader(s *savedstep.Step) header {
 	for j, r := range s.Module.Results {
 		t := encodeTensor(r)
 		if j < len(s.PaddedResults) {
-			t.Cut = s.PaddedResults[j]
+			t.Padded = s.PaddedResults[j]
 		}
 		h.Results = append(h.Results, t)
 	}
@@ -216,14 +218,14 @@ func newHeader(s *savedstep.Step) header {
 	return h
 }
 
-// step returns the step that consists of the header, the module's text and the serialized program
-// with the constants. It checks that these are consistent.
-func (h header) step(text, code []byte) (*savedstep.Step, error) {
-	m, err := h.module(text)
+// decodeStep returns the step of a file. text is the module's text, and code is the serialized program,
+// followed by the large constants. decodeStep returns an error if they are not consistent with the header.
+func (h header) decodeStep(text, code []byte) (*savedstep.Step, error) {
+	m, err := h.decodeModule(text)
 	if err != nil {
 		return nil, err
 	}
-	code, constants, err := h.constants(m, code)
+	code, constants, err := h.splitConstants(m, code)
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +241,7 @@ func (h header) step(text, code []byte) (*savedstep.Step, error) {
 	for i, t := range h.Arguments {
 		argument := savedstep.Argument{
 			Variable: t.Variable, Constant: constants[i], Ragged: t.Ragged, Sizes: t.Sizes,
-			ZeroIfMissing: h.counts(m.Arguments[i])}
+			ZeroIfMissing: h.isGuardVariable(m.Arguments[i])}
 		if t.Distributed != nil {
 			if argument.Distributed, err = t.Distributed.decode(m.Arguments[i]); err != nil {
 				return nil, err
@@ -248,7 +250,7 @@ func (h header) step(text, code []byte) (*savedstep.Step, error) {
 		s.Arguments = append(s.Arguments, argument)
 	}
 	for _, r := range h.Results[:len(h.Results)-len(h.Updates)] {
-		s.PaddedResults = append(s.PaddedResults, r.Cut)
+		s.PaddedResults = append(s.PaddedResults, r.Padded)
 	}
 	for _, a := range h.Layouts {
 		layout, err := a.decode()
@@ -260,7 +262,7 @@ func (h header) step(text, code []byte) (*savedstep.Step, error) {
 	return s, nil
 }
 
-// padding converts the two fields of the file. A step that keeps the padding may set both.
+// padding converts the header's two fields for padding to a strategy.Padding. Keep has precedence.
 func (h header) padding() strategy.Padding {
 	switch {
 	case h.Keep:
@@ -271,25 +273,25 @@ func (h header) padding() strategy.Padding {
 	return strategy.NoPadding
 }
 
-// counts reports whether an argument is the variable with the counts of non-finite steps. A
-// checkpoint of steps that did not count has no such variable.
-func (h header) counts(a spmd.ShardedTensor) bool {
+// isGuardVariable reports whether an argument is the variable that counts non-finite steps. A checkpoint of
+// steps that did not count has no such variable, so that loading creates it.
+func (h header) isGuardVariable(a spmd.ShardedTensor) bool {
 	return h.NonFinite != 0 && a.Name == savedstep.GuardPath(h.Step) && a.DType == dtypes.Int64 &&
-		len(a.LocalDims) == 1 && a.LocalDims[0] <= maxCounts
+		len(a.LocalDims) == 1 && a.LocalDims[0] <= maxGuardElements
 }
 
-// maxCounts is the maximum number of elements of the variable with the counts.
-const maxCounts = 64
+// maxGuardElements is the maximum number of elements of a variable that counts non-finite steps.
+const maxGuardElements = 64
 
-// variable has the properties of a distributed variable that the argument's name, dtype, shape and
-// annotation do not include.
+// variable is the JSON form of a [savedstep.Variable].
 type variable struct {
 	Synchronization string `json:"synchronization"`
 	Aggregation     string `json:"aggregation"`
 	LocalWrites     bool   `json:"local_writes,omitempty"`
 }
 
-// decode converts the distributed variable of an argument from its JSON form.
+// decode returns the distributed variable of the argument a. It returns an error for an unknown name, and
+// if the variable is not consistent with a.
 func (d *variable) decode(a spmd.ShardedTensor) (*savedstep.Variable, error) {
 	synchronization := strategy.SyncAuto
 	for _, s := range []strategy.VariableSynchronization{strategy.OnWrite, strategy.OnRead} {

@@ -67,7 +67,7 @@ func TestAStepIsTheSameAfterItsFile(t *testing.T) {
 	require.NoError(t, err)
 	h, text, code, err := decode(bytes.NewReader(data), "")
 	require.NoError(t, err)
-	got, err := h.step(text, code)
+	got, err := h.decodeStep(text, code)
 	require.NoError(t, err)
 	assert.Equal(t, want, got)
 	again, err := encode(newHeader(got), got.Module.Text, got.Code)
@@ -80,7 +80,7 @@ func TestOlderFilesSayTheirPaddingInTwoFields(t *testing.T) {
 		strategy.NoPadding: {{}}, strategy.MaskPadding: {{PadRagged: true}}, strategy.KeepPadding: {{Keep: true}, {PadRagged: true, Keep: true}},
 	} {
 		for _, h := range h {
-			step, err := h.step(nil, nil)
+			step, err := h.decodeStep(nil, nil)
 			require.NoError(t, err)
 			assert.Equal(t, int(want), step.Padding)
 		}
@@ -99,7 +99,7 @@ func TestOnlyTheCountingVariableIsMadeAnew(t *testing.T) {
 	} {
 		h := newHeader(everyKind(t))
 		change(&h)
-		step, err := h.step(nil, nil)
+		step, err := h.decodeStep(nil, nil)
 		require.NoError(t, err, name)
 		assert.False(t, step.Arguments[3].ZeroIfMissing, name)
 	}

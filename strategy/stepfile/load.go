@@ -22,9 +22,9 @@ import (
 // step's variables by name.
 type Options struct {
 	// Variables has distributed variables of strategy.TPUStrategy.NewVariable for the step, by the
-	// names with which the step was saved. A variable may thus have a different name now. Names
-	// that are not in the map are looked up in strategy.TPUStrategy.DistributedVariables. A name
-	// that the step does not have is an error.
+	// names with which the step was saved. Their current names may differ. Names that are not in the
+	// map are looked up in strategy.TPUStrategy.DistributedVariables. A name that the step does not
+	// have is an error.
 	Variables map[string]*strategy.Variable
 	// SHA256 is the hash that the file must have, in hexadecimal digits as sha256sum prints it. An
 	// empty string accepts any file.
@@ -37,17 +37,16 @@ type Options struct {
 // [Arguments]. A loop of steps requires stacked values with the same number of steps, see
 // [strategy.TPUStrategy.StackBatches].
 //
-// store must contain the step's variables with their values: load a checkpoint or build the model
-// first. Distributed variables (of [strategy.TPUStrategy.NewVariable]) are taken from [Options], or
-// else from the strategy by name. The step reads and writes these variables from now on. They must
-// have the same dtype, shape, synchronization, aggregation, local writes and annotation as when the
-// step was saved. If the strategy has no variable with the name of a training step's metric state,
-// Load creates it.
+// store must contain the step's variables with their values: load a checkpoint or build the model first.
+// Load looks up distributed variables (of [strategy.TPUStrategy.NewVariable]) in [Options].Variables and
+// then by name in the strategy. The loaded step reads and writes these variables. They must have the
+// same dtype, shape, synchronization, aggregation, local writes and annotation as when the step was
+// saved. If the strategy has no variable for the step's metrics, Load creates it.
 //
-// Load only files that you trust; see the package comment. Load reads the whole file and checks
-// that its parts are consistent and within limits. Errors are [*Error], joined for all distributed
-// variables that do not match, [*strategy.OptionError] for a rule of strategy.Options.Variables
-// that matches no variable, [strategy.ErrAheadOfTime], and *pjrt.Error.
+// Load only files that you trust; see the package comment. Load reads the whole file and checks that its
+// sections are consistent and within limits. Errors are [*Error], joined for all distributed variables
+// that do not match, [*strategy.OptionError] for a rule of strategy.Options.Variables that matches no
+// variable, [strategy.ErrAheadOfTime], and *pjrt.Error.
 func Load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store,
 	opts ...Options) (*strategy.Function, error) {
 	f, _, err := load(ctx, s, r, store, opts)
@@ -62,7 +61,7 @@ func LoadTrain(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store 
 	if err != nil {
 		return nil, err
 	}
-	if !trains(step) {
+	if !isTrainingStep(step) {
 		return nil, &Error{Reason: NotAFile, Detail: step.Name + " is no training step", Hint: "use Load"}
 	}
 	return train.StepOf(f)
@@ -81,8 +80,8 @@ func LoadEvaluation(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, s
 	return train.EvaluationOf(f)
 }
 
-// trains reports whether a step is a training step of package train.
-func trains(step *savedstep.Step) bool { return step.IsTraining() && step.SplitBatch }
+// isTrainingStep reports whether a step is a training step of package train.
+func isTrainingStep(step *savedstep.Step) bool { return step.IsTraining() && step.SplitBatch }
 
 func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store,
 	opts []Options) (*strategy.Function, *savedstep.Step, error) {
@@ -111,7 +110,7 @@ func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 	if err := h.checkTarget(target); err != nil {
 		return nil, nil, err
 	}
-	step, err := h.step(text, code)
+	step, err := h.decodeStep(text, code)
 	if err != nil {
 		return nil, nil, &Error{Reason: Damaged, Err: err}
 	}
@@ -138,7 +137,7 @@ func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 	if state != nil {
 		engine.Internal(f).SetMetrics(step.Metrics, state, made)
 	}
-	if trains(step) { // train.StepOf sets the guard for non-finite steps
+	if isTrainingStep(step) { // train.StepOf sets the guard for non-finite steps
 		if _, err := train.StepOf(f); err != nil {
 			return nil, nil, err
 		}
@@ -172,7 +171,7 @@ func (h header) checkTarget(here savedstep.Target) error {
 	return nil
 }
 
-// formatIDs formats the first device ids of a list.
+// formatIDs formats the device ids of the first four replicas.
 func formatIDs(ids [][]int) string {
 	if len(ids) > 4 {
 		return fmt.Sprintf("%v and %d more", ids[:4], len(ids)-4)

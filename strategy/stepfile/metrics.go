@@ -14,9 +14,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// metrics describes the metrics that a step accumulates.
+// metrics is the JSON form of a [savedstep.Metrics].
 type metrics struct {
-	// State is the name of the distributed variable with their values.
+	// State is the name of the distributed variable with the accumulated values.
 	State string   `json:"state"`
 	Names []string `json:"names"`
 	Forms []string `json:"forms,omitempty"`
@@ -33,7 +33,7 @@ func encodeMetrics(m savedstep.Metrics) *metrics {
 	return out
 }
 
-// decode converts the metrics from their JSON form. Their state must be an argument of the step.
+// decode returns the metrics. It returns an error if their state is not an argument of the module.
 func (m *metrics) decode(of *spmd.Module) (s savedstep.Metrics, err error) {
 	if m == nil {
 		return s, nil
@@ -59,9 +59,9 @@ func (m *metrics) decode(of *spmd.Module) (s savedstep.Metrics, err error) {
 	return s, nil
 }
 
-// findMetricState returns the distributed variables with which a step is loaded, including the
-// state of its metrics, and this state. The state is the given one, or else the strategy's variable
-// of its name, or else a new one. It is nil without metrics.
+// findMetricState returns the variable with the state of the step's metrics, or nil for a step without
+// metrics. It looks up the variable in given and then by name in the strategy, and otherwise creates it.
+// The first result is given with a created variable added.
 func findMetricState(s *strategy.TPUStrategy, step *savedstep.Step,
 	given map[string]*strategy.Variable) (map[string]*strategy.Variable, *strategy.Variable, error) {
 	m := step.Metrics

@@ -8,17 +8,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// observeRows is the stage that adds the metrics computed from the arguments: those of the whole
-// batch, or of one microbatch.
-func observeRows(p *pass) { p.recorder.observeRows(p.in) }
+// observeRows accumulates the metrics that are computed from the arguments, for the rows of the batch or
+// of one microbatch.
+func observeRows(p *stepBuilder) { p.recorder.observeRows(p.in) }
 
-// accumulate returns a stage that runs stages once for each of n microbatches and sums their losses
-// and gradients. stages must build a loss and its gradients.
+// accumulate returns a stage that runs the given stages for each of n microbatches, in a loop on the
+// devices, and sums the losses and gradients. The given stages must build a loss and its gradients.
 func accumulate(n int, policy precision.Policy, stages []stage) stage {
-	return func(p *pass) {
-		var one *pass
-		sums := p.microbatches(n, p.in, func(in []*graph.Node) []*graph.Node {
-			one = &pass{trainer: p.trainer, in: in, scaling: p.scaling, recorder: p.recorder}
+	return func(p *stepBuilder) {
+		var one *stepBuilder
+		sums := p.sumOverMicrobatches(n, p.in, func(in []*graph.Node) []*graph.Node {
+			one = &stepBuilder{trainer: p.trainer, in: in, scaling: p.scaling, recorder: p.recorder}
 			for _, add := range stages {
 				add(one)
 			}
@@ -42,9 +42,9 @@ func accumulate(n int, policy precision.Policy, stages []stage) stage {
 	}
 }
 
-// toSumDType converts x, a loss or gradient of a microbatch, for the sum over microbatches. It uses
-// the policy's Accumulate dtype, or at least float32 for a weighted loss.
-func (p *pass) toSumDType(policy precision.Policy, x *graph.Node) *graph.Node {
+// toSumDType converts x, a loss or gradient of a microbatch, to the dtype of the sum over microbatches.
+// For a weighted loss it also reverses the division by the weight.
+func (p *stepBuilder) toSumDType(policy precision.Policy, x *graph.Node) *graph.Node {
 	if p.weight == nil {
 		return convertToSumDType(policy, x)
 	}
@@ -52,8 +52,8 @@ func (p *pass) toSumDType(policy precision.Policy, x *graph.Node) *graph.Node {
 	return graph.Mul(x, graph.ConvertDType(p.divisor, x.DType()))
 }
 
-// meanFromSum converts a sum over microbatches to the loss or a gradient of the batch.
-func (p *pass) meanFromSum(sum *graph.Node, dtype dtypes.DType) *graph.Node {
+// meanFromSum converts a sum over microbatches to the loss or gradient of the batch, in the given dtype.
+func (p *stepBuilder) meanFromSum(sum *graph.Node, dtype dtypes.DType) *graph.Node {
 	if p.weight != nil {
 		sum = graph.Div(sum, graph.ConvertDType(p.divisor, sum.DType()))
 	}
@@ -61,7 +61,7 @@ func (p *pass) meanFromSum(sum *graph.Node, dtype dtypes.DType) *graph.Node {
 }
 
 // convertToSumDType converts half-precision x to the policy's Accumulate dtype, by default float32. It
-// returns any other x, and one that the conversion would narrow, unchanged.
+// does not convert x to a narrower dtype.
 func convertToSumDType(policy precision.Policy, x *graph.Node) *graph.Node {
 	in := policy.WithDefaults().Accumulate
 	if in == dtypes.InvalidDType {

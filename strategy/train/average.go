@@ -20,17 +20,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// averagesScope contains a scope of averages for each step, named after the step.
+// averagesScope is the scope of the moving averages of all steps. It contains a scope for each step.
 const averagesScope = "/averages"
 
 func averagePath(step, path string) string { return model.JoinPath(averagesScope, step) + path }
 
 func averageCountPath(step string) string { return model.JoinPath(averagesScope, step, "updates") }
 
-// average is the stage that updates the moving averages after the variables. The averages are
-// sharded like the optimizer's state.
-func (o *Options) average(p *pass) {
-	p.update(p.gradients, false, func(scope *model.Scope, gradients []*graph.Node) {
+// updateAverages updates the moving averages after the optimizer's update. The averages are sharded like
+// the optimizer's state.
+func (o *Options) updateAverages(p *stepBuilder) {
+	p.updateVariables(p.gradients, false, func(scope *model.Scope, gradients []*graph.Node) {
 		g, store := gradients[0].Graph(), scope.Store()
 		var trained []*model.Variable
 		for v := range store.IterVariables() {
@@ -64,17 +64,18 @@ func (o *Options) average(p *pass) {
 // averagePair is a trained variable and a step's average of it.
 type averagePair struct {
 	variable, average *model.Variable
-	// of is the strategy variable whose proxy has the average, or nil for a variable of the store.
+	// of is the trained variable if it belongs to the strategy's scope. It is nil for a variable of the
+	// store.
 	of *strategy.Variable
 }
 
-// findAverages returns a step's averages and the variable that counts their updates. It panics if the
-// store has none.
+// findAverages returns the averages of a step and the variable that counts their updates. It panics if
+// the store has no averages of this step.
 func findAverages(rc *strategy.ReplicaContext, step string) (all []averagePair, count *model.Variable) {
 	store := rc.Scope().Store()
 	count = store.GetVariable(averageCountPath(step))
 	if count == nil {
-		panic(noAverages(step))
+		panic(errNoAverages(step))
 	}
 	for v := range store.IterVariables() {
 		if average := store.GetVariable(averagePath(step, v.Path())); v.Trainable && average != nil {
@@ -89,7 +90,7 @@ func findAverages(rc *strategy.ReplicaContext, step string) (all []averagePair, 
 	return all, count
 }
 
-func noAverages(step string) error {
+func errNoAverages(step string) error {
 	return &errkind.Fault{Op: "train: averages", Subject: fmt.Sprintf("of step %q", step), Reason: "the store has none",
 		Hint: "set Options.Average of the step of this name, and take a step before", Class: errkind.ValueError}
 }
@@ -107,7 +108,7 @@ func (a averagePair) read(rc *strategy.ReplicaContext, count *model.Variable) (v
 	return value, graph.Where(none, value, graph.ConvertDType(a.average.NodeValue(g), value.DType()))
 }
 
-// Averaged runs f, which builds graph, with the moving averages of a training step in place of the
+// Averaged calls f, which builds a model, with the moving averages of a training step in place of the
 // variables. Inside f, layers and [strategy.ReplicaContext.Read] read the averages. The variables
 // do not change. f may build layers in the same scopes as the code around it.
 //
@@ -126,7 +127,7 @@ func Averaged(rc *strategy.ReplicaContext, step string, f func()) {
 	f()
 }
 
-// swapIn substitutes x for the variable in the step's code until restore is called.
+// swapIn replaces the variable's value by x in the traced code until restore is called.
 func (a averagePair) swapIn(rc *strategy.ReplicaContext, x *graph.Node) (restore func()) {
 	x = region.AllowCapture(rc.Graph().Backend().(region.Target), x)
 	if a.of != nil {
@@ -162,8 +163,8 @@ func (t *Step) SwapAverages(ctx context.Context) error {
 	return err
 }
 
-// newSwapFunction returns a function that creates the function of [Step.SwapAverages] at the first
-// call.
+// newSwapFunction returns a function that creates the program of [Step.SwapAverages] when it is first
+// called.
 func newSwapFunction(s *strategy.TPUStrategy, store *model.Store, step string) func() *strategy.Function {
 	swap := func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		all, count := findAverages(rc, step)

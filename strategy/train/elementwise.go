@@ -12,27 +12,26 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// An optimizer may run on shards only if each element of its results depends only on the same
-// element of the variable, the gradient and the state, and on numbers that are equal on all
-// replicas. Go code can derive such a number from a shape, and then the graph contains only the
-// number. Therefore the update is traced in two temporary graphs, with global shapes and with the
-// shapes of shards, and [spmd.ShardProof] compares the two. The trace with global shapes also
-// creates the optimizer's state in the step's store, with the shapes and initial values of an
-// update without shards.
+// An optimizer may update shards of variables only if its update is elementwise: each element of a result
+// may depend only on the same element of the variable, the gradient and the state, and on numbers that
+// are equal on all replicas. An optimizer's Go code can derive a number from a tensor's shape, which the
+// graph does not show. Therefore the update is traced in two temporary graphs, with global shapes and
+// with the shapes of shards, and [spmd.ShardProof] compares the two. The trace with global shapes also
+// creates the optimizer's state in the step's store.
 
 // maxShardTraces is the number of sets of variables for which an update on shards is tried. Most
 // optimizers need one, or two if some variables are updated with global tensors.
 const maxShardTraces = 4
 
-// provenShardUpdates returns the shards of the variables that the optimizer may update on shards, by
-// path. If the optimizer panics in a trace, it runs on global tensors. global is the graph of the
-// update with global tensors.
-func (t *trainer) provenShardUpdates(gradients []*graph.Node, finite bool,
+// proveShardUpdates returns, by path, the shards of the variables for which an update of shards is proven
+// to be elementwise. It returns no shards if the optimizer panics in a trace. global is the temporary
+// graph of the update with global tensors.
+func (t *trainer) proveShardUpdates(gradients []*graph.Node, finite bool,
 	update optimizerUpdate) (over map[string]spmd.ReplicaShard, global *graph.Graph) {
 	varying := t.varyingVariables()
 	over = map[string]spmd.ReplicaShard{}
-	for _, v := range t.variables() {
-		if o := t.over(v); o.IsSharded() && !varying[v.Path()] {
+	for _, v := range t.trainedVariables() {
+		if o := t.gradientShard(v); o.IsSharded() && !varying[v.Path()] {
 			over[v.Path()] = o
 		}
 	}
@@ -54,9 +53,9 @@ func (t *trainer) provenShardUpdates(gradients []*graph.Node, finite bool,
 	return nil, global
 }
 
-// traceUpdate traces an update of the variables of a store in a separate graph. Gradients of
-// variables in over have the shape of a shard. It reports false if the optimizer panics, for example
-// because it uses nodes of the step's graph.
+// traceUpdate traces an update of a store's variables in a separate graph. Gradients of variables whose
+// paths are in over have the shape of a shard. ok is false if the optimizer panics, for example because
+// it uses nodes of the step's graph.
 func (t *trainer) traceUpdate(store *model.Store, gradients []*graph.Node, over map[string]spmd.ReplicaShard,
 	update optimizerUpdate) (g *graph.Graph, ok bool) {
 	defer func() {
@@ -73,8 +72,8 @@ func (t *trainer) traceUpdate(store *model.Store, gradients []*graph.Node, over 
 		}
 	}
 	in := make([]*graph.Node, len(gradients))
-	for i, v := range t.variables() {
-		p, shape := t.place(v), gradients[i].Shape().Clone()
+	for i, v := range t.trainedVariables() {
+		p, shape := t.placementOf(v), gradients[i].Shape().Clone()
 		if p.over.IsSharded() && !over[v.Path()].IsSharded() {
 			shape.Dimensions = p.over.UnshardedDims(shape.Dimensions)
 		}
@@ -84,12 +83,12 @@ func (t *trainer) traceUpdate(store *model.Store, gradients []*graph.Node, over 
 	return g, true
 }
 
-// gradientName returns the parameter name of gradient i in a trace of an update. Paths of variables
-// begin with a slash, so that the names do not collide.
+// gradientName returns the name of the graph parameter of gradient i in traceUpdate. The name differs from
+// all paths of variables, which begin with a slash.
 func gradientName(i int) string { return fmt.Sprintf("gradient %d", i) }
 
-// varyingVariables returns the paths of variables whose values at this point of the step may differ
-// between replicas, including the state of the random number generator.
+// varyingVariables returns the paths of the variables whose values may differ between replicas at this
+// point of the step. The random number state is one of them.
 func (t *trainer) varyingVariables() map[string]bool {
 	all := map[string]bool{model.JoinPath("/", model.RNGStateVariableName): true}
 	var paths []string
@@ -107,15 +106,15 @@ func (t *trainer) varyingVariables() map[string]bool {
 	return all
 }
 
-// findUnproven returns the paths of the variables of s.shards for which the update on shards, or the
-// update of a value derived from them, is not proven to be elementwise. global and local are the
-// graphs of the update with global tensors and with the store of s.
+// findUnproven returns the paths of the variables in s.shards for which the update of shards is not proven
+// to be elementwise. global and local are the graphs of traceUpdate with global tensors and with the
+// store of s.
 func (s *shardStore) findUnproven(global, local *graph.Graph, finite bool, varying map[string]bool) map[string]bool {
 	leaves, owners := map[string]spmd.ShardedParameter{}, map[string]string{}
 	for path := range varying {
 		leaves[path] = spmd.ShardedParameter{ReplicaVarying: true}
 	}
-	for path, x := range s.states(local) {
+	for path, x := range s.shardedStates(local) {
 		leaves[path], owners[path] = spmd.ShardedParameter{ReplicaShard: x.over}, x.variable.Path()
 	}
 	of := map[string]spmd.ReplicaShard{}
@@ -124,7 +123,7 @@ func (s *shardStore) findUnproven(global, local *graph.Graph, finite bool, varyi
 		of[path] = x.over
 		leaves[path], owners[path] = spmd.ShardedParameter{ReplicaShard: x.over}, path
 	}
-	for i, v := range s.variables() {
+	for i, v := range s.trainedVariables() {
 		leaves[gradientName(i)], owners[gradientName(i)] = spmd.ShardedParameter{ReplicaShard: of[v.Path()],
 			Finite: finite}, v.Path()
 	}
@@ -173,9 +172,9 @@ func (s *shardStore) findUnproven(global, local *graph.Graph, finite bool, varyi
 	return all
 }
 
-// isProven reports whether the update of a variable on shards is proven to be elementwise. pair has
-// the variable's new value with global tensors and with shards, or nil if the optimizer does not
-// update it.
+// isProven reports whether the update of a variable is proven to be elementwise. pair has the variable's
+// new value with global tensors and its new value with shards. A value is nil if the optimizer does not
+// update the variable.
 func isProven(proof *spmd.ShardProof, pair [2]*graph.Node, over spmd.ReplicaShard) bool {
 	if pair[0] == nil || pair[1] == nil {
 		return false

@@ -15,14 +15,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Evaluation is a compiled step that accumulates metrics over batches without training, such as
-// batches of held-out data. It is safe for concurrent use, but all users add to the same metrics.
+// Evaluation is a compiled step that accumulates metrics over batches of held-out data, without training.
+// It is safe for concurrent use, but all users add to the same metrics.
 //
 // The loss is computed in evaluation mode: dropout is off, and batch normalization uses its moving
 // averages. No gradients are computed. The evaluation uses the store's variables on the devices and
-// does not change them, so that it can run between training steps. The one exception is a variable
-// that the loss function itself writes in evaluation mode. A loss function that builds its loss
-// within [Averaged] is evaluated with the averages of a training step.
+// does not change them, unless the loss function itself writes a variable in evaluation mode. It can
+// therefore run between training steps. To evaluate the averages of a training step, build the loss
+// within [Averaged].
 type Evaluation struct {
 	function *strategy.Function
 	name     string
@@ -53,16 +53,16 @@ func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, o Opt
 	}
 	e := &Evaluation{name: o.Name, metrics: metrics}
 	stages := []stage{
-		metrics.begin, forward(loss, o.Precision),
-		observeRows, func(p *pass) { p.recorder.observe(p.own, p.weight) },
+		metrics.begin, buildLoss(loss, o.Precision),
+		observeRows, func(p *stepBuilder) { p.recorder.observeLoss(p.own, p.weight) },
 	}
 	e.function = s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		p := &pass{trainer: newTrainer(rc), in: in}
+		p := &stepBuilder{trainer: newTrainer(rc), in: in}
 		for _, add := range stages {
 			add(p)
 		}
 		return nil
-	}, o.function(store))
+	}, o.functionOptions(store))
 	engine.Internal(e.function).SetMetrics(metrics.saved(), metrics.state, true)
 	return e, nil
 }
@@ -75,7 +75,7 @@ func (o *Options) checkEvaluationOptions() error {
 	}{
 		{"NonFinite", o.NonFinite != Apply}, {"ClipNorm", o.ClipNorm != 0}, {"Norms", o.Norms},
 		{"UpdateNorm", o.UpdateNorm},
-		{"LearningRate", o.LearningRate.Is()}, {"Accumulate", o.Accumulate != 0}, {"Freeze", o.Freeze != nil},
+		{"LearningRate", o.LearningRate.IsSet()}, {"Accumulate", o.Accumulate != 0}, {"Freeze", o.Freeze != nil},
 		{"FreezeIf", o.FreezeIf != nil},
 		{"Average", o.Average != 0}, {"AverageWarmUp", o.AverageWarmUp},
 	} {

@@ -14,7 +14,7 @@ type freezer struct {
 	is       func(path string) bool
 }
 
-// freezer returns nil if the options freeze no variable.
+// freezer compiles the patterns of the options. It returns nil if the options freeze no variable.
 func (o *Options) freezer() (*freezer, error) {
 	if len(o.Freeze) == 0 && o.FreezeIf == nil {
 		return nil, nil
@@ -37,13 +37,13 @@ func (f *freezer) isFrozen(path string) bool {
 		func(p *regexp.Regexp) bool { return p.MatchString(path) })
 }
 
-// begin is the stage that freezes the variables before the loss is built.
-func (f *freezer) begin(p *pass) { p.freeze(f.isFrozen) }
+// begin freezes the selected variables. It must run before the loss is built.
+func (f *freezer) begin(p *stepBuilder) { p.freeze(f.isFrozen) }
 
-// check is the stage that panics for a pattern that matches no variable of the loss and if all
-// variables are frozen. It runs after the loss is built.
-func (f *freezer) check(p *pass) {
-	all := p.paths(p.usedVariables())
+// check panics if a pattern matches no variable of the loss, or if all variables of the loss are frozen.
+// It must run after the loss is built.
+func (f *freezer) check(p *stepBuilder) {
+	all := p.userPaths(p.usedVariables())
 	for _, pattern := range f.patterns {
 		if !slices.ContainsFunc(all, pattern.MatchString) {
 			panicInvalid("leave it out, or write it for one of these",

@@ -18,18 +18,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// guard detects steps with non-finite loss or gradients and counts them.
+// guard detects steps whose loss or gradients are not finite, and counts these steps.
 type guard struct {
 	mode NonFinite
-	path string // of the variable with the counts
+	path string // path of the variable with the counts
 
 	mu    sync.Mutex
-	names []string // variables of the gradients
+	names []string // names of the gradients' variables
 }
 
-// newGuard returns nil for mode Apply.
+// newGuard returns the guard of the step with the given name, or nil for mode [Apply].
 func newGuard(mode NonFinite, name string) *guard {
-	if mode == Apply || !mode.known() {
+	if mode == Apply || !mode.isKnown() {
 		return nil
 	}
 	return &guard{mode: mode, path: savedstep.GuardPath(name)}
@@ -42,25 +42,25 @@ func (g *guard) Saved() savedstep.Guard {
 	return savedstep.Guard{Mode: int(g.mode), Gradients: g.names}
 }
 
-// Launched returns a [*NonFiniteError] if the step stopped.
+// Launched is called after each launch of the step. It returns a [*NonFiniteError] if the step stopped.
 func (g *guard) Launched(ctx context.Context, f *strategy.Function) error {
 	if g.mode != Stop {
 		return nil
 	}
-	n, err := g.read(ctx, f)
+	n, err := g.readCounts(ctx, f)
 	if err != nil || !n.Stopped {
 		return err
 	}
 	return &NonFiniteError{Function: f.Name(), Step: n.Last, What: n.What}
 }
 
-// decide is the stage that decides whether the update is applied, and counts the step.
-func (g *guard) decide(p *pass) {
+// decide adds the decision whether the step's update is applied, and counts the step.
+func (g *guard) decide(p *stepBuilder) {
 	g.mu.Lock()
 	g.names = p.trained
 	g.mu.Unlock()
 	in := p.rc.Graph()
-	what, _, past := p.nonFinite()
+	what, _, past := p.findNonFinite()
 	all := graph.Equal(what, past)
 
 	v := p.rc.Scope().Store().VariableWithValue(g.path, make([]int64, countElements)).SetTrainable(false)
@@ -68,64 +68,64 @@ func (g *guard) decide(p *pass) {
 	zero := intConstant(in, 0)
 	runs := graph.Equal(zero, zero)
 	if g.mode == Stop {
-		runs = graph.Equal(element(old, countLast), zero)
+		runs = graph.Equal(elementAt(old, countLast), zero)
 	}
 	skipped := graph.LogicalAnd(runs, graph.LogicalNot(all))
 	if p.overflow != nil { // not counted: the loss scale was too large
 		skipped = graph.LogicalAnd(skipped, graph.LogicalNot(p.overflow.scaled))
 	}
-	steps := graph.Add(element(old, countSteps), oneIf(runs))
+	steps := graph.Add(elementAt(old, countSteps), boolToInt64(runs))
 	v.SetNodeValue(graph.Stack([]*graph.Node{
-		steps, graph.Add(element(old, countSkipped), oneIf(skipped)),
-		graph.Where(skipped, steps, element(old, countLast)), graph.Where(skipped, what, element(old, countWhat)),
+		steps, graph.Add(elementAt(old, countSkipped), boolToInt64(skipped)),
+		graph.Where(skipped, steps, elementAt(old, countLast)), graph.Where(skipped, what, elementAt(old, countWhat)),
 	}, 0))
 	p.common.Applied, p.common.Counters = graph.LogicalAnd(runs, all), append(p.overflow.countOverflow(p, runs), v)
 }
 
-// nonFinite returns the indices of the first non-finite value and of the first non-finite gradient.
-// Index 0 is the loss, 1 the first gradient, and the index after the last gradient is the gradient
-// norm, if it is computed. past is one more than the last index and means that all values are
-// finite. The results are equal on all replicas.
-func (p *pass) nonFinite() (what, gradient, past *graph.Node) {
+// findNonFinite returns the index of the first non-finite value of the step, and the index of its first
+// non-finite gradient. Index 0 is the loss, and the gradients follow from index 1. The index after the
+// last gradient is the gradient norm, if the step computes the norm. If no value is non-finite, the
+// result is past, the index after all values. The results are int64 scalars, equal on all replicas.
+func (p *stepBuilder) findNonFinite() (value, gradient, past *graph.Node) {
 	in := p.rc.Graph()
 	past = intConstant(in, len(p.gradients)+1)
 	if p.norm != nil {
 		past = intConstant(in, len(p.gradients)+2)
 	}
-	if p.what == nil {
+	if p.firstNonFinite == nil {
 		index := func(i int, x *graph.Node) *graph.Node { return graph.Where(isFinite(x), past, intConstant(in, i)) }
 		var first []*graph.Node
 		for i, x := range p.gradients {
 			first = append(first, index(i+1, x))
 		}
-		p.gradient = graph.ReduceAllMin(graph.Stack(first, 0))
-		if p.inParts() { // make the result equal on all replicas
+		p.firstNonFiniteGradient = graph.ReduceAllMin(graph.Stack(first, 0))
+		if p.hasShardedGradients() { // make the result equal on all replicas
 			// TPUs do not support an all-reduce minimum of 64-bit integers.
-			p.gradient = graph.ConvertDType(spmd.AllReduce(graph.ConvertDType(p.gradient, dtypes.Int32), spmd.Min),
-				dtypes.Int64)
+			local := graph.ConvertDType(p.firstNonFiniteGradient, dtypes.Int32)
+			p.firstNonFiniteGradient = graph.ConvertDType(spmd.AllReduce(local, spmd.Min), dtypes.Int64)
 		}
 		if p.norm != nil { // the norm of finite gradients can overflow
-			p.gradient = graph.Min(p.gradient, index(len(p.gradients)+1, p.norm))
+			p.firstNonFiniteGradient = graph.Min(p.firstNonFiniteGradient, index(len(p.gradients)+1, p.norm))
 		}
-		p.what = graph.Min(index(0, p.meanLoss()), p.gradient)
+		p.firstNonFinite = graph.Min(index(0, p.meanLoss()), p.firstNonFiniteGradient)
 	}
-	return p.what, p.gradient, past
+	return p.firstNonFinite, p.firstNonFiniteGradient, past
 }
 
-// intConstant returns an int64 constant. [graph.Scalar] would share one node between branches of a
-// graph, also with a branch that does not use it.
+// intConstant returns an int64 scalar constant as a separate node; see constant.
 func intConstant(in *graph.Graph, n int) *graph.Node {
 	return graph.Const(in, shapes.CastAsDType(n, dtypes.Int64))
 }
 
-func element(x *graph.Node, i int) *graph.Node {
+func elementAt(x *graph.Node, i int) *graph.Node {
 	return graph.Reshape(graph.Slice(x, graph.AxisElem(i)))
 }
 
-// oneIf converts a condition to 1 or 0.
-func oneIf(condition *graph.Node) *graph.Node { return graph.ConvertDType(condition, dtypes.Int64) }
+func boolToInt64(condition *graph.Node) *graph.Node {
+	return graph.ConvertDType(condition, dtypes.Int64)
+}
 
-// isFinite reports whether all elements of x are finite.
+// isFinite returns a bool scalar that is true if all elements of x are finite.
 func isFinite(x *graph.Node) *graph.Node {
 	if x.DType().IsComplex() {
 		return graph.LogicalAnd(isFinite(graph.Real(x)), isFinite(graph.Imag(x)))
@@ -136,8 +136,8 @@ func isFinite(x *graph.Node) *graph.Node {
 	return graph.LogicalAll(x)
 }
 
-// read returns the counts. It waits for running steps.
-func (g *guard) read(ctx context.Context, f *strategy.Function) (NonFiniteSteps, error) {
+// readCounts reads the counts from a device. It waits for running steps.
+func (g *guard) readCounts(ctx context.Context, f *strategy.Function) (NonFiniteSteps, error) {
 	v, ok := engine.Internal(f).LookupVariable(g.path)
 	if !ok {
 		return NonFiniteSteps{}, nil // no step was traced
@@ -153,7 +153,7 @@ func (g *guard) read(ctx context.Context, f *strategy.Function) (NonFiniteSteps,
 	return n, nil
 }
 
-// readLocal returns the elements of a variable on one device of this process.
+// readLocal copies the elements of a variable from one device of this process.
 func readLocal[T gotype.Supported](ctx context.Context, f *strategy.Function, v *strategy.Variable) ([]T, error) {
 	value, err := engine.Internal(f).ReadLocalVariable(ctx, v)
 	if err != nil {
@@ -166,7 +166,7 @@ func readLocal[T gotype.Supported](ctx context.Context, f *strategy.Function, v 
 	return all, nil
 }
 
-// describeSource returns the name of the loss or gradient with index i of nonFinite.
+// describeSource describes the value with index i of findNonFinite for users.
 func (g *guard) describeSource(i int) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

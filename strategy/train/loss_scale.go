@@ -84,7 +84,7 @@ type scaler struct {
 	name string
 }
 
-// newScaler returns nil for a policy without a loss scale.
+// newScaler returns the scaler of the step with the given name, or nil if the policy has no loss scale.
 func newScaler(policy precision.Policy, name string) *scaler {
 	if policy.LossScale == (precision.LossScale{}) {
 		return nil
@@ -92,17 +92,17 @@ func newScaler(policy precision.Policy, name string) *scaler {
 	return &scaler{policy.LossScale.WithDefaults(), name}
 }
 
-// stepScaler is the state of a scaler in one trace.
+// stepScaler is the state of a scaler during one trace of the step.
 type stepScaler struct {
 	*scaler
-	factor *graph.Node // float32
+	factor *graph.Node // the scale as a float32 scalar
 	// scale and counts are the variables of a dynamic scale, nil for a fixed scale.
 	scale, counts *model.Variable
 }
 
-// begin is the stage that reads the scale. A stored scale that is not finite or below 1, as in a
-// store filled with zeros, is replaced by the initial scale.
-func (s *scaler) begin(p *pass) {
+// begin reads the scale from its variable. It uses the initial scale instead of a stored scale that is
+// not finite or below 1, as in a store filled with zeros.
+func (s *scaler) begin(p *stepBuilder) {
 	p.scaling = &stepScaler{scaler: s}
 	initial := graph.Const(p.rc.Graph(), float32(s.Initial))
 	p.scaling.factor = initial
@@ -118,16 +118,16 @@ func (s *scaler) begin(p *pass) {
 	}
 }
 
-// scaleLoss is the stage that scales the loss before the gradients are computed.
-func (s *scaler) scaleLoss(p *pass) {
+// scaleLoss multiplies the loss by the scale. It must run before the gradients are computed.
+func (s *scaler) scaleLoss(p *stepBuilder) {
 	if p.scaling == nil {
 		s.begin(p)
 	}
 	p.scaled = graph.Mul(p.loss, graph.ConvertDType(p.scaling.factor, p.loss.DType()))
 }
 
-// unscaleGradients is the stage that divides the gradients by the scale, in at least float32.
-func (s *scaler) unscaleGradients(p *pass) {
+// unscaleGradients divides the gradients by the scale, in at least float32.
+func (s *scaler) unscaleGradients(p *stepBuilder) {
 	reciprocal := graph.Reciprocal(p.scaling.factor)
 	for i, gradient := range p.gradients {
 		dtype := gradient.DType()
@@ -139,18 +139,19 @@ func (s *scaler) unscaleGradients(p *pass) {
 	}
 }
 
-// overflow has the conditions of a step with a dynamic scale, as bools: any gradient is not finite,
-// and the update is not applied because of the scale.
+// overflow describes whether gradients overflowed in a step with a dynamic loss scale.
 type overflow struct {
 	*stepScaler
+	// any is a bool scalar that is true if any gradient is not finite. scaled is true if the step's
+	// update is not applied because the scale was too large.
 	any, scaled *graph.Node
 }
 
-// adjustScale is the stage that detects non-finite gradients. If guarded, the guard's stage follows
-// and decides whether the update is applied.
+// adjustScale returns a stage that detects overflows of the gradients. If guarded is false, the stage also
+// decides whether the update is applied. Otherwise guard.decide must follow.
 func (s *scaler) adjustScale(guarded bool) stage {
-	return func(p *pass) {
-		_, gradient, past := p.nonFinite()
+	return func(p *stepBuilder) {
+		_, gradient, past := p.findNonFinite()
 		o := &overflow{stepScaler: p.scaling, any: graph.NotEqual(gradient, past)}
 		o.scaled, p.overflow = o.any, o
 		if guarded {
@@ -162,9 +163,9 @@ func (s *scaler) adjustScale(guarded bool) stage {
 	}
 }
 
-// countOverflow updates the state after a step if runs is true; nil means always. It returns the
-// variables of the state.
-func (o *overflow) countOverflow(p *pass, runs *graph.Node) []*model.Variable {
+// countOverflow updates the scale and its counts after a step, if the bool scalar runs is true or runs is
+// nil. It returns the variables that it updated.
+func (o *overflow) countOverflow(p *stepBuilder, runs *graph.Node) []*model.Variable {
 	if o == nil {
 		return nil
 	}
@@ -173,7 +174,7 @@ func (o *overflow) countOverflow(p *pass, runs *graph.Node) []*model.Variable {
 	number32 := func(x float64) *graph.Node { return graph.Const(in, float32(x)) }
 
 	larger := graph.Mul(o.factor, number32(o.Factor))
-	good := graph.Add(element(old, scaleGood), intConstant(in, 1))
+	good := graph.Add(elementAt(old, scaleGood), intConstant(in, 1))
 	grows := graph.LogicalAnd(graph.GreaterOrEqual(good, intConstant(in, o.Interval)), graph.LogicalNot(o.any))
 	grows = graph.LogicalAnd(grows, isFinite(larger))
 	full := graph.LogicalOr(o.any, graph.GreaterOrEqual(good, intConstant(in, o.Interval)))
@@ -181,8 +182,8 @@ func (o *overflow) countOverflow(p *pass, runs *graph.Node) []*model.Variable {
 
 	scale := graph.Where(o.any, smaller, graph.Where(grows, larger, o.factor))
 	counts := graph.Stack([]*graph.Node{
-		graph.Where(full, intConstant(in, 0), good), graph.Add(element(old, scaleGrown), oneIf(grows)),
-		graph.Add(element(old, scaleSkipped), oneIf(o.scaled)),
+		graph.Where(full, intConstant(in, 0), good), graph.Add(elementAt(old, scaleGrown), boolToInt64(grows)),
+		graph.Add(elementAt(old, scaleSkipped), boolToInt64(o.scaled)),
 	}, 0)
 	if runs != nil {
 		scale, counts = graph.Where(runs, scale, o.factor), graph.Where(runs, counts, old)

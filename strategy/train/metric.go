@@ -9,10 +9,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Metric is a weighted mean, transformed by Form, that a step accumulates on the devices over all
-// rows of all batches since the last reset. [MeanLoss], [Perplexity] and [BitsPerToken] are
-// computed from the loss. [Reported] is computed from values that the loss function passes to
-// [Report]. All other metrics need Values.
+// Metric is a weighted mean that a step accumulates on the devices, over all rows of all batches since
+// the last reset. [MeanLoss], [Perplexity] and [BitsPerToken] return metrics of the loss. [Reported]
+// returns a metric of values that the loss function passes to [Report]. All other metrics need Values.
 type Metric struct {
 	// Name is the name of the metric's [Reading]. It must be unique in a step.
 	Name string
@@ -45,7 +44,7 @@ const (
 // String returns "mean", "exponential", "bits" or "total".
 func (f Form) String() string { return enum.Name(f, "mean", "exponential", "bits", "total") }
 
-// compute returns the metric for a weighted sum and the sum of the weights.
+// compute returns the value of a metric from the weighted sum of its values and the sum of their weights.
 func (f Form) compute(sum, weight float64) float64 {
 	mean := sum / weight // NaN without values
 	switch f {

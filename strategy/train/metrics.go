@@ -16,26 +16,26 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// accumulator is the state of a step's metrics on the devices: a sync-on-read variable with, in
-// each replica, a weighted sum and the sum of the weights for each metric. The gauges follow the
-// metrics. A gauge is the value of the last applied step, with weight 1 in each replica.
+// accumulator is the state of a step's metrics on the devices. The state is a sync-on-read variable of
+// shape [n, 2]. In each replica it has, for each metric, a weighted sum and the sum of the weights. The
+// metrics are followed by the gauges. A gauge is a value of the last applied step, with weight 1.
 type accumulator struct {
 	metrics []Metric
 	gauges  []string
 	state   *strategy.Variable
 }
 
-// newAccumulator returns nil for a step without metrics.
+// newAccumulator creates the state of a step's metrics. It returns nil for a step without metrics.
 func newAccumulator(s *strategy.TPUStrategy, step string, metrics []Metric, gauges []string) (a *accumulator,
 	err error) {
 	a = &accumulator{metrics: slices.Clone(metrics), gauges: gauges}
 	if a.len() == 0 {
 		return nil, nil
 	}
-	path := savedstep.MetricStateName(step, a.holds())
+	path := savedstep.MetricStateName(step, a.describe())
 	used := func(v *strategy.Variable) bool { return v.Path() == path }
 	for i := 2; slices.ContainsFunc(s.DistributedVariables(), used); i++ {
-		path = savedstep.MetricStateName(fmt.Sprintf("%s_%d", step, i), a.holds())
+		path = savedstep.MetricStateName(fmt.Sprintf("%s_%d", step, i), a.describe())
 	}
 	a.state, err = engine.Internal(s).NewMetricState(path, a.len())
 	return a, err
@@ -77,9 +77,9 @@ func (a *accumulator) names() (names []string) {
 	return append(names, a.gauges...)
 }
 
-// holds returns the name and form of each metric in the order of the state. The form of a gauge is
-// "last".
-func (a *accumulator) holds() (all []string) {
+// describe returns the name and form of each metric, such as "loss:mean", in the order of the state. The
+// form of a gauge is "last".
+func (a *accumulator) describe() (all []string) {
 	for i, name := range a.names() {
 		form := "last"
 		if i < len(a.metrics) {
@@ -90,7 +90,7 @@ func (a *accumulator) holds() (all []string) {
 	return all
 }
 
-// read returns the sum of the replicas' states as readings.
+// read sums the states of all replicas and returns the metrics' values.
 func (a *accumulator) read(ctx context.Context) ([]Reading, error) {
 	value, err := a.state.Value(ctx)
 	if err != nil {

@@ -20,26 +20,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// A training step can process its batch as microbatches, in a loop of the program whose body
-// processes one microbatch. All microbatches of a replica have the same number of rows. If the
-// number of rows is not divisible, or some rows are padding, the last microbatches are padded, and
-// the body ignores the padding as a step ignores that of an uneven batch: see strategy.MaskPadding.
-// The padded size is then that of a microbatch, and the number of real rows differs between
-// iterations of the loop.
+// A training step can process its batch as microbatches, in a loop of the program whose body processes
+// one microbatch. All microbatches of a replica have the same number of rows. If the number of rows is
+// not divisible, or some rows are padding, the last microbatches are padded. The body ignores the
+// padding as a step ignores the padding of an uneven batch: see strategy.MaskPadding.
 
 // microbatchSplit describes how a replica's rows are split into microbatches.
 type microbatchSplit struct {
 	n    int // number of microbatches, 1 without a loop
 	size int // rows of each microbatch
-	// padded reports whether some rows are padding. ragged is the index of an argument with the
-	// number of real rows, or -1 if all length rows of the arguments are real.
+	// padded reports whether some rows of the microbatches are padding.
 	padded bool
+	// ragged is the index of an argument whose rows are partly padding, or -1 if there is none. length
+	// is the number of rows of the arguments, with padding.
 	ragged int
 	length int
 }
 
-// splitMicrobatches returns how the rows of a step's arguments are split into microbatches. Scalars
-// and values that are equal on all replicas are not split.
+// splitMicrobatches determines how the rows of a step's arguments are split into microbatches. Scalars and
+// values that are equal on all replicas are not split.
 func splitMicrobatches(s *strategy.TPUStrategy, microbatches int, arguments []strategy.Value) (microbatchSplit, error) {
 	c := microbatchSplit{n: max(microbatches, 1), ragged: -1}
 	if c.n == 1 {
@@ -50,7 +49,7 @@ func splitMicrobatches(s *strategy.TPUStrategy, microbatches int, arguments []st
 			microbatches), hint, reason, args...)
 	}
 	rows := make([]int, len(arguments)) // -1 for arguments that are not split
-	first, full := -1, -1               // the first split argument, and the first whose rows are all real
+	first, full := -1, -1               // the first split argument, and the first one without padding
 	same := true
 	for i, v := range arguments {
 		if rows[i] = -1; !engine.Internal(v).IsPerReplica() || v.Shape().Rank() == 0 {
@@ -96,8 +95,8 @@ func splitMicrobatches(s *strategy.TPUStrategy, microbatches int, arguments []st
 	return c, nil
 }
 
-// paddedRows returns a function that computes the padded size of the microbatches of a step's
-// arguments, 0 if no rows are padded.
+// paddedRows returns a function that computes the padded number of rows of a microbatch from a step's
+// arguments. The function returns 0 if no microbatch is padded.
 func paddedRows(s *strategy.TPUStrategy, microbatches int) func(arguments []strategy.Value) int {
 	return func(arguments []strategy.Value) int {
 		if c, err := splitMicrobatches(s, microbatches, arguments); err == nil && c.n > 1 && c.padded {
@@ -107,17 +106,17 @@ func paddedRows(s *strategy.TPUStrategy, microbatches int) func(arguments []stra
 	}
 }
 
-// microbatch is the state of the loop's body while it is traced.
+// microbatch is the microbatch that the loop's body processes while the body is traced.
 type microbatch struct {
-	real *graph.Node // number of real rows, nil if all rows are real
-	rows int
-	// share is the weight of the microbatch's mean in the replica's mean if all rows are real.
-	share float64
+	real *graph.Node // number of rows without padding; nil if no rows are padding
+	rows int         // number of rows with padding
+	// meanWeight is the weight of the microbatch's mean in the replica's mean if no rows are padding.
+	meanWeight float64
 }
 
-// microbatches traces body in a loop over n microbatches of the arguments, and returns the sums of
-// its results. For a single microbatch it calls body with the arguments.
-func (t *trainer) microbatches(n int, arguments []*graph.Node,
+// sumOverMicrobatches traces body in a loop over n microbatches of the arguments and returns the sums of
+// the results of body. For a single microbatch it calls body with the arguments.
+func (t *trainer) sumOverMicrobatches(n int, arguments []*graph.Node,
 	body func(in []*graph.Node) []*graph.Node) []*graph.Node {
 	values := engine.Internal(t.rc).ArgumentValues()
 	c, err := splitMicrobatches(t.rc.Strategy(), n, values)
@@ -130,14 +129,15 @@ func (t *trainer) microbatches(n int, arguments []*graph.Node,
 	l := &microbatchLoop{trainer: t, microbatchSplit: c, body: body, values: values}
 	l.split(arguments)
 	for {
-		if sums, ok := l.attempt(); ok {
+		if sums, ok := l.tryTrace(); ok {
 			return sums
 		}
 	}
 }
 
-// microbatchLoop is one call of microbatches. The loop carries the variables that body writes. This
-// set is known only after a trace, so that body is traced again when the set grows.
+// microbatchLoop is the state of one call of sumOverMicrobatches. The variables that body writes are
+// carried from one iteration of the loop to the next. They are known only after a trace, so that body is
+// traced repeatedly until a trace finds no more variables.
 type microbatchLoop struct {
 	*trainer
 	microbatchSplit
@@ -146,12 +146,12 @@ type microbatchLoop struct {
 
 	arguments []region.Argument
 	first     *graph.Node // index of the first row of each microbatch
-	real, all *graph.Node // real rows of this replica and of all replicas, if rows are padded
+	real, all *graph.Node // rows without padding of this replica and of all replicas; nil without padding
 	written   []*model.Variable
 	held      []region.StepVariable
 }
 
-// split creates the arguments of the loop.
+// split splits the step's arguments into the arguments of the loop.
 func (l *microbatchLoop) split(arguments []*graph.Node) {
 	number := func(n int) *graph.Node { return constant(l.graph, dtypes.Int32, float64(n)) }
 	switch {
@@ -170,14 +170,14 @@ func (l *microbatchLoop) split(arguments []*graph.Node) {
 	for i, x := range arguments {
 		a := region.Argument{Node: x, Mapping: region.Identity{}, Name: fmt.Sprintf("argument %d", i)}
 		if engine.Internal(l.values[i]).IsPerReplica() && x.Rank() > 0 {
-			a.Node, a.Mapping = l.stack(x), region.Slice{N: l.n}
+			a.Node, a.Mapping = l.stackRows(x), region.Slice{N: l.n}
 		}
 		l.arguments = append(l.arguments, a)
 	}
 }
 
-// stack returns x with its rows split into a leading axis of microbatches.
-func (l *microbatchLoop) stack(x *graph.Node) *graph.Node {
+// stackRows pads the rows of x and splits them into a new leading axis of microbatches.
+func (l *microbatchLoop) stackRows(x *graph.Node) *graph.Node {
 	if !l.padded {
 		return spmd.SplitMicrobatches(x, l.n, 0)
 	}
@@ -189,9 +189,8 @@ func (l *microbatchLoop) stack(x *graph.Node) *graph.Node {
 	return spmd.SplitMicrobatches(x, l.n, l.common.MicrobatchRows)
 }
 
-// attempt traces the loop. It reports false if body wrote variables that the loop does not carry
-// yet.
-func (l *microbatchLoop) attempt() (sums []*graph.Node, ok bool) {
+// tryTrace traces the loop. ok is false if body wrote variables that the loop does not carry yet.
+func (l *microbatchLoop) tryTrace() (sums []*graph.Node, ok bool) {
 	g := l.graph
 	target := g.Backend().(region.Target)
 	writes := region.RecordWrites(target, g)
@@ -219,7 +218,7 @@ func (l *microbatchLoop) attempt() (sums []*graph.Node, ok bool) {
 	number := 0
 	var all []*graph.Node
 	func() {
-		leave := l.enter()
+		leave := l.enterBody()
 		defer func() {
 			leave()
 			for v := range l.store().IterVariables() {
@@ -230,7 +229,7 @@ func (l *microbatchLoop) attempt() (sums []*graph.Node, ok bool) {
 			writes.Restore()
 		}()
 		all, ok = region.TryTrace(target, region.Loop{N: l.n}, in, func(in []*graph.Node) ([]region.Result, bool) {
-			results, ok := l.trace(in, writes, before)
+			results, ok := l.traceBody(in, writes, before)
 			number = len(results) - len(l.written) - len(l.held)
 			return results, ok
 		})
@@ -248,10 +247,10 @@ func (l *microbatchLoop) attempt() (sums []*graph.Node, ok bool) {
 	return all[:number:number], true
 }
 
-// enter prepares the context for a trace of body.
-func (l *microbatchLoop) enter() (leave func()) {
+// enterBody prepares the trainer for a trace of body. leave reverses it.
+func (l *microbatchLoop) enterBody() (leave func()) {
 	l.slices = map[string]*graph.Node{}
-	l.micro = &microbatch{rows: l.size, share: 1 / float64(l.n)}
+	l.micro = &microbatch{rows: l.size, meanWeight: 1 / float64(l.n)}
 	sums := []string{gomlxtrain.TrainerRegularizationLossGraphParamKey, gomlxtrain.TrainerMainLossGraphParamKey}
 	for _, key := range sums { // terms of an abandoned trace cannot be removed
 		path := model.JoinPath(gomlxtrain.TrainerAbsoluteScope, key)
@@ -266,9 +265,9 @@ func (l *microbatchLoop) enter() (leave func()) {
 	}
 }
 
-// trace traces body inside the loop. If body wrote variables that the loop does not carry, it adds
-// them for the next attempt and reports false.
-func (l *microbatchLoop) trace(in []*graph.Node, writes *region.WriteRecorder,
+// traceBody traces body inside the loop. If body writes variables that the loop does not carry, traceBody
+// adds these variables to the loop for the next trace and returns false.
+func (l *microbatchLoop) traceBody(in []*graph.Node, writes *region.WriteRecorder,
 	before func(v *model.Variable) *graph.Node) (results []region.Result, ok bool) {
 	take := func(n int) (list []*graph.Node) {
 		list, in = in[:n:n], in[n:]
@@ -280,7 +279,7 @@ func (l *microbatchLoop) trace(in []*graph.Node, writes *region.WriteRecorder,
 		l.micro.real = spmd.MarkRealRows(graph.Clip(graph.Sub(l.real, first), zero, rows))
 		l.common.Rows, l.common.AllRows = l.micro.real, l.all
 	}
-	arguments := l.give(take(len(l.arguments) - 1))
+	arguments := l.setArguments(take(len(l.arguments) - 1))
 	entered := map[*model.Variable]*graph.Node{}
 	for _, v := range l.written {
 		entered[v] = take(1)[0]
@@ -326,8 +325,8 @@ func (l *microbatchLoop) trace(in []*graph.Node, writes *region.WriteRecorder,
 	return results, true
 }
 
-// give sets the step's arguments to those of a microbatch, sharded like the step's arguments.
-func (l *microbatchLoop) give(in []*graph.Node) []*graph.Node {
+// setArguments replaces the step's arguments by the arguments of a microbatch, with the same sharding.
+func (l *microbatchLoop) setArguments(in []*graph.Node) []*graph.Node {
 	sizes := map[int]*graph.Node{}
 	of := l.common.Sizes
 	for i, x := range in {
@@ -349,7 +348,7 @@ func (l *microbatchLoop) give(in []*graph.Node) []*graph.Node {
 			if ok {
 				others = graph.Slice(others, graph.AxisRange(1))
 			} else {
-				others = graph.Const(l.graph, int32s(x.Shape().Dimensions[1:]))
+				others = graph.Const(l.graph, toInt32s(x.Shape().Dimensions[1:]))
 			}
 			sizes[i] = graph.Concatenate([]*graph.Node{sizes[i], others}, 0)
 		}
@@ -358,7 +357,7 @@ func (l *microbatchLoop) give(in []*graph.Node) []*graph.Node {
 	return in
 }
 
-func int32s(dims []int) []int32 {
+func toInt32s(dims []int) []int32 {
 	all := make([]int32, len(dims))
 	for i, n := range dims {
 		all[i] = int32(n)

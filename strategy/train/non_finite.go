@@ -12,26 +12,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// NonFinite selects the behavior of a training step whose loss or a gradient is not finite, which
-// means NaN or infinite. The step decides on the devices, from the loss and the gradients averaged
-// over all replicas, so that all replicas and processes make the same decision. If the update is
-// not applied, all variables keep their values: the model's, the optimizer's, moving averages of
-// layers, random number state, and the variables of the strategy that the step writes. The section
-// "Numbers that are not finite" in docs/deep-models.md describes the interaction with loss scales
-// and package fit.
+// NonFinite selects the behavior of a training step whose loss or gradients contain a NaN or an infinity.
+// The step checks the loss and the gradients after they are averaged over all replicas, on the devices,
+// so that all replicas and processes make the same decision. If the update is not applied, all variables
+// keep their values: those of the model and the optimizer, moving averages of layers, random number
+// state, and the variables of the strategy that the step writes. The section "Numbers that are not
+// finite" in docs/deep-models.md describes the interaction with loss scales and package fit.
 type NonFinite int
 
 const (
 	// Apply applies every update. There is no check and no cost.
 	Apply NonFinite = iota
-	// Skip does not apply the update and counts the step: see [Step.NonFinite].
+	// Skip discards the update and counts the step: see [Step.NonFinite].
 	Skip
-	// Stop does not apply the update, nor any later one, and Run returns a [*NonFiniteError]. Each
-	// Run waits for its step. A loop of steps waits once, at its end.
+	// Stop discards the update and all later updates, and Run returns a [*NonFiniteError]. Each Run
+	// waits for its step. A loop of steps waits once, at its end.
 	Stop
 )
 
-func (n NonFinite) known() bool { return n >= Apply && n <= Stop }
+func (n NonFinite) isKnown() bool { return n >= Apply && n <= Stop }
 
 // String returns "apply", "skip" or "stop".
 func (n NonFinite) String() string { return enum.Name(n, "apply", "skip", "stop") }
@@ -43,9 +42,9 @@ type NonFiniteSteps struct {
 	// was not applied. Steps after a stop are not counted.
 	Steps, Skipped int64
 	// Last is the number of the last skipped step, counted from 1, or 0 if no step was skipped.
-	// What is the first value of that step that was not finite, in the order of the store: "the
-	// loss", "the gradient of" a variable, or "the norm of the gradients".
 	Last int64
+	// What is the first value of step Last that was not finite: "the loss", "the gradient of" a
+	// variable, or "the norm of the gradients". Variables are in the order of the store.
 	What string
 	// Stopped reports whether a step stopped the training.
 	Stopped bool
@@ -84,16 +83,16 @@ func (e *NonFiniteError) Kind() errkind.Kind { return errkind.InvalidArgumentErr
 // step without [Options].NonFinite the error matches errors.ErrUnsupported. The counts are a
 // variable of the store, "/non_finite/" and the step's name, and are saved with the store.
 func (t *Step) NonFinite(ctx context.Context) (NonFiniteSteps, error) {
-	if err := t.counts(ctx, "NonFinite"); err != nil {
+	if err := t.checkCounts(ctx, "NonFinite"); err != nil {
 		return NonFiniteSteps{}, err
 	}
-	return t.guard.read(ctx, t.function)
+	return t.guard.readCounts(ctx, t.function)
 }
 
 // ResetNonFinite sets the counts to zero. After it, a stopped step resumes with the next Run. With
 // several processes, all must call it.
 func (t *Step) ResetNonFinite(ctx context.Context) error {
-	if err := t.counts(ctx, "ResetNonFinite"); err != nil {
+	if err := t.checkCounts(ctx, "ResetNonFinite"); err != nil {
 		return err
 	}
 	v, ok := engine.Internal(t.function).LookupVariable(t.guard.path)
@@ -103,9 +102,9 @@ func (t *Step) ResetNonFinite(ctx context.Context) error {
 	return v.Assign(ctx, make([]int64, countElements))
 }
 
-// counts returns an error for a step that does not count non-finite steps, for a closed step, and
+// checkCounts returns an error if the step does not count non-finite steps, if the step is closed, and
 // inside a traced step function.
-func (t *Step) counts(ctx context.Context, op string) error {
+func (t *Step) checkCounts(ctx context.Context, op string) error {
 	if err := strategy.RefuseTracing(ctx, op, fault.InsteadOfRunning); err != nil {
 		return err
 	}

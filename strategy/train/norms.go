@@ -10,7 +10,7 @@ const (
 	learningRate  = "learning_rate"
 )
 
-// gauges returns the names of the metrics that are values of the last applied step, in their order.
+// gauges returns the names of the metrics that are values of the last applied step.
 func (o *Options) gauges() (names []string) {
 	if o.Norms {
 		names = append(names, gradientNorm, parameterNorm)
@@ -18,21 +18,21 @@ func (o *Options) gauges() (names []string) {
 	if o.UpdateNorm {
 		names = append(names, updateNorm)
 	}
-	if o.LearningRate.Is() {
+	if o.LearningRate.IsSet() {
 		names = append(names, learningRate)
 	}
 	return names
 }
 
-// saveValues is the stage that keeps the trained variables for the norm of the update.
-func saveValues(p *pass) { p.before = p.values() }
+// saveValues saves the values of the trained variables before the update, for the update norm.
+func saveValues(p *stepBuilder) { p.before = p.trainedValues() }
 
-// norms returns the norms of a step's gauges by name. It must run after all updates. The norms
-// share one all-reduce.
-func (o *Options) norms(p *pass) map[string]*graph.Node {
+// computeNorms returns the norms that the options enable, by the name of their metric. It must run after
+// all updates. The norms share one all-reduce.
+func (o *Options) computeNorms(p *stepBuilder) map[string]*graph.Node {
 	var names []string
 	var sets [][]*graph.Node
-	now := p.values()
+	now := p.trainedValues()
 	if o.Norms {
 		names, sets = append(names, parameterNorm), append(sets, now)
 		if p.norm == nil {

@@ -20,10 +20,10 @@ import (
 // ratePath is the path of the variable from which GoMLX's optimizers read the learning rate.
 var ratePath = model.JoinPath("/", optimizer.Scope, optimizer.ParamLearningRate)
 
-// setLearningRate returns the stage that sets the optimizer's learning rate from the schedule and the
-// number of applied steps, which GoMLX's optimizers count in the store.
+// setLearningRate returns a stage that sets the optimizer's learning rate from the schedule and the number
+// of applied steps, which GoMLX's optimizers count in the store.
 func setLearningRate(opt optimizer.Interface, s schedule.Schedule) stage {
-	return func(p *pass) {
+	return func(p *stepBuilder) {
 		g, store := p.rc.Graph(), p.rc.Scope().Store()
 		if v := store.GetVariable(ratePath); v != nil && v.ChangedInGraph(g) {
 			panicInvalid("leave one out: Options.LearningRate, or cosineschedule in the loss function",
@@ -37,9 +37,10 @@ func setLearningRate(opt optimizer.Interface, s schedule.Schedule) stage {
 	}
 }
 
-// rateDType returns the dtype of an optimizer's learning rate. GoMLX has no method for it, so that
-// it is found by an update of a model with one scalar in a separate graph. rateDType panics for an
-// optimizer that does not read the rate's variable or that changes the rate with the steps itself.
+// rateDType returns the dtype in which an optimizer reads its learning rate. It builds an update of a
+// model with one scalar in a separate graph, because GoMLX has no method that returns this dtype.
+// rateDType panics for an optimizer that does not read the rate from the store, or that changes the rate
+// with the number of steps itself.
 func rateDType(opt optimizer.Interface, of *model.Store, loss dtypes.DType) dtypes.DType {
 	backend, err := gobackend.New("")
 	if err != nil {
@@ -72,16 +73,16 @@ func rateDType(opt optimizer.Interface, of *model.Store, loss dtypes.DType) dtyp
 		panicInvalid("use one of the Adam family or SGD, or leave Options.LearningRate out",
 			"optimizer %T does not count its steps in the store (/%s), which the schedule follows", opt,
 			optimizer.GlobalStepVariableName)
-	} else if isScaled(g, rate, step) {
+	} else if combinesRateWithStep(g, rate, step) {
 		panicInvalid("use optimizer.StochasticGradientDescent().WithDecay(false), or leave Options.LearningRate out",
 			"optimizer %T divides the learning rate by the root of the steps by itself", opt)
 	}
 	return rate.DType()
 }
 
-// isScaled reports whether a graph combines the rate with values computed only from the number of
-// steps.
-func isScaled(g *graph.Graph, rate, step *graph.Node) bool {
+// combinesRateWithStep reports whether an operation of the graph combines the learning rate with a value
+// that is computed from the number of steps.
+func combinesRateWithStep(g *graph.Graph, rate, step *graph.Node) bool {
 	ofStep := map[*graph.Node]bool{step: true}
 	for _, node := range g.Nodes() {
 		in := node.Inputs()

@@ -15,7 +15,7 @@ import (
 // in the loss function. A step without this metric ignores the values, so that one loss function
 // serves training and evaluation. values and weights have the contract of [Metric].Values. Values
 // that are reported repeatedly in a step, such as in each layer of a loop, add up. No gradient
-// flows through them. Report builds graph and panics with its error.
+// flows through the values. Report panics with an error for values of an invalid shape or dtype.
 //
 // GoMLX's metric functions return the mean over the batch as a scalar, which Report accepts:
 //
@@ -34,44 +34,44 @@ func Report(rc *strategy.ReplicaContext, name string, values, weights *graph.Nod
 		return
 	}
 	r.reported[i] = true
-	r.add(i, values, weights)
+	r.addValues(i, values, weights)
 }
 
 type recorderKey struct{}
 
-// recorder accumulates the metrics of a step in one trace.
+// recorder adds the accumulation of a step's metrics to the step's graph.
 type recorder struct {
 	*accumulator
 	*trainer
 	in       []*graph.Node
 	reported []bool   // for each metric
-	left     []string // names that were reported but belong to no metric
+	left     []string // reported names without a metric
 }
 
-// begin is the stage that prepares the metrics for calls of [Report].
-func (a *accumulator) begin(p *pass) {
+// begin prepares the trace for calls of [Report].
+func (a *accumulator) begin(p *stepBuilder) {
 	p.rc.Read(a.state) // so that loops and blocks can write it
 	p.recorder = &recorder{accumulator: a, trainer: p.trainer, in: p.in, reported: make([]bool, len(a.metrics))}
 	p.rc.Graph().AttachState(recorderKey{}, p.recorder)
 }
 
-// observeRows adds the metrics computed from the arguments.
+// observeRows accumulates the metrics that are computed from the arguments.
 func (r *recorder) observeRows(in []*graph.Node) {
 	for i, m := range r.metrics {
 		if m.Values != nil {
 			values, weights := m.Values(r.rc, in)
-			r.add(i, values, weights)
+			r.addValues(i, values, weights)
 		}
 	}
 }
 
-// observe adds the step's loss after all updates. The loss is a mean over weight, or over the
-// replica's rows if weight is nil.
-func (r *recorder) observe(loss, weight *graph.Node) {
+// observeLoss accumulates the metrics of the loss. The loss is a mean over the given weight, or over the
+// replica's rows if weight is nil. observeLoss panics if the loss function did not report a metric.
+func (r *recorder) observeLoss(loss, weight *graph.Node) {
 	for i, m := range r.metrics {
 		switch {
 		case m.loss:
-			r.add(i, loss, weight)
+			r.addValues(i, loss, weight)
 		case m.Values != nil:
 		case !r.reported[i]:
 			reports := "it reports nothing"
@@ -85,8 +85,8 @@ func (r *recorder) observe(loss, weight *graph.Node) {
 	}
 }
 
-// add adds values to metric i.
-func (r *recorder) add(i int, values, weights *graph.Node) {
+// addValues accumulates values with weights in metric i.
+func (r *recorder) addValues(i int, values, weights *graph.Node) {
 	name := r.metrics[i].Name
 	switch {
 	case values == nil:
@@ -100,10 +100,10 @@ func (r *recorder) add(i int, values, weights *graph.Node) {
 	}
 	g := r.rc.Graph()
 	var sum, weight *graph.Node
-	values = toFloat64(graph.StopGradient(values))
+	values = toSummable(graph.StopGradient(values))
 	switch {
 	case values.IsScalar() && weights == nil:
-		weight = r.weight()
+		weight = r.rowWeight()
 		sum = graph.Mul(graph.ConvertDType(values, dtypes.Float64), weight)
 		// Without rows there is no mean.
 		sum = graph.Where(graph.GreaterThan(weight, constant(g, dtypes.Float64, 0)), sum,
@@ -112,7 +112,7 @@ func (r *recorder) add(i int, values, weights *graph.Node) {
 		if weights == nil {
 			weights = graph.OnesLike(values)
 		}
-		weights = graph.ConvertDType(toFloat64(graph.StopGradient(weights)), values.DType())
+		weights = graph.ConvertDType(toSummable(graph.StopGradient(weights)), values.DType())
 		for weights.Rank() < values.Rank() {
 			weights = graph.ExpandAxes(weights, -1)
 		}
@@ -125,8 +125,8 @@ func (r *recorder) add(i int, values, weights *graph.Node) {
 	r.rc.AssignAdd(r.state, r.metricRow(i, sum, weight))
 }
 
-// set replaces the metrics from index first on by values of this step.
-func (r *recorder) set(first int, values []*graph.Node) {
+// setGauges replaces the metrics from index first on by the given values of this step.
+func (r *recorder) setGauges(first int, values []*graph.Node) {
 	now := r.rc.Read(r.state)
 	rows := []*graph.Node{}
 	if first > 0 {
@@ -140,7 +140,7 @@ func (r *recorder) set(first int, values []*graph.Node) {
 	r.rc.Assign(r.state, graph.Concatenate(rows, 0))
 }
 
-// metricRow returns a summand of the state with sum and weight in row i and zeros elsewhere.
+// metricRow returns a tensor of the state's shape with sum and weight in row i and zeros elsewhere.
 func (r *recorder) metricRow(i int, sum, weight *graph.Node) *graph.Node {
 	g, n := r.rc.Graph(), r.len()
 	var rows []*graph.Node
@@ -155,8 +155,8 @@ func (r *recorder) metricRow(i int, sum, weight *graph.Node) *graph.Node {
 	return graph.Concatenate(rows, 0)
 }
 
-// weight returns the number of real rows of the replica's batch as a float64.
-func (r *recorder) weight() *graph.Node {
+// rowWeight returns the number of rows of the replica's batch without padding, as a float64 scalar.
+func (r *recorder) rowWeight() *graph.Node {
 	if rows := r.rowCount(); rows != nil {
 		return graph.ConvertDType(rows, dtypes.Float64)
 	}
@@ -167,7 +167,7 @@ func (r *recorder) weight() *graph.Node {
 	return constant(r.rc.Graph(), dtypes.Float64, float64(rows))
 }
 
-// sumAll returns the sum of all elements as a float64.
+// sumAll returns the sum of all elements as a float64 scalar.
 func sumAll(x *graph.Node) *graph.Node {
 	if !x.IsScalar() {
 		x = graph.ReduceAllSum(x)
@@ -175,8 +175,9 @@ func sumAll(x *graph.Node) *graph.Node {
 	return graph.ConvertDType(x, dtypes.Float64)
 }
 
-// toFloat64 converts x to the dtype in which its elements are summed.
-func toFloat64(x *graph.Node) *graph.Node {
+// toSummable converts x to the float dtype in which its elements are summed: float64 for 64-bit integers
+// and float64, and otherwise float32.
+func toSummable(x *graph.Node) *graph.Node {
 	switch x.DType() {
 	case dtypes.Float64, dtypes.Float32:
 		return x
@@ -186,7 +187,8 @@ func toFloat64(x *graph.Node) *graph.Node {
 	return graph.ConvertDType(x, dtypes.Float32)
 }
 
-// constant returns a scalar constant with its own node; see number.
+// constant returns a scalar constant as a separate node. [graph.Scalar] would share the node with all
+// other branches of the graph.
 func constant(g *graph.Graph, dtype dtypes.DType, x float64) *graph.Node {
 	return graph.Const(g, shapes.CastAsDType(x, dtype))
 }

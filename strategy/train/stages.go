@@ -14,37 +14,32 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// A training step is built in stages. Each stage adds its part to the graph of a replica. The
-// options select the stages.
+// stage adds one phase of a training step, such as the backward pass, to the graph of the step. [New]
+// selects the stages by the options. A stage panics with its error.
+type stage func(p *stepBuilder)
 
-// stage adds a part of a training step to its graph. It panics with its error.
-type stage func(p *pass)
-
-// pass is the state of one trace that the stages share.
-type pass struct {
+// stepBuilder is the state that the stages of a step share during one trace.
+type stepBuilder struct {
 	*trainer
 	in []*graph.Node
-	// own is the mean loss of the replica's rows. loss is scaled so that the mean over the replicas
-	// is the loss of the batch. sum and weight are those of a weighted loss, and divisor is the
-	// number by which the sum was divided. They are nil for any other loss.
-	own, loss            *graph.Node
+	// own is the mean loss of the replica's rows. loss is scaled so that its mean over the replicas is the
+	// loss of the batch.
+	own, loss *graph.Node
+	// sum and weight are the results of a weighted loss function. divisor is the number by which sum was
+	// divided. They are nil for any other loss.
 	sum, weight, divisor *graph.Node
-	// gradients are those of the replica, and after the reduce stage their means over the replicas.
-	// trained are the names of the gradients' variables.
+	// gradients are the gradients of the replica, and after reduceGradients their means over the
+	// replicas. trained are the names of the gradients' variables.
 	gradients []*graph.Node
 	trained   []string
-	mean      *graph.Node // cache of meanLoss
-	// norm is the gradients' norm, if it is computed before the check for non-finite values. before
-	// are the trained variables before the update, for the update norm. rate is the learning rate
-	// of a schedule.
-	norm   *graph.Node
-	before []*graph.Node
-	rate   *graph.Node
-	// recorder accumulates the step's metrics. It is nil for a step without metrics.
-	recorder *recorder
-	// what and gradient are the cached results of nonFinite.
-	what, gradient *graph.Node
-	// scaling is the loss scaler, and scaled the scaled loss; both are nil without a loss scale.
+	mean      *graph.Node   // cached result of meanLoss
+	norm      *graph.Node   // global norm of the gradients, or nil if it is not computed yet
+	before    []*graph.Node // values of the trained variables before the update, for the update norm
+	rate      *graph.Node   // learning rate of a schedule, or nil
+	recorder  *recorder     // nil for a step without metrics
+	// The cached results of findNonFinite.
+	firstNonFinite, firstNonFiniteGradient *graph.Node
+	// scaled is the loss times the loss scale. scaling and scaled are nil without a loss scale, and
 	// overflow is nil without a dynamic loss scale.
 	scaling  *stepScaler
 	scaled   *graph.Node
@@ -52,7 +47,7 @@ type pass struct {
 }
 
 // meanLoss returns the loss averaged over the replicas.
-func (p *pass) meanLoss() *graph.Node {
+func (p *stepBuilder) meanLoss() *graph.Node {
 	if p.mean == nil {
 		p.mean = p.rc.AllReduce(strategy.Mean, p.loss)
 	}
@@ -62,21 +57,21 @@ func (p *pass) meanLoss() *graph.Node {
 // newStepFunc returns a step function that runs the stages and returns the mean loss.
 func newStepFunc(stages []stage) strategy.StepFunc {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		p := &pass{trainer: newTrainer(rc), in: in}
-		defer p.drop()
+		p := &stepBuilder{trainer: newTrainer(rc), in: in}
+		defer p.deleteProxies()
 		p.begin()
 		for _, add := range stages {
 			add(p)
 		}
 		loss := p.meanLoss()
-		p.finish()
+		p.writeProxyValues()
 		return []*graph.Node{loss}
 	}
 }
 
-// forward returns the stage that builds the loss under the policy.
-func forward(loss Loss, policy precision.Policy) stage {
-	return func(p *pass) {
+// buildLoss returns a stage that builds the loss in the dtypes of the policy.
+func buildLoss(loss Loss, policy precision.Policy) stage {
+	return func(p *stepBuilder) {
 		p.reduceIn, p.common.Weighted = policy.Reduce, [2]*graph.Node{}
 		var sum *graph.Node
 		l := policy.Forward(p.rc.Graph(), p.in, func(in []*graph.Node) []*graph.Node {
@@ -99,8 +94,8 @@ func forward(loss Loss, policy precision.Policy) stage {
 	}
 }
 
-// addRegularizers adds the regularization terms of the graph's layers to the loss, unless the loss
-// already contains them. If weight is not nil, the terms are multiplied by it.
+// addRegularizers adds the regularization terms of the graph's layers to the loss l, unless l already
+// contains these terms. If weight is not nil, the terms are multiplied by weight.
 func addRegularizers(l, weight *graph.Node) *graph.Node {
 	terms := gomlxtrain.GetRegularizationLoss(l.Graph())
 	if terms == nil {
@@ -128,24 +123,24 @@ func addRegularizers(l, weight *graph.Node) *graph.Node {
 	return graph.Add(l, terms)
 }
 
-// backward is the stage that builds the gradients of the loss.
-func backward(p *pass) {
+// buildGradients computes the gradients of the loss.
+func buildGradients(p *stepBuilder) {
 	loss := p.loss
 	if p.scaled != nil {
 		loss = p.scaled
 	}
 	p.gradients = p.computeGradients(loss)
-	p.trained = p.paths(p.variables())
+	p.trained = p.userPaths(p.trainedVariables())
 	if len(p.gradients) == 0 {
 		panicInvalid("use a variable of the store in it, or read one of the strategy",
 			"the loss uses no trainable variable: none of the store, and reads none of the scope")
 	}
 }
 
-// reduce returns the stage that averages the gradients over the replicas in the policy's dtype.
-// After it, gradients of variables with sharded state are shards of the means.
-func reduce(policy precision.Policy) stage {
-	return func(p *pass) {
+// reduceGradients returns a stage that averages the gradients over the replicas in the policy's dtype. The
+// gradient of a variable with sharded state becomes the replica's shard of the mean.
+func reduceGradients(policy precision.Policy) stage {
+	return func(p *stepBuilder) {
 		in := make([]*graph.Node, len(p.gradients))
 		for i, gradient := range p.gradients {
 			in[i] = policy.CastGradient(gradient)
@@ -156,31 +151,30 @@ func reduce(policy precision.Policy) stage {
 	}
 }
 
-// update returns the stage that applies the optimizer's update.
-func update(opt optimizer.Interface) stage {
-	return func(p *pass) {
+// applyOptimizer returns a stage that applies the optimizer's update.
+func applyOptimizer(opt optimizer.Interface) stage {
+	return func(p *stepBuilder) {
 		takes, gradients := opt.(gomlxtrain.OptimizeWithGradients), p.gradients
 		finite := dropsNonFinite(opt) && model.GetParamOr(p.rc.Scope(), optimizer.ParamClipNaN, false)
 		if finite {
-			gradients = p.clipGradients(gradients)
+			gradients = p.zeroNonFinite(gradients)
 		}
-		p.update(gradients, finite, func(scope *model.Scope, gradients []*graph.Node) {
+		p.updateVariables(gradients, finite, func(scope *model.Scope, gradients []*graph.Node) {
 			takes.UpdateGraphWithGradients(scope, gradients, p.loss.DType())
 		})
 	}
 }
 
 // dropsNonFinite reports whether an optimizer ignores a gradient with a non-finite element if
-// [optimizer.ParamClipNaN] is set. GoMLX's optimizers except SGD do.
+// [optimizer.ParamClipNaN] is set. All optimizers of GoMLX do this, except SGD.
 func dropsNonFinite(opt optimizer.Interface) bool {
 	_, sgd := opt.(*optimizer.SGDConfig)
 	of := reflect.TypeOf(opt)
 	return !sgd && of.Kind() == reflect.Pointer && of.Elem().PkgPath() == reflect.TypeFor[optimizer.SGDConfig]().PkgPath()
 }
 
-// finishStep is the stage that runs the per-step updates of layers and restores the states of replicas
-// without rows.
-func finishStep(p *pass) {
+// finishStep runs the per-step updates of layers and restores the layer states of replicas without rows.
+func finishStep(p *stepBuilder) {
 	p.keepFrozen(func() { gomlxtrain.ExecPerStepUpdateGraphFn(p.graph) })
 	engine.Internal(p.rc).RestoreStatesWithoutRows()
 }

@@ -21,10 +21,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train/schedule"
 )
 
-// Loss builds a replica's loss: a float scalar, the mean over the replica's rows. in has the
-// tensors of the batch. Some of GoMLX's losses, such as the cross-entropies, return a value for
-// each example: return [graph.ReduceAllMean] of these values. For an uneven batch the mean is over
-// the replica's real rows; see [Step.Run].
+// Loss builds a replica's loss: a float scalar, the mean over the replica's rows. in has the tensors of
+// the batch. Some of GoMLX's losses, such as the cross-entropies, return a value for each example: return
+// [graph.ReduceAllMean] of these values. Padding rows of an uneven batch do not count; see [Step.Run].
 //
 // If rows have different weights, such as texts with different numbers of unmasked tokens, a mean
 // for each replica is wrong. Use [Weighted] with a function that returns a sum and a weight.
@@ -109,8 +108,8 @@ type Options struct {
 	AverageWarmUp bool
 }
 
-// function returns the options of the step's function, without those of training.
-func (o *Options) function(store *model.Store) strategy.FunctionOptions {
+// functionOptions returns the options of the strategy function that runs the step.
+func (o *Options) functionOptions(store *model.Store) strategy.FunctionOptions {
 	return strategy.FunctionOptions{Name: o.Name, Store: store, Arguments: o.Arguments, SplitBatch: true,
 		LocalBatch:  o.LocalBatch,
 		UnequalRows: o.UnequalRows, Padding: strategy.MaskPadding, MirroredRandomNumbers: o.MirroredRandomNumbers}
@@ -150,7 +149,7 @@ type Step struct {
 // returns the errors of [strategy.TPUStrategy.NewVariable].
 func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, loss Loss, o Options) (*Step, error) {
 	freeze, err := o.freezer()
-	if err := cmp.Or(checkArguments(s, store, loss, o.Arguments), checkOptimizer(opt), err, o.check()); err != nil {
+	if err := cmp.Or(checkArguments(s, store, loss, o.Arguments), checkOptimizer(opt), err, o.validate()); err != nil {
 		return nil, err
 	}
 	if o.Name == "" {
@@ -165,14 +164,14 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 		stages = append(stages, t.metrics.begin)
 	}
 	scaler := newScaler(o.Precision, o.Name)
-	each := []stage{forward(loss, o.Precision), weightLoss} // run for each microbatch
+	each := []stage{buildLoss(loss, o.Precision), weightLoss} // run for each microbatch
 	if freeze != nil {
 		stages, each = append(stages, freeze.begin), append(each, freeze.check)
 	}
 	if scaler != nil {
 		each = append(each, scaler.scaleLoss)
 	}
-	each = append(each, backward)
+	each = append(each, buildGradients)
 	if o.Accumulate > 1 {
 		if scaler != nil {
 			stages = append(stages, scaler.begin)
@@ -184,7 +183,7 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	} else {
 		stages = append(stages, each...)
 	}
-	stages = append(stages, reduce(o.Precision))
+	stages = append(stages, reduceGradients(o.Precision))
 	if scaler != nil {
 		stages = append(stages, scaler.unscaleGradients)
 	}
@@ -201,21 +200,21 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	if o.ClipNorm != 0 {
 		stages = append(stages, clip(o.ClipNorm))
 	}
-	if o.LearningRate.Is() {
+	if o.LearningRate.IsSet() {
 		stages = append(stages, setLearningRate(opt, o.LearningRate))
 	}
 	if o.UpdateNorm {
 		stages = append(stages, saveValues)
 	}
-	stages = append(stages, update(opt), finishStep)
+	stages = append(stages, applyOptimizer(opt), finishStep)
 	if o.Average != 0 {
-		stages = append(stages, o.average)
+		stages = append(stages, o.updateAverages)
 		t.swap = newSwapFunction(s, store, o.Name)
 	}
 	if t.metrics != nil {
-		stages = append(stages, o.observe)
+		stages = append(stages, o.observeStep)
 	}
-	f := o.function(store)
+	f := o.functionOptions(store)
 	f.Training = true
 	t.function = engine.Internal(s).NewTrainingFunction(newStepFunc(stages), f, o.Accumulate,
 		paddedRows(s, o.Accumulate))
@@ -228,8 +227,8 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	return t, nil
 }
 
-// checkArguments returns an error for a nil argument, for a zero strategy, and for annotations that
-// are invalid for every shape.
+// checkArguments returns an error if an argument is nil, if the strategy is a zero value or closed, or if
+// an annotation is invalid for every shape.
 func checkArguments(s *strategy.TPUStrategy, store *model.Store, loss Loss, arguments []logical.Annotation) error {
 	switch {
 	case s == nil:
@@ -257,10 +256,10 @@ func checkOptimizer(opt optimizer.Interface) error {
 	return nil
 }
 
-// check returns an error for invalid options of a training step.
-func (o *Options) check() error {
+// validate returns an error for invalid options of a training step.
+func (o *Options) validate() error {
 	switch clip, decay := o.ClipNorm, o.Average; {
-	case !o.NonFinite.known():
+	case !o.NonFinite.isKnown():
 		return newOptionError("use Apply, Skip or Stop", "Options.NonFinite is %s", o.NonFinite)
 	case clip < 0 || math.IsNaN(clip) || clip > math.MaxFloat32:
 		return newOptionError("give a positive number, or 0 for gradients as they are", "Options.ClipNorm is %v", clip)
@@ -272,7 +271,7 @@ func (o *Options) check() error {
 			"Options.Average is %v", decay)
 	case o.AverageWarmUp && decay == 0:
 		return newOptionError("set Options.Average, such as to 0.999", "Options.AverageWarmUp is set without a decay")
-	case o.LearningRate.Is():
+	case o.LearningRate.IsSet():
 		if err := o.LearningRate.Validate(); err != nil {
 			return err
 		}
@@ -280,20 +279,20 @@ func (o *Options) check() error {
 	return cmp.Or(o.Precision.Validate(), checkMetrics(o.Metrics, o.gauges()))
 }
 
-// observe is the stage that adds the step's loss and norms to the metrics, after all updates.
-func (o *Options) observe(p *pass) {
+// observeStep accumulates the metrics of the step's loss and norms. It must run after all updates.
+func (o *Options) observeStep(p *stepBuilder) {
 	if o.Accumulate < 2 {
 		observeRows(p)
 	}
-	p.recorder.observe(p.meanLoss(), p.weight)
-	norms := o.norms(p)
+	p.recorder.observeLoss(p.meanLoss(), p.weight)
+	norms := o.computeNorms(p)
 	norms[learningRate] = p.rate
 	var values []*graph.Node
 	for _, name := range o.gauges() {
 		values = append(values, norms[name])
 	}
 	if len(values) > 0 {
-		p.recorder.set(len(o.Metrics), values)
+		p.recorder.setGauges(len(o.Metrics), values)
 	}
 }
 
@@ -306,7 +305,7 @@ func StepOf(f *strategy.Function) (*Step, error) {
 		return nil, &errkind.Fault{Op: "train: of a function", Reason: "it is no training step of a file",
 			Hint: "make the step with New, or load one with stepfile.LoadTrain", Class: errkind.ValueError}
 	}
-	if mode := NonFinite(from.Guard.Mode); !mode.known() {
+	if mode := NonFinite(from.Guard.Mode); !mode.isKnown() {
 		return nil, &errkind.Fault{Op: "train: of a function", Reason: fmt.Sprintf("its way with steps that are not finite is %s", mode),
 			Hint: "compile the step again with this version", Class: errkind.DataLossError}
 	}
@@ -399,10 +398,26 @@ func (t *Step) Close() error {
 	return err
 }
 
-// newOptionError returns an error of kind ValueError for the arguments of a constructor.
+// newOptionError returns an error of kind ValueError. reason is a format string for args, and hint suggests
+// a correction.
 func newOptionError(hint, reason string, args ...any) error {
 	return &errkind.Fault{Op: "train", Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }
 
-// panicInvalid panics with an error about the step's code. The trace returns it.
+// panicInvalid panics with a newOptionError. The trace converts the panic to an error.
 func panicInvalid(hint, reason string, args ...any) { panic(newOptionError(hint, reason, args...)) }
+
+// Strategy returns the strategy that the step runs on.
+func (t *Step) Strategy() *strategy.TPUStrategy { return t.function.Strategy() }
+
+// Store returns the store with the variables that the step trains.
+func (t *Step) Store() *model.Store { return engine.Internal(t.function).Store() }
+
+// Arguments returns how the batch's tensors are sharded over the logical devices: see
+// [Options].Arguments.
+func (t *Step) Arguments() []logical.Annotation {
+	return engine.Internal(t.function).ArgumentAnnotations()
+}
+
+// Name returns the step's name, which errors and profiles contain.
+func (t *Step) Name() string { return t.name }

@@ -22,35 +22,35 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// trainer knows which variables a step trains in one trace, and how their gradients and optimizer
-// state are sharded.
+// trainer determines which variables a step trains, and how their gradients and optimizer state are
+// sharded. It belongs to one trace.
 //
-// GoMLX's optimizers only update variables of a store. For each variable of the scope that a step
-// reads, the store therefore has a proxy while the step is traced: a variable with the same
-// parameter. Values that the optimizer writes to the proxy are written to the variable. The
-// optimizer's state for it stays in the store under the proxy's path.
+// GoMLX's optimizers only update variables of a store. For each trained variable of the strategy's scope,
+// the store therefore contains a proxy while the step is traced: a variable with the same graph
+// parameter. Values that the optimizer writes to the proxy are written to the variable. The optimizer's
+// state remains in the store under the proxy's path.
 type trainer struct {
 	rc     *strategy.ReplicaContext
 	common *stepstate.State // shared with package strategy
 	graph  *graph.Graph
 
 	proxies []*proxy // in the order in which the step first used their variables
-	// frozen reports by path whether the step does not train a variable; nil if it trains all.
-	// Frozen variables stay trainable in the store, so that they are sharded like trained
-	// variables.
+	// frozen reports whether the step does not train the variable with a path; nil means that the step
+	// trains all variables. Frozen variables remain trainable in the store, so that they are sharded
+	// like trained variables.
 	frozen func(path string) bool
 	// reduceIn is the dtype in which loops over layers sum gradients over the replicas. The default
 	// is the dtype of the variable.
 	reduceIn dtypes.DType
-	micro    *microbatch // the microbatch that is being traced
+	micro    *microbatch // the microbatch that is being traced, or nil
 	places   map[*model.Variable]placement
-	// slices are the shards of stacked variables that loops slice, by path. looped are the
-	// replicated stacks that loops read without a gradient.
+	// slices are the shards of stacked variables that loops over layers slice, by path. looped are the
+	// replicated stacks that such loops read without a gradient.
 	slices map[string]*graph.Node
 	looped map[*graph.Node]bool
 }
 
-// proxy is a variable of the store that represents a variable of the scope.
+// proxy is a temporary variable of the store that represents a variable of the strategy's scope.
 type proxy struct {
 	of    *strategy.Variable
 	model *model.Variable
@@ -71,13 +71,15 @@ func (t *trainer) begin() {
 
 func (t *trainer) store() *model.Store { return t.rc.Scope().Store() }
 
-// isTrained reports whether a training step trains a variable of the scope that its loss reads.
+// isTrained reports whether a training step whose loss reads a variable of the strategy's scope trains
+// the variable.
 func isTrained(v *strategy.Variable) bool {
 	dtype := v.Shape().DType
 	return v.Trainable() && v.Synchronization() == strategy.OnWrite && (dtype.IsFloat() || dtype.IsComplex())
 }
 
-// addProxy creates the GoMLX variable that stands for v in the optimizer, if the step trains v.
+// addProxy creates the proxy of v in the store if the step trains v. It returns the proxy's path, its
+// value, and a function that the strategy calls with each new value of v.
 func (t *trainer) addProxy(op string, v *strategy.Variable) (path string, first *graph.Node,
 	wrote func(x *graph.Node)) {
 	if v.Trainable() && v.Synchronization() == strategy.OnRead {
@@ -110,19 +112,18 @@ func (t *trainer) findProxy(path string) *proxy {
 	return t.proxies[i]
 }
 
-// storeProxyValues moves the proxies behind the store's own variables, in the order of their first
-// use. The first trace creates variables of the store between them, and later traces find these
-// variables in the store. The order must be the same for all traces, so that the program is the
-// same.
-func (t *trainer) storeProxyValues() {
-	t.drop()
+// moveProxiesToEnd moves the proxies after the store's other variables, in the order of their first use.
+// The first trace creates variables between the proxies, and later traces find these variables in the
+// store. The move makes the order of the variables, and therefore the program, equal for all traces.
+func (t *trainer) moveProxiesToEnd() {
+	t.deleteProxies()
 	for _, s := range t.proxies { // the graph finds its nodes by path
 		s.model = t.store().VariableWithShape(s.model.Path(), s.of.Shape(), initializer.Zero).SetTrainable(true)
 	}
 }
 
-// finish writes the proxies' new values to the variables of the scope.
-func (t *trainer) finish() {
+// writeProxyValues writes the new values of the proxies to the variables of the strategy's scope.
+func (t *trainer) writeProxyValues() {
 	for _, s := range t.proxies {
 		if s.model.ChangedInGraph(t.graph) {
 			engine.Internal(t.rc).StepVariable(s.of).SetValue(s.model.NodeValue(t.graph))
@@ -130,15 +131,16 @@ func (t *trainer) finish() {
 	}
 }
 
-// drop removes the proxies from the store.
-func (t *trainer) drop() {
+// deleteProxies removes the proxies from the store.
+func (t *trainer) deleteProxies() {
 	for _, s := range t.proxies {
 		_ = t.store().DeleteVariable(s.model.Path())
 	}
 }
 
-// pathOf returns the path of a variable for users: for a proxy the path of the scope's variable.
-func (t *trainer) pathOf(path string) string {
+// userPath returns the path of a variable for users. For a proxy it is the path of the variable that the
+// proxy represents.
+func (t *trainer) userPath(path string) string {
 	if s := t.findProxy(path); s != nil {
 		return s.of.Path()
 	}
@@ -148,7 +150,7 @@ func (t *trainer) pathOf(path string) string {
 // freeze sets the function that selects frozen variables by path.
 func (t *trainer) freeze(frozen func(path string) bool) {
 	t.frozen = frozen
-	region.SetFrozen(t.graph, func(parameter string) bool { return frozen(t.pathOf(parameter)) })
+	region.SetFrozen(t.graph, func(parameter string) bool { return frozen(t.userPath(parameter)) })
 }
 
 // usedVariables returns the trainable variables that the step uses, including frozen ones.
@@ -162,18 +164,18 @@ func (t *trainer) usedVariables() (all []*model.Variable) {
 }
 
 func (t *trainer) isFrozen(v *model.Variable) bool {
-	return t.frozen != nil && t.frozen(t.pathOf(v.Path()))
+	return t.frozen != nil && t.frozen(t.userPath(v.Path()))
 }
 
-// variables returns the trained variables, in the order of the gradients.
-func (t *trainer) variables() []*model.Variable {
+// trainedVariables returns the trained variables in the order of the gradients.
+func (t *trainer) trainedVariables() []*model.Variable {
 	return slices.DeleteFunc(t.usedVariables(), t.isFrozen)
 }
 
-// paths returns the paths of variables for users.
-func (t *trainer) paths(of []*model.Variable) (all []string) {
+// userPaths returns the path of each variable for users.
+func (t *trainer) userPaths(of []*model.Variable) (all []string) {
 	for _, v := range of {
-		all = append(all, t.pathOf(v.Path()))
+		all = append(all, t.userPath(v.Path()))
 	}
 	return all
 }
@@ -208,16 +210,14 @@ func (t *trainer) keepFrozen(f func()) {
 	}
 }
 
-// placement describes the gradient and the optimizer's state of a trained variable: how they are
-// sharded over the replicas, how they and the variable are sharded over the logical devices, and
-// which of them the replicas shard.
+// placement describes how the gradient and the optimizer's state of a trained variable are sharded.
 type placement struct {
-	over    spmd.ReplicaShard
-	split   logical.Annotation
-	sharded logical.StateParts
+	over    spmd.ReplicaShard  // over the replicas
+	split   logical.Annotation // over the logical devices, like the variable
+	sharded logical.StateParts // which of variable, gradient and state are sharded over the replicas
 }
 
-func (t *trainer) place(v *model.Variable) placement {
+func (t *trainer) placementOf(v *model.Variable) placement {
 	p, ok := t.places[v]
 	if !ok {
 		p.over, p.split, p.sharded = engine.Internal(t.rc).GradientSharding(v)
@@ -226,25 +226,25 @@ func (t *trainer) place(v *model.Variable) placement {
 	return p
 }
 
-func (t *trainer) over(v *model.Variable) spmd.ReplicaShard { return t.place(v).over }
+func (t *trainer) gradientShard(v *model.Variable) spmd.ReplicaShard { return t.placementOf(v).over }
 
-// inParts reports whether some gradients are sharded over the replicas.
-func (t *trainer) inParts() bool {
-	return slices.ContainsFunc(t.variables(), func(v *model.Variable) bool { return t.over(v).IsSharded() })
+// hasShardedGradients reports whether some gradients are sharded over the replicas.
+func (t *trainer) hasShardedGradients() bool {
+	return slices.ContainsFunc(t.trainedVariables(), func(v *model.Variable) bool { return t.gradientShard(v).IsSharded() })
 }
 
-// weightByRows scales a mean over a replica's rows so that the mean over the replicas is the mean over
-// all rows. In a microbatch it also scales so that the sum over the microbatches is the replica's
-// mean.
+// weightByRows scales a mean over a replica's rows so that its average over the replicas is the mean over
+// all rows of the batch. Within a microbatch it scales the mean so that the sum over the microbatches has
+// this property.
 func (t *trainer) weightByRows(mean *graph.Node) *graph.Node {
 	if rows, _ := engine.Internal(t.rc).RowCounts(); rows != nil || t.micro == nil {
 		return engine.Internal(t.rc).WeightByRows(mean)
 	}
-	return multiply(mean, constant(t.graph, factorDType(mean.DType()), t.micro.share))
+	return multiplyByScalar(mean, constant(t.graph, factorDType(mean.DType()), t.micro.meanWeight))
 }
 
-// rowCount returns the number of real rows of the replica or microbatch as an int32 scalar, or nil if
-// the step's arguments have no padded rows and no microbatch is traced.
+// rowCount returns the number of rows of the replica or microbatch without padding, as an int32 scalar. It
+// returns nil outside of a microbatch if no rows are padding.
 func (t *trainer) rowCount() *graph.Node {
 	rows, _ := engine.Internal(t.rc).RowCounts()
 	if rows == nil && t.micro != nil {
@@ -253,17 +253,17 @@ func (t *trainer) rowCount() *graph.Node {
 	return rows
 }
 
-// selectIfRows returns x on replicas that have rows, and y on the others.
+// selectIfRows returns x on replicas with rows and y on replicas without rows. rows is the number of rows.
 func selectIfRows(rows, x, y *graph.Node) *graph.Node {
 	return graph.Where(graph.GreaterThan(rows, graph.ZerosLike(rows)), x, y)
 }
 
-// computeGradients returns the gradients of the replica's loss. They are zero on a replica without
-// rows.
+// computeGradients returns the gradients of the replica's loss for the trained variables. On a replica
+// without rows the gradients are zero.
 func (t *trainer) computeGradients(loss *graph.Node) []*graph.Node {
 	rows, _ := engine.Internal(t.rc).RowCounts()
-	t.storeProxyValues()
-	trained := t.variables()
+	t.moveProxiesToEnd()
+	trained := t.trainedVariables()
 	var nodes []*graph.Node
 	for _, v := range trained {
 		nodes = append(nodes, v.NodeValue(t.graph))
@@ -282,9 +282,8 @@ func (t *trainer) computeGradients(loss *graph.Node) []*graph.Node {
 	return gradients
 }
 
-// computeSliceGradients returns the gradients of the loss for the trained variables. nodes are the
-// variables' nodes. For variables that loops slice, the gradients are the replica's shards of the
-// sum over the replicas.
+// computeSliceGradients returns the gradients of the loss for the trained variables, whose values are
+// nodes. The gradient of a variable in t.slices is the replica's shard of the sum over the replicas.
 func (t *trainer) computeSliceGradients(loss *graph.Node, trained []*model.Variable,
 	nodes []*graph.Node) []*graph.Node {
 	at := map[int]int{} // index of each variable's shard in nodes
@@ -317,7 +316,7 @@ func (t *trainer) computeSliceGradients(loss *graph.Node, trained []*model.Varia
 		whole := gradients[i]
 		gradients[i] = all[part]
 		if reached[nodes[i]] { // it is also read outside the loop
-			gradients[i] = graph.Add(gradients[i], spmd.ReduceScatterShard(whole, t.over(v), t.place(v).split))
+			gradients[i] = graph.Add(gradients[i], spmd.ReduceScatterShard(whole, t.gradientShard(v), t.placementOf(v).split))
 		}
 	}
 	return gradients

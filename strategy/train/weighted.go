@@ -50,7 +50,8 @@ func Weighted(f func(rc *strategy.ReplicaContext, in []*graph.Node) (sum, weight
 	}
 }
 
-// checkWeighted panics unless x is a scalar of a dtype that can add up many terms.
+// checkWeighted panics unless x, a result of a weighted loss function, is a scalar whose dtype fits and is
+// wider than half precision.
 func checkWeighted(name string, x *graph.Node, fits func(dtype dtypes.DType) bool) {
 	switch {
 	case x == nil:
@@ -64,8 +65,8 @@ func checkWeighted(name string, x *graph.Node, fits func(dtype dtypes.DType) boo
 	}
 }
 
-// weightOf returns the weight of the loss, or nil for a mean. It panics if loss is not the result
-// of [Weighted] that was registered.
+// weightOf returns the weight of a loss of [Weighted], or nil for any other loss. It panics if the loss
+// function changed the result of [Weighted].
 func (t *trainer) weightOf(loss *graph.Node) *graph.Node {
 	registered := t.common.Weighted
 	if registered[0] != nil && registered[0] != loss {
@@ -75,19 +76,17 @@ func (t *trainer) weightOf(loss *graph.Node) *graph.Node {
 	return registered[1]
 }
 
-// weightLoss is the stage that scales the loss of the replica or microbatch so that the mean over the
-// replicas, summed over the microbatches, is the loss of the whole batch. Microbatches of a
-// weighted loss are scaled by their own weights, which [accumulate] reverses. The gradients of a
-// microbatch then have the same magnitude as without weights, which matters for the range of half
-// precision.
-func weightLoss(p *pass) {
+// weightLoss scales the loss of the replica or microbatch. Afterwards the mean over the replicas, summed
+// over the microbatches, is the loss of the whole batch. A microbatch of a weighted loss is divided by its
+// own weight, which accumulate reverses, so that half-precision gradients do not underflow.
+func weightLoss(p *stepBuilder) {
 	if p.weight == nil {
 		p.loss = p.weightByRows(p.own)
 		return
 	}
 	p.divisor = oneIfZero(p.rc.AllReduce(strategy.Sum, p.weight))
 	if p.micro != nil {
-		p.divisor = graph.DivScalar(p.divisor, p.micro.share)
+		p.divisor = graph.DivScalar(p.divisor, p.micro.meanWeight)
 	}
 	p.loss = graph.Div(graph.MulScalar(p.sum, float64(p.rc.NumReplicasInSync())), p.divisor)
 	if rows, _ := engine.Internal(p.rc).RowCounts(); rows != nil {
@@ -95,7 +94,7 @@ func weightLoss(p *pass) {
 	}
 }
 
-// oneIfZero replaces a divisor of 0 by 1.
+// oneIfZero returns x with zeros replaced by ones, for use as a divisor.
 func oneIfZero(x *graph.Node) *graph.Node {
 	return graph.Where(graph.Equal(x, graph.ZerosLike(x)), graph.OnesLike(x), x)
 }

@@ -11,19 +11,19 @@ import (
 )
 
 // Schedule is a learning rate as a function of the number of applied steps. The zero value is not a
-// schedule; see [Schedule.Is]. A Schedule is immutable.
+// schedule; see [Schedule.IsSet]. A Schedule is immutable.
 type Schedule struct{ f function }
 
-// function is a schedule's formula on the host and in a graph. Steps are not negative.
+// function computes a schedule on the host and in a graph. Step numbers are never negative.
 type function interface {
 	at(step int64) float64
 	graph(step *graph.Node) *graph.Node
-	check() string // returns a reason if the schedule is invalid, otherwise ""
+	check() string // describes why the schedule is invalid; "" if it is valid
 	fmt.Stringer
 }
 
-// Is reports whether s is a schedule. It returns false for the zero value.
-func (s Schedule) Is() bool { return s.f != nil }
+// IsSet reports whether s is not the zero value, which is no schedule.
+func (s Schedule) IsSet() bool { return s.f != nil }
 
 // At returns the learning rate after the given number of applied steps. At(0) is the rate of the
 // first step. A negative number counts as 0. For the zero Schedule At returns NaN.
@@ -72,8 +72,8 @@ func fault(hint, reason string, args ...any) error {
 	return &errkind.Fault{Op: "schedule", Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }
 
-// rate returns a reason if a number is not a valid rate.
-func rate(all ...float64) string {
+// checkRates describes the first number that is not a valid learning rate. It returns "" if all are valid.
+func checkRates(all ...float64) string {
 	for _, x := range all {
 		if !(x >= 0) || x > math.MaxFloat32 {
 			return fmt.Sprintf("%v is no rate", x)
@@ -82,31 +82,31 @@ func rate(all ...float64) string {
 	return ""
 }
 
-// over returns a reason if steps is less than 1 or a rate is not valid.
-func over(steps int64, rates ...float64) string {
+// checkSteps is like checkRates, and also requires at least one step.
+func checkSteps(steps int64, rates ...float64) string {
 	if steps < 1 {
 		return fmt.Sprintf("%d steps", steps)
 	}
-	return rate(rates...)
+	return checkRates(rates...)
 }
 
-// number returns a float32 constant with its own node. [graph.Scalar] shares nodes between
-// branches.
-func number(g *graph.Graph, x float64) *graph.Node {
+// float32Const returns a float32 constant as a separate node. [graph.Scalar] would share the node with all
+// other branches of the graph.
+func float32Const(g *graph.Graph, x float64) *graph.Node {
 	return graph.Const(g, float32(x))
 }
 
-func integer(g *graph.Graph, n int64) *graph.Node { return graph.Const(g, n) }
+func int64Const(g *graph.Graph, n int64) *graph.Node { return graph.Const(g, n) }
 
 // fraction returns min(step, steps)/steps in float32.
 func fraction(step *graph.Node, steps int64) *graph.Node {
 	g := step.Graph()
-	done := graph.ConvertDType(graph.Min(step, integer(g, steps)), dtypes.Float32)
-	return graph.Div(done, number(g, float64(steps)))
+	done := graph.ConvertDType(graph.Min(step, int64Const(g, steps)), dtypes.Float32)
+	return graph.Div(done, float32Const(g, float64(steps)))
 }
 
-// interpolate returns from + (to-from)*x.
+// interpolate returns from + (to-from)*x in float32.
 func interpolate(from, to float64, x *graph.Node) *graph.Node {
 	g := x.Graph()
-	return graph.Add(number(g, from), graph.Mul(number(g, to-from), x))
+	return graph.Add(float32Const(g, from), graph.Mul(float32Const(g, to-from), x))
 }

@@ -78,7 +78,7 @@ func TestSchedulesPrintAsGo(t *testing.T) {
 		9: "Constant(0.1).Then(4, Linear(0.1, 0, 6)).Then(12, Constant(0.02))",
 	} {
 		assert.Equal(t, want, all[i].String())
-		assert.True(t, all[i].Is())
+		assert.True(t, all[i].IsSet())
 		assert.NoError(t, all[i].Validate())
 	}
 	assert.Equal(t, "Schedule{}", schedule.Schedule{}.String())

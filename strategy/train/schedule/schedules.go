@@ -16,10 +16,10 @@ func Constant(rate float64) Schedule { return Schedule{constant{rate}} }
 type constant struct{ rate float64 }
 
 func (c constant) at(int64) float64 { return c.rate }
-func (c constant) check() string    { return rate(c.rate) }
+func (c constant) check() string    { return checkRates(c.rate) }
 func (c constant) String() string   { return fmt.Sprintf("Constant(%v)", c.rate) }
 func (c constant) graph(step *graph.Node) *graph.Node {
-	return number(step.Graph(), c.rate)
+	return float32Const(step.Graph(), c.rate)
 }
 
 // Linear returns a schedule that changes linearly between two rates over a number of steps, and
@@ -34,7 +34,7 @@ type linear struct {
 func (l linear) at(step int64) float64 {
 	return l.from + (l.to-l.from)*float64(min(step, l.steps))/float64(l.steps)
 }
-func (l linear) check() string  { return over(l.steps, l.from, l.to) }
+func (l linear) check() string  { return checkSteps(l.steps, l.from, l.to) }
 func (l linear) String() string { return fmt.Sprintf("Linear(%v, %v, %d)", l.from, l.to, l.steps) }
 func (l linear) graph(step *graph.Node) *graph.Node {
 	return interpolate(l.from, l.to, fraction(step, l.steps))
@@ -49,40 +49,44 @@ type cosine struct {
 	steps    int64
 }
 
-// cos²(x/2) equals (1+cos x)/2 and stays precise where the value is small.
+// at uses cos²(x/2), which equals (1+cos x)/2 and is more precise where the value is small.
 func (c cosine) at(step int64) float64 {
 	half := math.Cos(math.Pi / 2 * float64(min(step, c.steps)) / float64(c.steps))
 	return c.to + (c.from-c.to)*half*half
 }
-func (c cosine) check() string  { return over(c.steps, c.from, c.to) }
+func (c cosine) check() string  { return checkSteps(c.steps, c.from, c.to) }
 func (c cosine) String() string { return fmt.Sprintf("Cosine(%v, %v, %d)", c.from, c.to, c.steps) }
 func (c cosine) graph(step *graph.Node) *graph.Node {
-	half := graph.Cos(graph.Mul(number(step.Graph(), math.Pi/2), fraction(step, c.steps)))
+	half := graph.Cos(graph.Mul(float32Const(step.Graph(), math.Pi/2), fraction(step, c.steps)))
 	return interpolate(c.to, c.from, graph.Square(half))
 }
 
-// InverseSquareRoot returns a schedule with a constant rate for the given number of steps, and
-// after them rate * sqrt(steps / step).
-func InverseSquareRoot(rate float64, steps int64) Schedule { return Schedule{inverse{rate, steps}} }
+// InverseSquareRoot returns a schedule with a constant rate for the given number of steps. Afterwards the
+// rate is rate * sqrt(steps / step).
+func InverseSquareRoot(rate float64, steps int64) Schedule {
+	return Schedule{inverseSquareRoot{rate, steps}}
+}
 
-type inverse struct {
+type inverseSquareRoot struct {
 	rate  float64
 	steps int64
 }
 
-func (i inverse) at(step int64) float64 {
+func (i inverseSquareRoot) at(step int64) float64 {
 	return i.rate * math.Sqrt(float64(i.steps)/float64(max(step, i.steps)))
 }
-func (i inverse) check() string  { return over(i.steps, i.rate) }
-func (i inverse) String() string { return fmt.Sprintf("InverseSquareRoot(%v, %d)", i.rate, i.steps) }
-func (i inverse) graph(step *graph.Node) *graph.Node {
+func (i inverseSquareRoot) check() string { return checkSteps(i.steps, i.rate) }
+func (i inverseSquareRoot) String() string {
+	return fmt.Sprintf("InverseSquareRoot(%v, %d)", i.rate, i.steps)
+}
+func (i inverseSquareRoot) graph(step *graph.Node) *graph.Node {
 	g := step.Graph()
-	now := graph.ConvertDType(graph.Max(step, integer(g, i.steps)), dtypes.Float32)
-	return graph.Mul(number(g, i.rate), graph.Sqrt(graph.Div(number(g, float64(i.steps)), now)))
+	now := graph.ConvertDType(graph.Max(step, int64Const(g, i.steps)), dtypes.Float32)
+	return graph.Mul(float32Const(g, i.rate), graph.Sqrt(graph.Div(float32Const(g, float64(i.steps)), now)))
 }
 
-// Then returns a schedule that follows s for a number of steps, and then next. The steps of next
-// are counted from the change.
+// Then returns a schedule that follows s for the given number of steps, and then follows next. next counts
+// its steps from this change.
 func (s Schedule) Then(steps int64, next Schedule) Schedule {
 	return Schedule{sequence{s, steps, next}}
 }
@@ -102,10 +106,10 @@ func (t sequence) at(step int64) float64 {
 
 func (t sequence) check() string {
 	switch {
-	case !t.first.Is() || !t.next.Is():
+	case !t.first.IsSet() || !t.next.IsSet():
 		return "there is no schedule before or after the change"
 	case t.steps < 1:
-		return over(t.steps)
+		return checkSteps(t.steps)
 	}
 	if wrong := t.first.f.check(); wrong != "" {
 		return wrong
@@ -116,14 +120,14 @@ func (t sequence) check() string {
 func (t sequence) String() string { return fmt.Sprintf("%s.Then(%d, %s)", t.first, t.steps, t.next) }
 
 func (t sequence) graph(step *graph.Node) *graph.Node {
-	at := integer(step.Graph(), t.steps)
-	after := graph.Max(graph.Sub(step, at), integer(step.Graph(), 0))
+	at := int64Const(step.Graph(), t.steps)
+	after := graph.Max(graph.Sub(step, at), int64Const(step.Graph(), 0))
 	return graph.Where(graph.LessThan(step, at), t.first.f.graph(step), t.next.f.graph(after))
 }
 
-// WarmUp returns a schedule that rises linearly from 0 to the first rate of next over a number of
-// steps, and then follows next. The steps of next are counted from the end of the warm-up. The rate
-// of the first step is 0.
+// WarmUp returns a schedule that rises linearly from 0 to the first rate of next over the given number of
+// steps, and then follows next. next counts its steps from the end of the warm-up. The rate of the first
+// step is 0.
 func WarmUp(steps int64, next Schedule) Schedule {
 	return Schedule{warmUp{sequence{Linear(0, next.At(0), steps), steps, next}}}
 }
@@ -132,9 +136,9 @@ type warmUp struct{ sequence }
 
 func (w warmUp) String() string { return fmt.Sprintf("WarmUp(%d, %s)", w.steps, w.next) }
 
-// check checks next first, because the final rate of the warm-up comes from next.
+// check checks next first, because the final rate of the warm-up is the first rate of next.
 func (w warmUp) check() string {
-	if w.next.Is() {
+	if w.next.IsSet() {
 		if wrong := w.next.f.check(); wrong != "" {
 			return wrong
 		}
@@ -142,24 +146,24 @@ func (w warmUp) check() string {
 	return w.sequence.check()
 }
 
-// Piecewise returns a schedule that is constant between changes. rate applies before the first
-// change. The changes must be in increasing order of their steps, and the first after step 0.
+// Piecewise returns a schedule that is constant between changes. rate applies before the first change. The
+// changes must be in increasing order of their steps, and the first step must be greater than 0.
 func Piecewise(rate float64, changes ...Change) Schedule {
-	return Schedule{&pieces{rate, slices.Clone(changes)}}
+	return Schedule{&piecewise{rate, slices.Clone(changes)}}
 }
 
-// Change sets a rate that applies from a step on.
+// Change sets the learning rate from a step on, for [Piecewise].
 type Change struct {
 	Step int64
 	Rate float64
 }
 
-type pieces struct {
+type piecewise struct {
 	rate    float64
 	changes []Change
 }
 
-func (p *pieces) at(step int64) float64 {
+func (p *piecewise) at(step int64) float64 {
 	now := p.rate
 	for _, c := range p.changes {
 		if step >= c.Step {
@@ -169,21 +173,21 @@ func (p *pieces) at(step int64) float64 {
 	return now
 }
 
-func (p *pieces) check() string {
+func (p *piecewise) check() string {
 	last := int64(0)
 	for _, c := range p.changes {
 		if c.Step <= last {
 			return fmt.Sprintf("a change at step %d after one at step %d", c.Step, last)
 		}
-		if wrong := rate(c.Rate); wrong != "" {
+		if wrong := checkRates(c.Rate); wrong != "" {
 			return wrong
 		}
 		last = c.Step
 	}
-	return rate(p.rate)
+	return checkRates(p.rate)
 }
 
-func (p *pieces) String() string {
+func (p *piecewise) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Piecewise(%v", p.rate)
 	for _, c := range p.changes {
@@ -192,11 +196,11 @@ func (p *pieces) String() string {
 	return b.String() + ")"
 }
 
-func (p *pieces) graph(step *graph.Node) *graph.Node {
+func (p *piecewise) graph(step *graph.Node) *graph.Node {
 	g := step.Graph()
-	now := number(g, p.rate)
+	now := float32Const(g, p.rate)
 	for _, c := range p.changes {
-		now = graph.Where(graph.GreaterOrEqual(step, integer(g, c.Step)), number(g, c.Rate), now)
+		now = graph.Where(graph.GreaterOrEqual(step, int64Const(g, c.Step)), float32Const(g, c.Rate), now)
 	}
 	return now
 }

@@ -14,24 +14,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// optimizerUpdate builds an optimizer's update of a scope's variables in the graph of their
-// gradients.
+// optimizerUpdate builds an optimizer's update of the variables of a scope. The gradients have the order
+// of the variables.
 type optimizerUpdate = func(scope *model.Scope, gradients []*graph.Node)
 
-// update updates the variables with the gradients of meanGradients. finite reports whether all
-// elements of the gradients are finite.
+// updateVariables applies an optimizer's update with the gradients of meanGradients. finite is true if all
+// elements of the gradients are known to be finite.
 //
-// Variables whose state is sharded are updated on shards if provenShardUpdates proves that the
-// result is the same. The other variables are updated with global gradients and global state.
-func (t *trainer) update(gradients []*graph.Node, finite bool, update optimizerUpdate) {
-	if !t.inParts() {
+// If the state of a variable is sharded, each replica updates its shard and the shards are then gathered,
+// provided that proveShardUpdates proves that the result is the same. All other variables are updated with
+// global gradients and global state.
+func (t *trainer) updateVariables(gradients []*graph.Node, finite bool, update optimizerUpdate) {
+	if !t.hasShardedGradients() {
 		t.withoutFrozen(t.store(), func() { update(t.rc.Scope(), gradients) })
 		return
 	}
-	over, global := t.provenShardUpdates(gradients, finite, update)
+	over, global := t.proveShardUpdates(gradients, finite, update)
 	gradients = slices.Clone(gradients)
-	for i, v := range t.variables() {
-		if p := t.place(v); p.over.IsSharded() && !over[v.Path()].IsSharded() {
+	for i, v := range t.trainedVariables() {
+		if p := t.placementOf(v); p.over.IsSharded() && !over[v.Path()].IsSharded() {
 			gradients[i] = spmd.GatherShards(gradients[i], p.over, p.split)
 		}
 	}
@@ -49,36 +50,38 @@ func (t *trainer) update(gradients []*graph.Node, finite bool, update optimizerU
 	model.SetStore(t.graph, s.store)
 	defer model.SetStore(t.graph, t.store())
 	t.withoutFrozen(s.store, func() { update(s.store.RootScope(), gradients) })
-	for path := range s.states(t.graph) {
+	for path := range s.shardedStates(t.graph) {
 		t.common.ShardParameters = append(t.common.ShardParameters, t.graph.GetParameterByName(path))
 	}
 	for i, x := range s.shards {
 		if now := x.shadow.NodeValue(t.graph); now != parts[i] {
-			wholes[i] = spmd.GatherShards(now, x.over, t.place(x.variable).split)
+			wholes[i] = spmd.GatherShards(now, x.over, t.placementOf(x.variable).split)
 			t.common.Shards[wholes[i]] = now
 		}
 		x.variable.SetNodeValue(wholes[i])
 	}
 }
 
-// shardStore is a temporary store for an optimizer. Its variables have the paths of the step's
-// variables. Some have the shape of a replica's shard, so that the optimizer creates their state in
-// this shape. GoMLX finds the nodes of a variable by its path, independent of the store.
+// shardStore is a temporary store for an optimizer that updates shards. Its variables have the paths of
+// the step's variables. Variables that are updated on shards have the shape of a replica's shard, so that
+// the optimizer creates their state in this shape. GoMLX finds the nodes of a variable by its path,
+// independent of the store.
 type shardStore struct {
 	*trainer
 	store  *model.Store
-	shards []shard
+	shards []shardVariable
 }
 
-// shard is a trained variable whose replica's shard the optimizer updates.
-type shard struct {
+// shardVariable is a trained variable of which the optimizer updates the replica's shard. shadow is the
+// variable of the shardStore with the shape of the shard.
+type shardVariable struct {
 	variable, shadow *model.Variable
 	over             spmd.ReplicaShard
 }
 
-// newShardStore returns the shadow store for an update on shards of the variables whose paths are in
-// over. global is the graph of the same update with global tensors. The optimizer creates most of
-// its state, so that the shadow store omits state that may have the shape of a shard.
+// newShardStore returns a temporary store for an update of shards. over has the shards by the path of
+// their variable. global is the graph of the same update with global tensors. The store omits state that
+// may have the shape of a shard, because the optimizer creates it.
 func (t *trainer) newShardStore(over map[string]spmd.ReplicaShard, global *graph.Graph) *shardStore {
 	s := &shardStore{trainer: t, store: model.NewStore()}
 	for path, value := range t.store().IterParams() {
@@ -89,7 +92,7 @@ func (t *trainer) newShardStore(over map[string]spmd.ReplicaShard, global *graph
 		if o := over[path]; o.IsSharded() {
 			part := shapes.Make(shape.DType, o.ShardDims(shape.Dimensions, t.rc.NumReplicasInSync())...)
 			x := s.store.VariableWithShape(path, part, initializer.Zero).SetTrainable(true)
-			s.shards = append(s.shards, shard{variable: v, shadow: x, over: o})
+			s.shards = append(s.shards, shardVariable{variable: v, shadow: x, over: o})
 			continue
 		}
 		known := v.Trainable || v.InUseByGraph(t.graph) || !v.InUseByGraph(global) || shape.IsScalar()
@@ -106,13 +109,13 @@ func (t *trainer) newShardStore(over map[string]spmd.ReplicaShard, global *graph
 
 // isTrained reports whether the step trains the variable at a path of the store.
 func (t *trainer) isTrained(path string) bool {
-	return slices.ContainsFunc(t.variables(), func(v *model.Variable) bool { return v.Path() == path })
+	return slices.ContainsFunc(t.trainedVariables(), func(v *model.Variable) bool { return v.Path() == path })
 }
 
-// states returns the state variables of the shadow store that have the shape of a shard in graph g,
-// by path.
-func (s *shardStore) states(g *graph.Graph) map[string]shard {
-	all := map[string]shard{}
+// shardedStates returns, by path, the optimizer's state variables that have the shape of a shard in the
+// graph g.
+func (s *shardStore) shardedStates(g *graph.Graph) map[string]shardVariable {
+	all := map[string]shardVariable{}
 	stored := map[string]*model.Variable{}
 	for v := range s.trainer.store().IterVariables() {
 		stored[v.Path()] = v
@@ -123,7 +126,7 @@ func (s *shardStore) states(g *graph.Graph) map[string]shard {
 			continue
 		}
 		owner := func(path string) int {
-			return slices.IndexFunc(s.shards, func(of shard) bool {
+			return slices.IndexFunc(s.shards, func(of shardVariable) bool {
 				return of.variable.Path() == path && slices.Equal(x.Shape().Dimensions, of.shadow.Shape().Dimensions)
 			})
 		}
@@ -132,7 +135,7 @@ func (s *shardStore) states(g *graph.Graph) map[string]shard {
 			continue
 		}
 		if over := s.shards[i].over; engine.Internal(s.rc).StoredSharding(real) == over {
-			all[path] = shard{variable: s.shards[i].variable, shadow: x, over: over}
+			all[path] = shardVariable{variable: s.shards[i].variable, shadow: x, over: over}
 		}
 	}
 	return all

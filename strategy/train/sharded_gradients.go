@@ -12,11 +12,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Gradients and variables that are sharded over the replicas.
-
-// layerSlices returns the slices of a stacked variable for the layers of a loop. A sharded stack is
-// gathered by package strategy. If the stack is replicated and its state is sharded, each layer
-// scatters the gradient of its own slice.
+// layerSlices prepares a stacked variable for a loop over layers. The loop slices the returned stacks and
+// calls layer with the slices of each iteration to get the layer's value. For a stack that is sharded
+// over the replicas, layer gathers the value. For a replicated stack with sharded state, layer scatters
+// the gradient. For any other variable the results are nil.
 func (t *trainer) layerSlices(v *model.Variable) (stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node) {
 	part, stacks, gather := engine.Internal(t.rc).LayerSlices(v)
 	if part == nil {
@@ -35,15 +34,15 @@ func (t *trainer) layerSlices(v *model.Variable) (stacks []*graph.Node, layer fu
 	}
 }
 
-// gradientSlices returns the slices of a stack that is replicated and whose gradient is sharded.
-// Gradients of microbatches are summed before they are reduced over the replicas.
+// gradientSlices is layerSlices for a replicated stack whose gradient is sharded. Within a microbatch it
+// returns nil, because gradients of microbatches are summed before they are reduced over the replicas.
 func (t *trainer) gradientSlices(v *model.Variable) (stacks []*graph.Node,
 	layer func(slices []*graph.Node) *graph.Node) {
 	parameter := engine.Internal(t.rc).UnwrittenParameter(v)
 	if parameter == nil || t.micro != nil || !v.Trainable || !v.InUseByGraph(t.graph) || t.isFrozen(v) {
 		return nil, nil
 	}
-	over := t.over(v)
+	over := t.gradientShard(v)
 	if !over.IsSharded() || over.Dim == 0 {
 		return nil, nil
 	}
@@ -52,7 +51,7 @@ func (t *trainer) gradientSlices(v *model.Variable) (stacks []*graph.Node,
 		part = spmd.GradientPlaceholder(parameter, over)
 		t.slices[v.Path()] = part
 	}
-	of, split := spmd.ReplicaShard{Dim: over.Dim - 1, Size: over.Size}, t.place(v).split.WithoutLeadingDim()
+	of, split := spmd.ReplicaShard{Dim: over.Dim - 1, Size: over.Size}, t.placementOf(v).split.WithoutLeadingDim()
 	rows, _ := engine.Internal(t.rc).RowCounts()
 	whole := graph.StopGradient(v.NodeValue(t.graph))
 	t.looped[whole] = true
@@ -70,31 +69,31 @@ func (t *trainer) gradientSlices(v *model.Variable) (stacks []*graph.Node,
 	}
 }
 
-// meanGradients averages the gradients over the replicas. For variables with sharded state a
-// replica gets the shard of the mean that it updates: see [logical.StateSharding].
+// meanGradients averages the gradients over the replicas. For a variable with sharded state the result is
+// the replica's shard of the mean: see [logical.StateParts].
 func (t *trainer) meanGradients(gradients []*graph.Node) []*graph.Node {
-	means, trained := make([]*graph.Node, len(gradients)), t.variables()
+	means, trained := make([]*graph.Node, len(gradients)), t.trainedVariables()
 	for i, gradient := range gradients {
-		over := t.over(trained[i])
+		over := t.gradientShard(trained[i])
 		switch {
 		case !over.IsSharded():
 			means[i] = t.rc.AllReduce(strategy.Mean, gradient)
 		case t.slices[trained[i].Path()] != nil: // already summed over the replicas
 			means[i] = engine.Internal(t.rc).DivideByReplicas(gradient)
-		case !t.place(trained[i]).sharded.Contains(logical.Gradient):
+		case !t.placementOf(trained[i]).sharded.Contains(logical.Gradient):
 			means[i] = spmd.SliceShard(t.rc.AllReduce(strategy.Mean, gradient), over)
 		default:
 			means[i] = spmd.ReduceScatterShard(engine.Internal(t.rc).DivideByReplicas(gradient), over,
-				t.place(trained[i]).split)
+				t.placementOf(trained[i]).split)
 		}
 	}
 	return means
 }
 
-// clipGradients replaces each gradient that has a non-finite element by zeros, on all replicas, if
-// some gradients are sharded. For replicated gradients the optimizer does it.
-func (t *trainer) clipGradients(gradients []*graph.Node) []*graph.Node {
-	if !t.inParts() {
+// zeroNonFinite replaces each gradient that has a non-finite element by zeros on all replicas. If no
+// gradient is sharded, it does nothing, because the optimizer does the same.
+func (t *trainer) zeroNonFinite(gradients []*graph.Node) []*graph.Node {
+	if !t.hasShardedGradients() {
 		return gradients
 	}
 	flags := make([]*graph.Node, len(gradients))
@@ -104,18 +103,18 @@ func (t *trainer) clipGradients(gradients []*graph.Node) []*graph.Node {
 	all := spmd.AllReduce(graph.Stack(flags, 0), spmd.Min)
 	clipped := make([]*graph.Node, len(gradients))
 	for i, gradient := range gradients {
-		ok := graph.GreaterThan(element(all, i), constant(t.graph, dtypes.Int32, 0))
+		ok := graph.GreaterThan(elementAt(all, i), constant(t.graph, dtypes.Int32, 0))
 		clipped[i] = graph.Where(ok, gradient, graph.ZerosLike(gradient))
 	}
 	return clipped
 }
 
-// values returns the current values of the trained variables in the order of their gradients. For
-// variables with sharded state it returns the replica's shard, without communication.
-func (t *trainer) values() (values []*graph.Node) {
-	for _, v := range t.variables() {
+// trainedValues returns the current values of the trained variables in the order of their gradients. For
+// a variable with sharded state it returns the replica's shard, without communication.
+func (t *trainer) trainedValues() (values []*graph.Node) {
+	for _, v := range t.trainedVariables() {
 		x := v.NodeValue(t.graph)
-		if over := t.over(v); over.IsSharded() {
+		if over := t.gradientShard(v); over.IsSharded() {
 			x = engine.Internal(t.rc).ReplicaShard(v, x, over)
 		}
 		values = append(values, x)
@@ -123,13 +122,12 @@ func (t *trainer) values() (values []*graph.Node) {
 	return values
 }
 
-// globalNorms returns the global norm of each set of tensors: the square root of the sum of the
-// squares of all elements. A norm is a scalar that is equal on all replicas, float64 if a tensor of
-// any set is float64 or complex128, otherwise float32. A set has one tensor for each trained
-// variable, in their order, from meanGradients or values. Sums over shards exclude padding. They
-// are combined by one all-reduce for all sets, which is omitted if no tensor is sharded.
+// globalNorms returns the global norm of each set of tensors: the square root of the sum of the squares
+// of all elements. A set has one tensor for each trained variable, from meanGradients or trainedValues.
+// A norm is a scalar that is equal on all replicas. It is float64 if any tensor is float64 or complex128,
+// and otherwise float32. If tensors are sharded, globalNorms uses one all-reduce for all sets.
 func (t *trainer) globalNorms(sets ...[]*graph.Node) []*graph.Node {
-	trained, dtype := t.variables(), dtypes.Float32
+	trained, dtype := t.trainedVariables(), dtypes.Float32
 	for _, set := range sets {
 		for _, x := range set {
 			if x.DType() == dtypes.Float64 || x.DType() == dtypes.Complex128 {
@@ -142,19 +140,19 @@ func (t *trainer) globalNorms(sets ...[]*graph.Node) []*graph.Node {
 	for s, set := range sets {
 		whole[s], parts[s] = constant(t.graph, dtype, 0), constant(t.graph, dtype, 0)
 		for i, x := range set {
-			over := t.over(trained[i])
+			over := t.gradientShard(trained[i])
 			if !over.IsSharded() {
-				whole[s] = graph.Add(whole[s], graph.ReduceAllSum(sumOfSquares(x, dtype)))
+				whole[s] = graph.Add(whole[s], graph.ReduceAllSum(squares(x, dtype)))
 				continue
 			}
 			cut = true
-			parts[s] = graph.Add(parts[s], graph.ReduceAllSum(t.maskPadding(sumOfSquares(x, dtype), over)))
+			parts[s] = graph.Add(parts[s], graph.ReduceAllSum(t.zeroPadding(squares(x, dtype), over)))
 		}
 	}
 	if cut {
 		all := spmd.AllReduce(graph.Stack(parts, 0), spmd.Sum)
 		for s := range sets {
-			whole[s] = graph.Add(whole[s], element(all, s))
+			whole[s] = graph.Add(whole[s], elementAt(all, s))
 		}
 	}
 	for s := range sets {
@@ -163,16 +161,16 @@ func (t *trainer) globalNorms(sets ...[]*graph.Node) []*graph.Node {
 	return whole
 }
 
-// sumOfSquares returns the squares of the elements' absolute values.
-func sumOfSquares(x *graph.Node, dtype dtypes.DType) *graph.Node {
+// squares returns the squares of the absolute values of the elements of x, in the given dtype.
+func squares(x *graph.Node, dtype dtypes.DType) *graph.Node {
 	if x.DType().IsComplex() {
-		return graph.Add(sumOfSquares(graph.Real(x), dtype), sumOfSquares(graph.Imag(x), dtype))
+		return graph.Add(squares(graph.Real(x), dtype), squares(graph.Imag(x), dtype))
 	}
 	return graph.Square(graph.ConvertDType(x, dtype))
 }
 
-// maskPadding replaces the padding of a replica's shard by zeros.
-func (t *trainer) maskPadding(part *graph.Node, over spmd.ReplicaShard) *graph.Node {
+// zeroPadding replaces the padding of a replica's shard by zeros.
+func (t *trainer) zeroPadding(part *graph.Node, over spmd.ReplicaShard) *graph.Node {
 	replicas := t.rc.NumReplicasInSync()
 	size := over.ShardSize(replicas)
 	if size*replicas == over.Size {

@@ -17,11 +17,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// ownerObject is the record of the run that saves to the store.
+// ownerObject is the name of the object with the [ownerRecord] of the run that saves to the store.
 const ownerObject = "owner.json"
 
-// readOwner reads the record of the run that saves to the store. known is false without a valid
-// record.
+// readOwner reads the ownerObject. known is false if it does not exist or is invalid.
 func (m *Manager) readOwner(ctx context.Context) (r ownerRecord, known bool, err error) {
 	data, err := readManifest(ctx, m.store, ownerObject)
 	if errors.Is(err, storage.ErrNotExist) {
@@ -30,13 +29,13 @@ func (m *Manager) readOwner(ctx context.Context) (r ownerRecord, known bool, err
 	return r, err == nil && len(data) <= maxOwnerBytes && json.Unmarshal(data, &r) == nil && r.ID != "", err
 }
 
-// ownerError returns the error for a store to which another run has saved.
+// ownerError returns the error for a store to which the run of record r has saved a step.
 func (m *Manager) ownerError(r ownerRecord, step int64, running bool) error {
 	return &OwnerError{Directory: m.store.String(), Host: r.Host, PID: r.PID, Since: r.Time, Step: step, Running: running}
 }
 
-// checkNewSteps returns an error if another run has saved a step since this run read the store. It
-// only applies until this run has saved.
+// checkNewSteps returns an error if another run has saved a step since this run listed the store. After the
+// first save of this run it returns nil, because becomeOwner detects other runs.
 func (m *Manager) checkNewSteps(ctx context.Context) error {
 	if m.host > 0 || m.isOwner.Load() || m.opts.TakeOver {
 		return nil
@@ -80,23 +79,21 @@ func (m *Manager) becomeOwner(ctx context.Context) error {
 	return err
 }
 
-// stepFolder describes the objects of a step in the store, and whether they are verified.
+// stepFolder describes the objects of a step in the store.
 type stepFolder struct {
 	step        int64
-	hasManifest bool // the listing has a manifest
-	// saves has the objects of sharded saves by the save's name.
-	saves map[string][]storage.Info
-	// voidSaves has the saves that a verified void.json marks as removable.
-	voidSaves map[string]bool
-	// plain or sharded is the verified manifest; both are nil without one. wrong is the error of a
-	// manifest that is not verified.
+	hasManifest bool                      // the listing has a manifest
+	saves       map[string][]storage.Info // objects of sharded saves, by the save's name
+	voidSaves   map[string]bool           // saves that a verified void.json marks as removable
+	// The verified manifest is in plain or sharded; both are nil without one. manifestErr is the error of
+	// a manifest that cannot be verified.
 	plain       *plainManifest
 	sharded     *shardedManifest
 	manifestErr error
 }
 
-// listFolders lists the steps, ascending. It ignores objects that are neither manifests nor parts
-// of sharded saves, so that they are never removed.
+// listFolders lists the steps in ascending order. It ignores objects whose names this package does not
+// write, so that they are never removed.
 func (m *Manager) listFolders(ctx context.Context) (folders []*stepFolder, err error) {
 	infos, err := m.store.List(ctx, stepPrefix)
 	if err != nil {
@@ -128,16 +125,16 @@ func (m *Manager) listFolders(ctx context.Context) (folders []*stepFolder, err e
 
 var shardObjectName = regexp.MustCompile(`^host-\d{4,}\.(json|safetensors)$`)
 
-// removeObsolete removes checkpoints that the retention drops, and files of interrupted saves. Of
-// this run's saves it only considers those up to number. An object is removed only if a statement
-// with valid checksum, version and location allows it:
+// removeObsolete removes checkpoints that the retention drops, and objects of interrupted saves. It ignores
+// saves of this run with a greater number. An object is removed only if one of these manifests has a valid
+// checksum, version and location and allows the removal:
 //
 //   - the manifest of its own save, if the retention drops the step;
-//   - the manifest of its step, if it names another save and that save is complete;
+//   - the manifest of its step, if the manifest names another save and that save is complete;
 //   - the [voidManifest] in the same folder.
 //
-// All other objects remain, and the logger receives a warning. A step with an unverified manifest
-// does not count for the retention. late is a save for which other processes may still write
+// All other objects remain, and the logger receives a warning. A step with an unverified manifest does not
+// count for the retention. pending is the name of a save for which other processes may still write
 // objects, so that its void.json remains.
 func (m *Manager) removeObsolete(ctx context.Context, number int, retention Retention, pending string) error {
 	folders, err := m.listFolders(ctx)
@@ -187,8 +184,8 @@ func (m *Manager) removeObsolete(ctx context.Context, number int, retention Rete
 	return errors.Join(errs...)
 }
 
-// isForeignFolder reports whether a name of a [storage.Sweeper] is a folder that belongs to no step
-// or save.
+// isForeignFolder reports whether a name from a [storage.Sweeper] is a folder that this package does not
+// create.
 func isForeignFolder(name string) bool {
 	top, _, _ := strings.Cut(name, "/")
 	_, ok := parseStep(top)
@@ -212,9 +209,9 @@ func (m *Manager) removeEmptyFolders(ctx context.Context) error {
 	return nil
 }
 
-// readManifests reads the statements that decide which objects of a step are removable. It requests
-// the manifest by name, because a listing may be outdated, and after the void.json files, which are
-// removed once the manifest exists.
+// readManifests reads and verifies the manifests of a step, which decide which objects may be removed. It
+// reads the step's manifest by name, because a listing may be outdated. It reads it after the void.json
+// files, which are removed once the manifest exists.
 func (m *Manager) readManifests(ctx context.Context, f *stepFolder) error {
 	for save, objects := range f.saves {
 		if !slices.ContainsFunc(objects, func(o storage.Info) bool { return o.Name == voidName(f.step, save) }) {
@@ -239,7 +236,8 @@ func (m *Manager) readManifests(ctx context.Context, f *stepFolder) error {
 	return nil
 }
 
-// removeIncomplete removes the objects of a step that do not belong to its checkpoint.
+// removeIncomplete removes the objects of a step that do not belong to the step's checkpoint. See
+// removeObsolete for pending.
 func (m *Manager) removeIncomplete(ctx context.Context, f *stepFolder, pending string) error {
 	if f.manifestErr != nil {
 		m.warnUnverified(f, "", f.manifestErr)
@@ -266,8 +264,8 @@ func (m *Manager) removeIncomplete(ctx context.Context, f *stepFolder, pending s
 	return nil
 }
 
-// isComplete reports whether the save that a step's manifest names exists with the size that was
-// written.
+// isComplete reports whether the tensor files of the save that a step's manifest names exist with the sizes
+// that were written.
 func (m *Manager) isComplete(ctx context.Context, f *stepFolder) bool {
 	if f.sharded == nil {
 		return false
@@ -289,8 +287,8 @@ func (m *Manager) isComplete(ctx context.Context, f *stepFolder) bool {
 	return true
 }
 
-// warnUnverified logs, once, that an object remains because no verified statement allows its
-// removal.
+// warnUnverified logs that an object remains because no verified manifest allows its removal. It logs each
+// warning once.
 func (m *Manager) warnUnverified(f *stepFolder, save string, manifestErr error) {
 	subject, reason := fmt.Sprintf("checkpoint: %s/%s", m.store,
 		stepName(f.step)), "it is kept, because its manifest cannot be verified"
@@ -309,7 +307,7 @@ func (m *Manager) warnUnverified(f *stepFolder, save string, manifestErr error) 
 	}
 }
 
-// markVoid writes the statement that a save is not a checkpoint.
+// markVoid writes void.json, which marks the objects of a save as removable.
 func (m *Manager) markVoid(ctx context.Context, step int64, save string) error {
 	data, err := encodeManifest(voidManifest{Format: voidFormat, Version: formatVersion, Step: step, Save: save})
 	if err != nil {
@@ -360,8 +358,8 @@ func (m *Manager) removeCheckpoint(ctx context.Context, f *stepFolder) error {
 	return m.removeSave(ctx, f.step, f.sharded.Save, f.saves[f.sharded.Save], false)
 }
 
-// removeSave removes the objects of a void save. It removes void.json last, or keeps it if more
-// objects may still be written.
+// removeSave removes the objects of a save that has a void.json. It removes void.json last, or keeps it if
+// more is true, because other processes may still write objects.
 func (m *Manager) removeSave(ctx context.Context, step int64, save string, objects []storage.Info, more bool) error {
 	for _, info := range objects {
 		if info.Name != voidName(step, save) {
