@@ -25,8 +25,7 @@ type Compilation struct {
 	// Name is the name of the program. TextBytes is the size of its text.
 	Name      string
 	TextBytes int
-	// Replicas is the number of replicas of the program, and LogicalDevices the number of devices of
-	// each replica.
+	// The program has Replicas replicas of LogicalDevices devices each.
 	Replicas, LogicalDevices int
 	// Passed is the time since the start of the compilation.
 	Passed time.Duration

@@ -11,8 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// ShardCopy describes a copy of one partition's shard of a tensor to host memory. The partition must
-// belong to this process.
+// ShardCopy describes a copy of a shard from a partition of this process to host memory.
 type ShardCopy struct {
 	// Name is the name of the tensor in errors.
 	Name      string
@@ -68,8 +67,8 @@ func (m *Runtime) NewBroadcaster() *Broadcaster {
 }
 
 // Start starts copies of a tensor to each partition of this process that has no buffer in all, and
-// stores the new buffers in all. source returns the partition from which a partition is copied. bytes is
-// the size of the tensor.
+// stores the new buffers in all. source returns the partition from which the given partition is copied.
+// bytes is the size of the tensor.
 func (s *Broadcaster) Start(ctx context.Context, bytes int, all Buffers, source func(partition int) int) error {
 	m := s.runtime
 	s.largest = max(s.largest, bytes)
@@ -93,8 +92,7 @@ func (s *Broadcaster) Start(ctx context.Context, bytes int, all Buffers, source 
 	return nil
 }
 
-// copy starts a copy to a device. If the plugin does not support such copies, the data is copied
-// through the host.
+// copy starts a copy to a device. If the plugin does not support this, it copies through the host.
 func (s *Broadcaster) copy(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error) {
 	made, err := s.copyToDevice(ctx, b, d)
 	if !errors.Is(err, errors.ErrUnsupported) {
@@ -117,7 +115,7 @@ func (s *Broadcaster) wait(ctx context.Context) error {
 	return nil
 }
 
-// HasAllBuffers reports whether all has a buffer for each partition of this process.
+// HasAllBuffers reports whether each partition of this process has a buffer in all.
 func (m *Runtime) HasAllBuffers(all Buffers) bool {
 	return !slices.ContainsFunc(m.localPartitions, func(partition int) bool { return all[partition] == nil })
 }

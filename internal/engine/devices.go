@@ -10,12 +10,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Buffers are the shards of a tensor on the devices, by partition. Partitions of other processes
-// are nil.
+// Buffers are a tensor's shards on the devices, by partition. Shards of other processes are nil.
 type Buffers []*pjrt.Buffer
 
-// Buffers returns Buffers with a nil element for each partition. For a described runtime it has no
-// elements.
+// Buffers returns new Buffers with a nil element for each partition. They are empty for a described runtime.
 func (m *Runtime) Buffers() Buffers { return make(Buffers, len(m.All)) }
 
 // Close closes the buffers.
@@ -71,8 +69,7 @@ func NewBufferTable(rows, columns int) [][]*pjrt.Buffer {
 	return table
 }
 
-// TableColumn returns the buffers of one argument or result from a table of [NewBufferTable]. rows has
-// the partition of each row.
+// TableColumn returns a column of a [NewBufferTable] as Buffers. rows has the partition of each row.
 func (m *Runtime) TableColumn(table [][]*pjrt.Buffer, rows []int, column int) Buffers {
 	all := m.Buffers()
 	for row, d := range rows {

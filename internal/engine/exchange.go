@@ -38,14 +38,13 @@ const firstWords = 128
 // MaxMessage is the maximum size in bytes of a message and the name of its call together.
 const MaxMessage = 1 << 20
 
-// MaxAsyncMessage is the maximum size in bytes of the message of [Runtime.StartGather] and the name of
-// its call together.
+// MaxAsyncMessage is the same limit for [Runtime.StartGather].
 const MaxAsyncMessage = 4*firstWords - 4 - 4
 
-// Gather sends the message mine to all processes and returns the messages of all processes, indexed by
-// process. All processes must call it with the same call, which names the exchange. Otherwise all
-// processes receive the error of [Options].OutOfStep. If a message is longer than 508 bytes with the
-// name, all processes run a second launch.
+// Gather exchanges messages between the processes. It sends mine to all processes and returns the messages
+// of all processes, indexed by process. All processes must call Gather with the same name, call. Otherwise
+// all processes receive the error of [Options].OutOfStep. If a message and its name have more than 504 bytes,
+// all processes run a second launch.
 func (m *Runtime) Gather(ctx context.Context, call string, mine []byte) ([][]byte, error) {
 	if len(call)+len(mine) > MaxMessage {
 		return nil, m.fault(errkind.ValueError, call, "keep it on the devices, or write a file",
@@ -111,7 +110,7 @@ func (m *Runtime) CheckAgreement(ctx context.Context, what, text string, content
 }
 
 // gatherOnce gathers messages with one launch. It truncates them to rows of the given number of words.
-// longest is the length of the longest message in bytes before this.
+// longest is the length of the longest message in bytes before it was truncated.
 func (m *Runtime) gatherOnce(ctx context.Context, words int, message []byte) (rows [][]byte, longest int, err error) {
 	s, err := m.send(ctx, words, message)
 	if err != nil {
@@ -121,8 +120,7 @@ func (m *Runtime) gatherOnce(ctx context.Context, words int, message []byte) (ro
 	return s.receive(ctx)
 }
 
-// parseMessages returns the values of the messages of all processes. It returns an error unless all
-// messages have the name call.
+// parseMessages returns the values of all messages. It returns an error unless every message has this call.
 func (m *Runtime) parseMessages(call string, rows [][]byte) ([][]byte, error) {
 	calls, values := make([]string, len(rows)), make([][]byte, len(rows))
 	same := true
@@ -140,7 +138,7 @@ func (m *Runtime) parseMessages(call string, rows [][]byte) ([][]byte, error) {
 	return values, nil
 }
 
-// outOfStepError returns the error for processes that exchange messages in different calls.
+// outOfStepError returns the error for processes that wait for each other in different calls of Gather.
 func (m *Runtime) outOfStepError(calls []string) error {
 	if m.opts.OutOfStep != nil {
 		return m.opts.OutOfStep(calls)
@@ -149,7 +147,7 @@ func (m *Runtime) outOfStepError(calls []string) error {
 		"the processes are at %q", calls)
 }
 
-// appendMessage appends a message to b: the length of the name call, the name, and the value.
+// appendMessage appends the length of call, call itself and the value to b.
 func appendMessage(b []byte, call string, value []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(call)))
 	return append(append(b, call...), value...)
@@ -203,8 +201,7 @@ func (m *Runtime) send(ctx context.Context, words int, message []byte) (_ *pendi
 	return s, x.program.Execute(ctx, s.ins, s.outs, pjrt.ExecuteOptions{})
 }
 
-// receive waits for the messages of all processes. longest is the length of the longest message in bytes
-// before it was truncated.
+// receive waits for all messages. longest is the length of the longest one in bytes before truncation.
 func (s *pendingExchange) receive(ctx context.Context) (rows [][]byte, longest int, err error) {
 	m, words := s.runtime, s.words
 	all := make([]byte, 4*words*m.NumDevices())
@@ -242,8 +239,7 @@ func (s *pendingExchange) close() error {
 	return errors.Join(errs...)
 }
 
-// compileExchange returns the program for rows of the given number of words. It compiles each program
-// once.
+// compileExchange returns the program for rows of the given number of words, compiled at the first call.
 func (m *Runtime) compileExchange(ctx context.Context, words int) (*exchange, error) {
 	m.exchanging.Lock()
 	defer m.exchanging.Unlock()

@@ -10,8 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/staging"
 )
 
-// Source reads shards of a tensor that is not in memory, for example from a file. Its methods must be
-// safe for concurrent use.
+// Source reads shards of a tensor, for example from a file. It must be safe for concurrent use.
 type Source interface {
 	// ReadPart reads a slice of the tensor into dst in row-major order. The slice begins at index start
 	// and has size elements in each dimension. ReadPart must not change start and size.
@@ -25,8 +24,7 @@ type cellSource interface {
 	ReadCells(ctx context.Context, start, size, cells []int, dst []byte) error
 }
 
-// Load describes a tensor that [Runtime.LoadTensors] reads from a source and copies to the devices of
-// this process.
+// Load describes a tensor that [Runtime.LoadTensors] copies from a source to the devices.
 type Load struct {
 	// Name is the name of the tensor in errors.
 	Name   string
@@ -105,7 +103,6 @@ func (r *shardRead) read(ctx context.Context, into []byte) error {
 	return nil
 }
 
-// copyToDevices copies shards from staging memory to their devices.
 func (m *Runtime) copyToDevices(ctx context.Context, r *shardRead) (err error) {
 	l := r.of.Layout
 	for i, partition := range r.partitions {

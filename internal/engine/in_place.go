@@ -36,7 +36,6 @@ func (m *Runtime) runtimeInPlace(r *shardRead) inPlaceRuntime {
 	return m.hostMemoryRuntime()
 }
 
-// readInPlace reads shards directly into the memory of their buffers.
 func (m *Runtime) readInPlace(ctx context.Context, r *shardRead, rt inPlaceRuntime) error {
 	data, err := staging.Alloc(r.bytes())
 	if err != nil {

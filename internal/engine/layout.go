@@ -83,7 +83,7 @@ func NewLayoutFromRanges(t pjrt.DType, shape []int, group int, ranges func(devic
 	return l, nil
 }
 
-// SplitOverGroups returns the layout with dimension dim split over the groups in addition. The dimension
+// SplitOverGroups returns the layout whose dimension dim is also split over the groups. The dimension
 // must not be split within a group. If the number of groups does not divide the dimension, the last
 // shards are padded or contain only padding.
 func (l *Layout) SplitOverGroups(dim, groups int) *Layout {
@@ -124,7 +124,7 @@ func (l *Layout) IsSplitWithinGroup() bool {
 	return slices.ContainsFunc(l.first, func(first int) bool { return first != 0 })
 }
 
-// IsSplitOverGroups reports whether the groups have different shards, which may be padded.
+// IsSplitOverGroups reports whether the groups have different shards.
 func (l *Layout) IsSplitOverGroups() bool { return l.splitOverGroups }
 
 // HasSameShards reports whether l and o place the same shards on all devices. The shapes of their tensors
@@ -142,8 +142,7 @@ func (l *Layout) FirstPartition(partition int) int {
 	return partition - partition%l.group + l.first[partition%l.group]
 }
 
-// ShardBounds returns the first index of a partition's shard in each dimension, and its sizes without
-// padding.
+// ShardBounds returns the start index and the size of a partition's shard, without padding.
 func (l *Layout) ShardBounds(partition int) (start, sizes []int) {
 	start, sizes = make([]int, len(l.Shard)), make([]int, len(l.Shard)) // empty for a scalar, not nil
 	copy(sizes, l.Shard)

@@ -149,14 +149,13 @@ func NewCompilingRuntime(topology tpu.Topology, platform string, compile func(co
 	})
 }
 
-// OfflineProgram is a compiled program for devices that are not attached. It implements
-// [system.Executable].
+// OfflineProgram is a [system.Executable] for devices that are not attached.
 type OfflineProgram struct{ *pjrt.Executable }
 
 // AddressableDevices returns nil.
 func (OfflineProgram) AddressableDevices() []*pjrt.Device { return nil }
 
-// Execute returns an error that matches errors.ErrUnsupported.
+// Execute always returns an error that matches errors.ErrUnsupported.
 func (OfflineProgram) Execute(context.Context, [][]*pjrt.Buffer, [][]*pjrt.Buffer, pjrt.ExecuteOptions) error {
 	return &errkind.Fault{Op: "engine: execute", Reason: "the devices are only described",
 		Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
@@ -196,8 +195,7 @@ func (m *Runtime) optionsFor(ids []int, replicas int) pjrt.CompileOptions {
 	}
 }
 
-// fault returns an error of the operation op. reason is a format string for args. hint suggests a
-// correction.
+// fault returns an error of the operation op. reason is a format string. hint suggests a correction.
 func (m *Runtime) fault(kind errkind.Kind, op, hint, reason string, args ...any) *errkind.Fault {
 	return &errkind.Fault{Op: m.opts.ErrorPrefix + ": " + op, Reason: fmt.Sprintf(reason, args...), Hint: hint,
 		Class: kind}

@@ -21,12 +21,10 @@ import (
 type Info struct {
 	// Path is the variable's path in its model.
 	Path string
-	// Shape is the dtype and the dimensions of the saved value. It is invalid if GoMLX does not
-	// support the file's dtype.
+	// Shape is the shape of the saved value. It is invalid if GoMLX does not support the file's dtype.
 	Shape     shapes.Shape
 	Trainable bool
-	// Synchronization and Aggregation are the rules by which the saved variable's components were
-	// combined.
+	// Synchronization and Aggregation are the rules that combined the variable's components.
 	Synchronization strategy.VariableSynchronization
 	Aggregation     strategy.VariableAggregation
 }

@@ -35,13 +35,12 @@
 // A restore uses the rule of the variable that is restored. A plain variable receives the combined
 // value. A sum keeps its total for any N, except for the truncation of integers.
 //
-// The running sums of metrics (train's Options.Metrics and those of evaluations) are saved as
-// variables of the scope. They are restored only to a step or evaluation of the same name with the
-// same metrics. For any other step a restore ignores the saved sums and leaves the current ones
-// unchanged. A program may therefore restore before it creates its steps, without steps, or with
-// other metrics. Sums that were not restored count from the last reset. For every other variable, a
-// restore returns an error with the variable's name if only the checkpoint or only the group has
-// it.
+// The running sums of metrics (train's Options.Metrics and those of evaluations) are saved as variables
+// of the scope. They are restored only to a step or evaluation of the same name with the same metrics.
+// For any other step a restore ignores the saved sums and leaves the current ones unchanged. A program
+// may therefore restore before it creates its steps, without steps, or with other metrics. Sums that
+// were not restored count from the last reset. For every other variable, a restore returns an error
+// with the variable's name if only the checkpoint or only the group has it.
 //
 // # Background saves
 //

@@ -15,8 +15,7 @@ var (
 	// ErrCorrupt matches the errors of files that are damaged, truncated or in another format. The
 	// errors are [*CorruptError]s.
 	ErrCorrupt = errkind.New(errkind.DataLossError, "checkpoint: corrupt")
-	// ErrNotFound matches the errors for a store without a checkpoint, and for a step or variable that
-	// does not exist.
+	// ErrNotFound matches the errors for an empty store, and for a step or variable that does not exist.
 	ErrNotFound = errkind.New(errkind.NotFoundError, "checkpoint: none")
 	// ErrStepOrder matches the error of a Save whose step is not later than all steps in the store.
 	ErrStepOrder = errkind.New(errkind.ValueError, "checkpoint: step not after the last")
@@ -69,10 +68,9 @@ func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 // link.
 type PathError = files.Error
 
-// OwnerError reports that another run saves to the store: the other run is still running, or has
-// saved since this run last read the store. It matches [ErrBusy]. Use a separate store for each
-// run. To continue from the other run's checkpoints, open the manager again, or set
-// [ManagerOptions].TakeOver.
+// OwnerError reports that another run saves to the store: the other run is still running, or has saved
+// since this run last read the store. It matches [ErrBusy]. Use a separate store for each run. To
+// continue from the other run's checkpoints, open the manager again, or set [ManagerOptions].TakeOver.
 type OwnerError struct {
 	// Directory is the folder's path, or the store's URL.
 	Directory string
@@ -109,8 +107,7 @@ func (*OwnerError) Kind() errkind.Kind { return errkind.FailedPreconditionError 
 // Is reports whether the target is ErrBusy.
 func (e *OwnerError) Is(target error) bool { return target == ErrBusy }
 
-// MismatchError reports variables that only the group or only the checkpoint has. The restore has
-// not changed any variable.
+// MismatchError reports variables that only the group or only the checkpoint has. No variable was changed.
 type MismatchError struct {
 	// Missing lists the variables of the group that the checkpoint does not have.
 	Missing []string
@@ -139,8 +136,7 @@ func argumentError(op, hint, format string, args ...any) error {
 		Class: errkind.ValueError}
 }
 
-// variableError returns an error for the variable at path. It matches [ErrVariable]. err is the cause, or
-// nil.
+// variableError returns an error for the variable at path that matches [ErrVariable].
 func variableError(path, reason, hint string, err error) error {
 	return &errkind.Fault{Match: ErrVariable, Subject: strconv.Quote(path), Reason: reason, Hint: hint,
 		Class: errkind.KindOr(err, errkind.ValueError), Err: err}

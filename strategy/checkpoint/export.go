@@ -15,22 +15,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// exportBufferSize is the size in bytes of the buffer of an export. The buffer is larger if one row of a
-// variable is larger.
+// exportBufferSize is the size in bytes of an export's buffer, unless one row of a variable is larger.
 const exportBufferSize = 32 << 20
 
-// ExportOptions selects the variables that [Checkpoint.Export] writes. The zero value selects the
-// model.
+// ExportOptions selects the variables for [Checkpoint.Export]. The zero value selects the model.
 type ExportOptions struct {
-	// All also writes the variables that are not part of the model (see [Checkpoint.Weights]), and
-	// the metadata.
+	// All also writes the metadata and the variables that [Checkpoint.Weights] excludes.
 	All bool
 }
 
-// Export writes variables to one safetensors file, which [OpenFile] can open. A tensor's name is
-// the variable's path without the first slash. The header contains the step. The file is written
-// atomically and replaces an existing file. Export verifies the checksums of all bytes that it
-// reads.
+// Export writes variables to one safetensors file, which [OpenFile] can open. A tensor's name is the
+// variable's path without the first slash. The header contains the step. The file is written atomically
+// and replaces an existing file. Export verifies the checksums of all bytes that it reads.
 func (c *Checkpoint) Export(ctx context.Context, path string, opts ExportOptions) error {
 	if c.objects == nil {
 		return errNotOpened

@@ -19,8 +19,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// ManagerOptions configure a [Manager]. The zero value is for one process and keeps every
-// checkpoint.
+// ManagerOptions configure a [Manager]. The zero value is for one process and keeps every checkpoint.
 type ManagerOptions struct {
 	// Strategy is the strategy of the saved variables. It may be nil for one process. If several
 	// processes share the strategy, each process must have a manager for the same store and make
@@ -40,9 +39,8 @@ type ManagerOptions struct {
 }
 
 // Manager keeps checkpoints in a folder or an object store, one for each saved step, like
-// tf.train.CheckpointManager. Every process saves the data of its own devices, and a save continues
-// in the background. A Manager is safe for concurrent use; saves run one at a time. Close it after
-// use.
+// tf.train.CheckpointManager. Every process saves the data of its own devices, and a save continues in
+// the background. A Manager is safe for concurrent use; saves run one at a time. Close it after use.
 type Manager struct {
 	store          storage.Store
 	ownsStore      bool // the manager opened the store and closes it
@@ -112,8 +110,7 @@ func OpenManager(ctx context.Context, place string, opts ManagerOptions) (*Manag
 	return m, nil
 }
 
-// NewManager is like [OpenManager] for an open store. The caller must close the store after the
-// manager.
+// NewManager is like [OpenManager] for an open store, which the caller must close after the manager.
 func NewManager(ctx context.Context, store storage.Store, opts ManagerOptions) (*Manager, error) {
 	if store == nil {
 		return nil, argumentError("manager", "open one with storage.Open", "no store")
@@ -223,8 +220,7 @@ func openStep(ctx context.Context, s storage.Store, step int64) (*Checkpoint, er
 	return c, err
 }
 
-// openOnce opens the checkpoint of a step and returns the name of its save, or "" for a single-file
-// checkpoint.
+// openOnce opens the checkpoint of a step. save is the name of its save, or "" for a single file.
 func openOnce(ctx context.Context, s storage.Store, step int64) (c *Checkpoint, save string, err error) {
 	plain, sharded, err := readStepManifest(ctx, s, step)
 	switch {
@@ -390,7 +386,6 @@ func (m *Manager) LimitWait(timeout time.Duration) {
 	}
 }
 
-// isWaitOver reports whether the time limit of [Manager.LimitWait] has passed.
 func (m *Manager) isWaitOver() bool {
 	until := m.waitLimit.Load()
 	return until > 0 && time.Now().UnixNano() >= until

@@ -184,8 +184,7 @@ func (m *Manager) removeObsolete(ctx context.Context, number int, retention Rete
 	return errors.Join(errs...)
 }
 
-// isForeignFolder reports whether a name from a [storage.Sweeper] is a folder that this package does not
-// create.
+// isForeignFolder reports whether name, from a [storage.Sweeper], is not a folder of this package.
 func isForeignFolder(name string) bool {
 	top, _, _ := strings.Cut(name, "/")
 	_, ok := parseStep(top)
@@ -264,8 +263,7 @@ func (m *Manager) removeIncomplete(ctx context.Context, f *stepFolder, pending s
 	return nil
 }
 
-// isComplete reports whether the tensor files of the save that a step's manifest names exist with the sizes
-// that were written.
+// isComplete reports whether the tensor files of a step's manifest exist with the sizes in the manifest.
 func (m *Manager) isComplete(ctx context.Context, f *stepFolder) bool {
 	if f.sharded == nil {
 		return false
@@ -287,8 +285,7 @@ func (m *Manager) isComplete(ctx context.Context, f *stepFolder) bool {
 	return true
 }
 
-// warnUnverified logs that an object remains because no verified manifest allows its removal. It logs each
-// warning once.
+// warnUnverified logs, once, that an object remains because no verified manifest allows its removal.
 func (m *Manager) warnUnverified(f *stepFolder, save string, manifestErr error) {
 	subject, reason := fmt.Sprintf("checkpoint: %s/%s", m.store,
 		stepName(f.step)), "it is kept, because its manifest cannot be verified"
@@ -316,8 +313,7 @@ func (m *Manager) markVoid(ctx context.Context, step int64, save string) error {
 	return storage.PutBytes(ctx, m.store, voidName(step, save), data, storage.PutOptions{})
 }
 
-// removeStep removes the checkpoint of a step, or renames its manifest if the manifest cannot be
-// verified.
+// removeStep removes the checkpoint of a step. If its manifest cannot be verified, it renames the manifest.
 func (m *Manager) removeStep(ctx context.Context, f *stepFolder) error {
 	if err := m.readManifests(ctx, f); err != nil {
 		return err

@@ -136,11 +136,9 @@ func (m *Manager) startSave(ctx context.Context, step int64, g Group, opts SaveO
 	return nil
 }
 
-// progressFileVariable is the environment variable with the name of the progress file; see the
-// package comment.
+// progressFileVariable is the environment variable with the name of the progress file.
 const progressFileVariable = "TPUSTRATEGY_SAVED"
 
-// writeProgressFile writes the saved step to the progress file.
 func (m *Manager) writeProgressFile(step int64) {
 	path := os.Getenv(progressFileVariable)
 	if path == "" {
@@ -182,8 +180,7 @@ func (m *Manager) checkSave(ctx context.Context, step int64, opts SaveOptions) e
 	return m.checkNewSteps(ctx)
 }
 
-// execute writes this process's shards to the store. On process 0 it then completes the checkpoint and
-// removes obsolete objects.
+// execute writes this process's shards. On process 0 it then completes the checkpoint and removes old ones.
 func (s *saveJob) execute(ctx context.Context) error {
 	m := s.manager
 	var manifest []byte

@@ -74,8 +74,7 @@ func (o *object) checkHeader(ctx context.Context, opened storage.Object) error {
 		o.headerSum)}
 }
 
-// verifyHeader verifies the checksum of the header, unless that was done when the object was
-// opened.
+// verifyHeader verifies the checksum of the header, unless that was done when the object was opened.
 func (o *object) verifyHeader(ctx context.Context) error {
 	if o.headerSize == 0 {
 		return nil

@@ -26,7 +26,6 @@ type ownerRecord struct {
 // maxOwnerBytes is the maximum size of a record in bytes.
 const maxOwnerBytes = 4 << 10
 
-// newOwnerRecord returns the record of a new run of this process.
 func newOwnerRecord() ownerRecord {
 	host, err := os.Hostname()
 	if err != nil {

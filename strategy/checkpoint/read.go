@@ -55,8 +55,7 @@ func (c *Checkpoint) VerifyShard(ctx context.Context, index, count int) error {
 	return c.verifyVariables(ctx, readers, index, count)
 }
 
-// maxReaders returns the number of concurrent reads from the store. Other shards are copied to the devices
-// at the same time.
+// maxReaders returns the number of concurrent reads from the store.
 func maxReaders() int { return min(2, runtime.GOMAXPROCS(0)) }
 
 // verifyVariables verifies the given variables and the headers of the files that verifyHeaders selects. It
@@ -98,7 +97,7 @@ func (c *Checkpoint) verifyHeaders(ctx context.Context, index, count int) error 
 // verify reads the variable and verifies its checksums, if it has any.
 func (r *variableReader) verify(ctx context.Context) error {
 	if r.variable.wholeChecksum != nil {
-		return r.checkpoint.checkWhole(ctx, r.variable)
+		return r.checkpoint.verifyWhole(ctx, r.variable)
 	}
 	buf := readBuffers.Get().(*[]byte)
 	defer readBuffers.Put(buf)

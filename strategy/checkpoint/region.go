@@ -7,15 +7,14 @@ import (
 	"sync"
 )
 
-// region is a box of a variable that is stored contiguously in row-major order in an object of the
-// checkpoint.
+// region is a slice of a variable that an object of the checkpoint stores contiguously in row-major order.
 type region struct {
 	start, size []int
 	object      int   // index in Checkpoint.objects
 	offset      int64 // offset in the object
 	bytes       int64
 	// sums are the checksums of the region's blocks, or nil. If only a checksum of the whole variable
-	// was saved, checkWhole computes them.
+	// was saved, verifyWhole computes them.
 	sums []checksum
 }
 
@@ -103,8 +102,7 @@ func (r *runIterator) advance(n int64) {
 	}
 }
 
-// sharesBlocks reports whether each block contains several runs, so that all blocks up to the last run must
-// be read.
+// sharesBlocks reports whether each block has several runs, so that all blocks to the last run are read.
 func (r *runIterator) sharesBlocks() bool {
 	return len(r.regionStrides) > 0 && r.regionStrides[len(r.regionStrides)-1] <= blockBytes && r.runBytes < blockBytes
 }
@@ -114,10 +112,9 @@ const maxReadBytes = 8 * blockBytes
 
 var readBuffers = sync.Pool{New: func() any { p := make([]byte, maxReadBytes); return &p }}
 
-// readBoxes reads slices of a variable into their destinations and verifies the checksums of the blocks that
-// contain them.
+// readBoxes reads slices of a variable and verifies the checksums of the blocks that contain them.
 func (c *Checkpoint) readBoxes(ctx context.Context, v *variable, boxes ...box) error {
-	if err := c.checkWhole(ctx, v); err != nil {
+	if err := c.verifyWhole(ctx, v); err != nil {
 		return err
 	}
 	for i := range v.regions {
@@ -208,8 +205,7 @@ func onlyRun(runs []*runIterator, start, end int64) (only *runIterator) {
 	return only
 }
 
-// hasSharedBlock reports whether the block at an offset of the region contains runs that are copied from a
-// temporary buffer.
+// hasSharedBlock reports whether the block at offset contains runs that are copied from a buffer.
 func hasSharedBlock(runs []*runIterator, offset int64) bool {
 	return slices.ContainsFunc(runs, func(r *runIterator) bool {
 		return r.remaining > 0 && r.end > offset &&
@@ -219,7 +215,7 @@ func hasSharedBlock(runs []*runIterator, offset int64) bool {
 
 // readBlocks fills p with complete blocks of a region, from offset start, and verifies their checksums. It
 // reads a local file block by block, so that the checksum is computed while the block is in the
-// processor's cache. It reads from other stores at once.
+// processor's cache. It reads from any other store with one request.
 func (c *Checkpoint) readBlocks(ctx context.Context, v *variable, g *region, p []byte, start int64) error {
 	o := c.objects[g.object]
 	readSize := len(p)
@@ -259,13 +255,13 @@ func (c *Checkpoint) checkBlocks(v *variable, g *region, p []byte, start int64) 
 
 // singleChecksum is the checksum of a whole variable, for checkpoints without checksums of blocks.
 type singleChecksum struct {
-	mu  sync.Mutex // guards region.sums, which checkWhole computes
+	mu  sync.Mutex // guards region.sums, which verifyWhole computes
 	sum checksum
 }
 
-// checkWhole verifies a variable that has a single checksum for all bytes, and computes the checksums of its
+// verifyWhole verifies a variable that has a single checksum for all bytes, and computes the checksums of its
 // blocks for later reads. It reads the variable once.
-func (c *Checkpoint) checkWhole(ctx context.Context, v *variable) error {
+func (c *Checkpoint) verifyWhole(ctx context.Context, v *variable) error {
 	if v.wholeChecksum == nil {
 		return nil
 	}

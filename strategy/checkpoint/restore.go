@@ -21,12 +21,11 @@ type RestoreOptions struct {
 	SkipVerify bool
 }
 
-// Restore assigns the saved values to the variables of a group, like tf.train.Checkpoint.restore.
-// The number of replicas and the sharding of the variables may differ from those at the save. For a
-// saved value without a variable Restore calls the group's Create, if it is set. Restore works in
-// the order of the saved group. A model therefore finds created variables in the order in which it
-// created them, so that its steps are the same programs as before and a cache of compiled programs
-// applies.
+// Restore assigns the saved values to the variables of a group, like tf.train.Checkpoint.restore. The
+// number of replicas and the sharding of the variables may differ from those at the save. For a saved
+// value without a variable Restore calls the group's Create, if it is set. Restore works in the order
+// of the saved group. A model therefore finds created variables in the order in which it created them,
+// so that its steps are the same programs as before and a cache of compiled programs applies.
 //
 // Restore checks the names, shapes and dtypes of all variables, and the checkpoint's checksums,
 // before it changes any variable. Variables that are on the devices (after a step was traced) keep
@@ -46,7 +45,7 @@ func (c *Checkpoint) Restore(ctx context.Context, g Group, opts RestoreOptions) 
 	r := &restoration{checkpoint: c, group: g, opts: opts}
 	r.sharedStrategy = multiProcessStrategy(g)
 	err := r.selectVariables()
-	if err == nil && r.hasRoom() {
+	if err == nil && r.hasDeviceMemory() {
 		err = r.restoreTogether(ctx)
 	} else {
 		err = r.restoreOneByOne(ctx, err)

@@ -29,8 +29,7 @@ type restoration struct {
 	deviceReaders []lazytensor.Reader
 }
 
-// multiProcessStrategy returns the strategy of the group's variables if several processes share it,
-// or nil.
+// multiProcessStrategy returns the strategy of the variables if several processes share it, or nil.
 func multiProcessStrategy(g Group) *strategy.TPUStrategy {
 	for _, v := range g.Variables {
 		if s := strategyOf(v); s != nil && s.NumProcesses() > 1 {
@@ -40,8 +39,7 @@ func multiProcessStrategy(g Group) *strategy.TPUStrategy {
 	return nil
 }
 
-// selectVariables assigns the group's variables to the saved variables and selects the variables that are
-// restored on the devices.
+// selectVariables matches the group with the saved variables and selects those for the devices.
 func (r *restoration) selectVariables() (err error) {
 	if r.targets, err = r.checkpoint.matchVariables(r.group, r.opts); err != nil {
 		return err
@@ -57,12 +55,11 @@ func (r *restoration) selectVariables() (err error) {
 	return nil
 }
 
-// hasRoom reports whether the devices have memory for the new values in addition to the old ones.
-func (r *restoration) hasRoom() bool {
+// hasDeviceMemory reports whether the devices have memory for the new values in addition to the old ones.
+func (r *restoration) hasDeviceMemory() bool {
 	return len(r.variables) == 0 || engine.Internal(r.strategy()).HasMemoryFor(r.variables)
 }
 
-// strategy returns the strategy of the variables that are restored to devices.
 func (r *restoration) strategy() *strategy.TPUStrategy { return r.variables[0].Strategy() }
 
 // restoreTogether reads all values for the devices into additional device memory, verifies
@@ -160,8 +157,7 @@ func (r *restoration) shareError(ctx context.Context, mine error) error {
 	return nil
 }
 
-// restoreOnHost restores the variables that are not restored on the devices, in the order in which they were
-// saved.
+// restoreOnHost restores all variables that are not restored on the devices, in the saved order.
 func (r *restoration) restoreOnHost(ctx context.Context) error {
 	for i := range r.checkpoint.variables {
 		v := &r.checkpoint.variables[i]

@@ -10,8 +10,7 @@ import (
 // Retention selects the checkpoints to keep after a save. A checkpoint is kept if any rule keeps
 // it. The zero value keeps all.
 type Retention struct {
-	// Last is the number of the latest checkpoints to keep. 0 keeps all, regardless of the other
-	// rules.
+	// Last is the number of the latest checkpoints to keep. 0 keeps all, regardless of the other rules.
 	Last int
 	// Every keeps steps that are multiples of it. 0 disables this rule.
 	Every int64

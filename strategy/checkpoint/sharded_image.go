@@ -80,7 +80,6 @@ func newImage(p *savePlan, host int, metadata map[string]string, memory []byte) 
 	return m, memory, nil
 }
 
-// regionMemory returns the memory of region i within the image.
 func (m *hostImage) regionMemory(i int) []byte {
 	r := &m.regions[i]
 	return m.memory[r.offset:][:r.bytes:r.bytes]
@@ -163,7 +162,6 @@ func (m *hostImage) abort(err error) {
 	m.cond.Broadcast()
 }
 
-// abortError returns the error that was passed to abort, or nil.
 func (m *hostImage) abortError() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -29,8 +29,7 @@ const (
 	voidFile     = "void.json"
 	stepPrefix   = "step-"
 
-	// maxManifest is the maximum size of a manifest in bytes. A hundred thousand variables need a
-	// tenth of it.
+	// maxManifest is the maximum size of a manifest in bytes, enough for a million variables.
 	maxManifest = 256 << 20
 )
 
@@ -65,8 +64,7 @@ type shardedValue struct {
 	Aggregation     string            `json:"aggregation"`
 }
 
-// partManifest is the manifest of a host's part of a checkpoint: the tensor file with the regions that this
-// host saved.
+// partManifest describes a host's part of a checkpoint: the tensor file with the regions that it saved.
 type partManifest struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
@@ -84,8 +82,7 @@ type partManifest struct {
 	Regions      []partRegion `json:"regions"`
 }
 
-// voidManifest is the content of void.json. It marks a save as void: the objects in its folder may be
-// removed.
+// voidManifest is the content of void.json. It means that the objects of a save may be removed.
 type voidManifest struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`

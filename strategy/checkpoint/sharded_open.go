@@ -40,8 +40,7 @@ func decodeAnyManifest(data []byte, path string) (plain *plainManifest, sharded 
 	return plain, sharded, nil
 }
 
-// readStepManifest reads and verifies the manifest of a step. The error matches [storage.ErrNotExist] if the
-// step has no manifest.
+// readStepManifest reads and verifies a step's manifest. The error may match [storage.ErrNotExist].
 func readStepManifest(ctx context.Context, s storage.Store, step int64) (plain *plainManifest,
 	sharded *shardedManifest, err error) {
 	data, err := readManifest(ctx, s, manifestName(step))

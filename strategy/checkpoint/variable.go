@@ -20,8 +20,7 @@ type Variable interface {
 	Path() string
 	// Shape returns the dtype and the dimensions of the saved value, row-major.
 	Shape() shapes.Shape
-	// SaveValue returns the value to save. The caller only reads the tensor, and only until the
-	// variable changes.
+	// SaveValue returns the value to save. The caller only reads it, until the variable changes.
 	SaveValue(ctx context.Context) (*tensors.Tensor, error)
 	// RestoreValue assigns a saved value of the variable's shape. The variable may keep the tensor.
 	RestoreValue(ctx context.Context, saved *tensors.Tensor) error

@@ -81,8 +81,7 @@ func (h header) checkResults() error {
 	return nil
 }
 
-// decodeModule returns the step's module with the given text. It returns an error if the header is not
-// consistent.
+// decodeModule returns the step's module with the given text, or an error for an inconsistent header.
 func (h header) decodeModule(text []byte) (*spmd.Module, error) {
 	mesh, err := sharding.NewMesh(h.Axes...)
 	if err != nil {

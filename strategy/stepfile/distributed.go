@@ -14,8 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// describeVariable formats the properties of a variable on which a compiled step depends, for comparison
-// and for errors.
+// describeVariable formats the properties of a variable on which a compiled step depends.
 func describeVariable(shape shapes.Shape, sync strategy.VariableSynchronization,
 	aggregation strategy.VariableAggregation, a logical.Annotation, localWrites bool) string {
 	text := fmt.Sprintf("%s%v, %s, %s, laid out as %s", shape.DType, shape.Dimensions, sync, aggregation, a)
@@ -25,8 +24,8 @@ func describeVariable(shape shapes.Shape, sync strategy.VariableSynchronization,
 	return text
 }
 
-// findDistributed returns the distributed variable of each argument of the step, nil for an argument that
-// is none. It looks up a name in given and then in the strategy. The error lists all variables that are
+// findDistributed returns, for each argument of the step, its distributed variable, or nil if the argument
+// is something else. It looks up a name in given and then in the strategy. The error lists all variables that are
 // missing or do not match the step.
 func findDistributed(s *strategy.TPUStrategy, step *savedstep.Step,
 	given map[string]*strategy.Variable) ([]*strategy.Variable, error) {

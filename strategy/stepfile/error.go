@@ -26,8 +26,7 @@ const (
 	Topology
 	// Assignment means that the step was compiled for a different device assignment on the slice.
 	Assignment
-	// Variable means that the step's variables do not match those of the store or the distributed
-	// variables.
+	// Variable means that the store's or the distributed variables do not match the step.
 	Variable
 	// Unsupported means that the step cannot be saved.
 	Unsupported
@@ -67,8 +66,7 @@ type Error struct {
 	Reason Reason
 	// Variable is the name of the variable that does not match, if Reason is [Variable].
 	Variable string
-	// Detail describes the found and the expected state. Hint is a suggestion that replaces the
-	// default of the reason.
+	// Detail describes the found and the expected state. Hint replaces the reason's suggestion.
 	Detail, Hint string
 	// Err is the cause, or nil.
 	Err error

@@ -16,8 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// header describes a step and the target for which it was compiled. Its JSON form is part of the
-// file format.
+// header is the JSON header of a step file. It describes a step and its target.
 type header struct {
 	Version int    `json:"version"`
 	Step    string `json:"step"`
@@ -40,8 +39,7 @@ type header struct {
 	Keep       bool `json:"keep_padding,omitempty"`
 	Training   bool `json:"training,omitempty"`
 	Mirrored   bool `json:"mirrored_results,omitempty"`
-	// NonFinite is the training step's train.NonFinite. Gradients are the names of the variables of
-	// its gradients.
+	// NonFinite is a train.NonFinite. Gradients are the names of the gradients' variables.
 	NonFinite int          `json:"non_finite,omitempty"`
 	Gradients []string     `json:"gradients,omitempty"`
 	Layouts   []annotation `json:"argument_annotations,omitempty"`
@@ -60,8 +58,7 @@ type target struct {
 	Coordinates [][]tpu.Coordinates `json:"coordinates"`
 }
 
-// tensor is the JSON form of an argument or result: an [spmd.ShardedTensor] and its properties in
-// [savedstep.Argument].
+// tensor is the JSON form of an [spmd.ShardedTensor] and of a [savedstep.Argument].
 type tensor struct {
 	Name     string `json:"name"`
 	Variable bool   `json:"variable,omitempty"`

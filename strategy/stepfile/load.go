@@ -18,8 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// Options select the variables of a loaded step and the expected file. The zero value finds the
-// step's variables by name.
+// Options configure [Load]. The zero value finds the step's variables by name.
 type Options struct {
 	// Variables has distributed variables of strategy.TPUStrategy.NewVariable for the step, by the
 	// names with which the step was saved. Their current names may differ. Names that are not in the

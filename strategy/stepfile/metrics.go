@@ -61,7 +61,7 @@ func (m *metrics) decode(of *spmd.Module) (s savedstep.Metrics, err error) {
 
 // findMetricState returns the variable with the state of the step's metrics, or nil for a step without
 // metrics. It looks up the variable in given and then by name in the strategy, and otherwise creates it.
-// The first result is given with a created variable added.
+// The returned map is given, plus a created variable.
 func findMetricState(s *strategy.TPUStrategy, step *savedstep.Step,
 	given map[string]*strategy.Variable) (map[string]*strategy.Variable, *strategy.Variable, error) {
 	m := step.Metrics

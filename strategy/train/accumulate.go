@@ -8,8 +8,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// observeRows accumulates the metrics that are computed from the arguments, for the rows of the batch or
-// of one microbatch.
+// observeRows accumulates the metrics of the arguments, for the rows of the batch or of one microbatch.
 func observeRows(p *stepBuilder) { p.recorder.observeRows(p.in) }
 
 // accumulate returns a stage that runs the given stages for each of n microbatches, in a loop on the

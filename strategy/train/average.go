@@ -27,8 +27,7 @@ func averagePath(step, path string) string { return model.JoinPath(averagesScope
 
 func averageCountPath(step string) string { return model.JoinPath(averagesScope, step, "updates") }
 
-// updateAverages updates the moving averages after the optimizer's update. The averages are sharded like
-// the optimizer's state.
+// updateAverages updates the moving averages, which are sharded like the optimizer's state.
 func (o *Options) updateAverages(p *stepBuilder) {
 	p.updateVariables(p.gradients, false, func(scope *model.Scope, gradients []*graph.Node) {
 		g, store := gradients[0].Graph(), scope.Store()
@@ -64,8 +63,7 @@ func (o *Options) updateAverages(p *stepBuilder) {
 // averagePair is a trained variable and a step's average of it.
 type averagePair struct {
 	variable, average *model.Variable
-	// of is the trained variable if it belongs to the strategy's scope. It is nil for a variable of the
-	// store.
+	// of is the trained variable if it belongs to the strategy's scope, and otherwise nil.
 	of *strategy.Variable
 }
 
@@ -141,10 +139,9 @@ func (a averagePair) swapIn(rc *strategy.ReplicaContext, x *graph.Node) (restore
 	return func() { a.variable.SetNodeValue(was) }
 }
 
-// SwapAverages exchanges the variables and their averages ([Options].Average) on the devices. A
-// second call exchanges them back. Between the calls, a checkpoint contains the averages under the
-// variables' names, and all functions over the store compute with the averages. Do not train
-// between the calls.
+// SwapAverages exchanges the variables and their averages ([Options].Average) on the devices. A second
+// call exchanges them back. Between the calls, a checkpoint contains the averages under the variables'
+// names, and all functions over the store compute with the averages. Do not train between the calls.
 //
 // SwapAverages costs a small program and, while it runs, the memory of one copy of the variables.
 // With several processes, all must call it at the same point. Averages that were never updated are
@@ -163,8 +160,7 @@ func (t *Step) SwapAverages(ctx context.Context) error {
 	return err
 }
 
-// newSwapFunction returns a function that creates the program of [Step.SwapAverages] when it is first
-// called.
+// newSwapFunction returns a function whose first call creates the program of [Step.SwapAverages].
 func newSwapFunction(s *strategy.TPUStrategy, store *model.Store, step string) func() *strategy.Function {
 	swap := func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		all, count := findAverages(rc, step)

@@ -173,8 +173,7 @@ func (s *shardStore) findUnproven(global, local *graph.Graph, finite bool, varyi
 }
 
 // isProven reports whether the update of a variable is proven to be elementwise. pair has the variable's
-// new value with global tensors and its new value with shards. A value is nil if the optimizer does not
-// update the variable.
+// new value with global tensors and with shards, or nil values if the optimizer does not update it.
 func isProven(proof *spmd.ShardProof, pair [2]*graph.Node, over spmd.ReplicaShard) bool {
 	if pair[0] == nil || pair[1] == nil {
 		return false

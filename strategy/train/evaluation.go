@@ -53,7 +53,7 @@ func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, o Opt
 	}
 	e := &Evaluation{name: o.Name, metrics: metrics}
 	stages := []stage{
-		metrics.begin, buildLoss(loss, o.Precision),
+		metrics.prepare, buildLoss(loss, o.Precision),
 		observeRows, func(p *stepBuilder) { p.recorder.observeLoss(p.own, p.weight) },
 	}
 	e.function = s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -63,7 +63,7 @@ func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, o Opt
 		}
 		return nil
 	}, o.functionOptions(store))
-	engine.Internal(e.function).SetMetrics(metrics.saved(), metrics.state, true)
+	engine.Internal(e.function).SetMetrics(metrics.savedMetrics(), metrics.state, true)
 	return e, nil
 }
 
@@ -182,8 +182,7 @@ func (e *Evaluation) Lowered(ctx context.Context, batch ...any) (*spmd.Module, e
 	return e.function.Lowered(ctx, batch...)
 }
 
-// checkReady returns an error inside a traced step function, for a strategy without devices, and for a
-// closed evaluation.
+// checkReady returns an error in a traced function, without devices, and for a closed evaluation.
 func (e *Evaluation) checkReady(ctx context.Context, call string) error {
 	return cmp.Or(engine.Internal(e.function.Strategy()).CheckUsable(ctx, "train: "+e.name+": "+call),
 		engine.Internal(e.function).CheckOpen())

@@ -37,12 +37,12 @@ func (f *freezer) isFrozen(path string) bool {
 		func(p *regexp.Regexp) bool { return p.MatchString(path) })
 }
 
-// begin freezes the selected variables. It must run before the loss is built.
-func (f *freezer) begin(p *stepBuilder) { p.freeze(f.isFrozen) }
+// freezeVariables freezes the selected variables. It must run before the loss is built.
+func (f *freezer) freezeVariables(p *stepBuilder) { p.freeze(f.isFrozen) }
 
-// check panics if a pattern matches no variable of the loss, or if all variables of the loss are frozen.
+// checkPatterns panics if a pattern matches no variable of the loss, or if all variables of the loss are frozen.
 // It must run after the loss is built.
-func (f *freezer) check(p *stepBuilder) {
+func (f *freezer) checkPatterns(p *stepBuilder) {
 	all := p.userPaths(p.usedVariables())
 	for _, pattern := range f.patterns {
 		if !slices.ContainsFunc(all, pattern.MatchString) {

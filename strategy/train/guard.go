@@ -54,8 +54,8 @@ func (g *guard) Launched(ctx context.Context, f *strategy.Function) error {
 	return &NonFiniteError{Function: f.Name(), Step: n.Last, What: n.What}
 }
 
-// decide adds the decision whether the step's update is applied, and counts the step.
-func (g *guard) decide(p *stepBuilder) {
+// decideUpdate adds the decision whether the step's update is applied, and counts the step.
+func (g *guard) decideUpdate(p *stepBuilder) {
 	g.mu.Lock()
 	g.names = p.trained
 	g.mu.Unlock()
@@ -79,7 +79,7 @@ func (g *guard) decide(p *stepBuilder) {
 		steps, graph.Add(elementAt(old, countSkipped), boolToInt64(skipped)),
 		graph.Where(skipped, steps, elementAt(old, countLast)), graph.Where(skipped, what, elementAt(old, countWhat)),
 	}, 0))
-	p.common.Applied, p.common.Counters = graph.LogicalAnd(runs, all), append(p.overflow.countOverflow(p, runs), v)
+	p.common.Applied, p.common.Counters = graph.LogicalAnd(runs, all), append(p.overflow.updateScale(p, runs), v)
 }
 
 // findNonFinite returns the index of the first non-finite value of the step, and the index of its first

@@ -100,9 +100,9 @@ type stepScaler struct {
 	scale, counts *model.Variable
 }
 
-// begin reads the scale from its variable. It uses the initial scale instead of a stored scale that is
+// readScale reads the scale from its variable. It uses the initial scale instead of a stored scale that is
 // not finite or below 1, as in a store filled with zeros.
-func (s *scaler) begin(p *stepBuilder) {
+func (s *scaler) readScale(p *stepBuilder) {
 	p.scaling = &stepScaler{scaler: s}
 	initial := graph.Const(p.rc.Graph(), float32(s.Initial))
 	p.scaling.factor = initial
@@ -121,7 +121,7 @@ func (s *scaler) begin(p *stepBuilder) {
 // scaleLoss multiplies the loss by the scale. It must run before the gradients are computed.
 func (s *scaler) scaleLoss(p *stepBuilder) {
 	if p.scaling == nil {
-		s.begin(p)
+		s.readScale(p)
 	}
 	p.scaled = graph.Mul(p.loss, graph.ConvertDType(p.scaling.factor, p.loss.DType()))
 }
@@ -148,7 +148,7 @@ type overflow struct {
 }
 
 // adjustScale returns a stage that detects overflows of the gradients. If guarded is false, the stage also
-// decides whether the update is applied. Otherwise guard.decide must follow.
+// decides whether the update is applied. Otherwise guard.decideUpdate must follow.
 func (s *scaler) adjustScale(guarded bool) stage {
 	return func(p *stepBuilder) {
 		_, gradient, past := p.findNonFinite()
@@ -159,13 +159,13 @@ func (s *scaler) adjustScale(guarded bool) stage {
 			o.scaled = graph.LogicalAnd(o.any, graph.LogicalAnd(isFinite(p.meanLoss()), large))
 			return
 		}
-		p.common.Applied, p.common.Counters = graph.LogicalNot(o.any), o.countOverflow(p, nil)
+		p.common.Applied, p.common.Counters = graph.LogicalNot(o.any), o.updateScale(p, nil)
 	}
 }
 
-// countOverflow updates the scale and its counts after a step, if the bool scalar runs is true or runs is
+// updateScale updates the scale and its counts after a step, if the bool scalar runs is true or runs is
 // nil. It returns the variables that it updated.
-func (o *overflow) countOverflow(p *stepBuilder, runs *graph.Node) []*model.Variable {
+func (o *overflow) updateScale(p *stepBuilder, runs *graph.Node) []*model.Variable {
 	if o == nil {
 		return nil
 	}

@@ -27,7 +27,7 @@ type Metric struct {
 	loss bool // computed from the loss
 }
 
-// Form is the function of the weighted mean that a metric returns.
+// Form selects the function of the weighted mean that is the value of a metric.
 type Form int
 
 const (

@@ -41,8 +41,8 @@ func newAccumulator(s *strategy.TPUStrategy, step string, metrics []Metric, gaug
 	return a, err
 }
 
-// saved returns the description of the metrics for a step file.
-func (a *accumulator) saved() savedstep.Metrics {
+// savedMetrics returns the description of the metrics for a step file.
+func (a *accumulator) savedMetrics() savedstep.Metrics {
 	m := savedstep.Metrics{State: a.state.Path(), Names: a.names()}
 	for _, metric := range a.metrics {
 		m.Forms = append(m.Forms, int(metric.Form))
@@ -77,8 +77,7 @@ func (a *accumulator) names() (names []string) {
 	return append(names, a.gauges...)
 }
 
-// describe returns the name and form of each metric, such as "loss:mean", in the order of the state. The
-// form of a gauge is "last".
+// describe returns the name and form of each metric, such as "loss:mean". The form of a gauge is "last".
 func (a *accumulator) describe() (all []string) {
 	for i, name := range a.names() {
 		form := "last"
@@ -115,11 +114,10 @@ func (a *accumulator) read(ctx context.Context) ([]Reading, error) {
 func (a *accumulator) reset(ctx context.Context) error { return a.state.Assign(ctx, a.zeros()) }
 
 // Metrics reads the step's metrics. The metrics of Options.Metrics are first, in their order,
-// accumulated over all rows since the state was created or since [Step.ResetMetrics]. They are
-// followed by the values of the last applied step that Options enable: "gradient_norm",
-// "parameter_norm", "update_norm" and "learning_rate". A metric without values is NaN with weight
-// 0. A step whose update was not applied because of [NonFinite] or a dynamic loss scale does not
-// count in any metric.
+// accumulated over all rows since the state was created or since [Step.ResetMetrics]. They are followed
+// by the values of the last applied step that Options enable: "gradient_norm", "parameter_norm",
+// "update_norm" and "learning_rate". A metric without values is NaN with weight 0. A step whose update
+// was not applied because of [NonFinite] or a dynamic loss scale does not count in any metric.
 //
 // The metrics are accumulated on the devices, so a step that is not read has no cost on the host.
 // Metrics waits for running steps, sums the replicas' states with one all-reduce, and copies 16
@@ -141,8 +139,7 @@ func (t *Step) ResetMetrics(ctx context.Context) error {
 	return t.metrics.reset(ctx)
 }
 
-// MetricNames returns the names of the metrics in the order of [Step.Metrics], without reading
-// them.
+// MetricNames returns the names of the metrics in the order of [Step.Metrics], without reading them.
 func (t *Step) MetricNames() []string {
 	if t.metrics == nil {
 		return nil
@@ -161,8 +158,7 @@ func (t *Step) MetricState() *strategy.Variable {
 	return t.metrics.state
 }
 
-// requireMetrics returns an error for a step without metrics, for a closed step, and inside a traced
-// step function.
+// requireMetrics returns an error for a step without metrics, a closed step, and in a traced function.
 func (t *Step) requireMetrics(ctx context.Context, call string) error {
 	if err := strategy.RefuseTracing(ctx, call, fault.InsteadOfReading); err != nil {
 		return err

@@ -106,7 +106,7 @@ func paddedRows(s *strategy.TPUStrategy, microbatches int) func(arguments []stra
 	}
 }
 
-// microbatch is the microbatch that the loop's body processes while the body is traced.
+// microbatch describes the microbatch of the loop's body while the body is traced.
 type microbatch struct {
 	real *graph.Node // number of rows without padding; nil if no rows are padding
 	rows int         // number of rows with padding
@@ -151,7 +151,6 @@ type microbatchLoop struct {
 	held      []region.StepVariable
 }
 
-// split splits the step's arguments into the arguments of the loop.
 func (l *microbatchLoop) split(arguments []*graph.Node) {
 	number := func(n int) *graph.Node { return constant(l.graph, dtypes.Int32, float64(n)) }
 	switch {

@@ -48,8 +48,8 @@ type recorder struct {
 	left     []string // reported names without a metric
 }
 
-// begin prepares the trace for calls of [Report].
-func (a *accumulator) begin(p *stepBuilder) {
+// prepare prepares the trace for calls of [Report].
+func (a *accumulator) prepare(p *stepBuilder) {
 	p.rc.Read(a.state) // so that loops and blocks can write it
 	p.recorder = &recorder{accumulator: a, trainer: p.trainer, in: p.in, reported: make([]bool, len(a.metrics))}
 	p.rc.Graph().AttachState(recorderKey{}, p.recorder)

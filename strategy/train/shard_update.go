@@ -14,8 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// optimizerUpdate builds an optimizer's update of the variables of a scope. The gradients have the order
-// of the variables.
+// optimizerUpdate builds an optimizer's update of a scope's variables. Gradient i belongs to variable i.
 type optimizerUpdate = func(scope *model.Scope, gradients []*graph.Node)
 
 // updateVariables applies an optimizer's update with the gradients of meanGradients. finite is true if all
@@ -112,8 +111,7 @@ func (t *trainer) isTrained(path string) bool {
 	return slices.ContainsFunc(t.trainedVariables(), func(v *model.Variable) bool { return v.Path() == path })
 }
 
-// shardedStates returns, by path, the optimizer's state variables that have the shape of a shard in the
-// graph g.
+// shardedStates returns, by path, the optimizer's state variables that have the shape of a shard in g.
 func (s *shardStore) shardedStates(g *graph.Graph) map[string]shardVariable {
 	all := map[string]shardVariable{}
 	stored := map[string]*model.Variable{}

@@ -151,7 +151,6 @@ func reduceGradients(policy precision.Policy) stage {
 	}
 }
 
-// applyOptimizer returns a stage that applies the optimizer's update.
 func applyOptimizer(opt optimizer.Interface) stage {
 	return func(p *stepBuilder) {
 		takes, gradients := opt.(gomlxtrain.OptimizeWithGradients), p.gradients

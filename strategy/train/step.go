@@ -29,8 +29,7 @@ import (
 // for each replica is wrong. Use [Weighted] with a function that returns a sum and a weight.
 type Loss func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node
 
-// Options configure a training step, or an evaluation: see [NewEvaluation]. The zero value is
-// valid.
+// Options configure a training step, or an evaluation: see [NewEvaluation]. The zero value is valid.
 type Options struct {
 	// Name is the step's name in errors and profiles. The default is "train_step".
 	Name string
@@ -69,17 +68,15 @@ type Options struct {
 	// UpdateNorm adds the metric "update_norm", the global norm of the change of the trained
 	// variables. The step keeps the old values of the variables in memory until it is computed.
 	UpdateNorm bool
-	// LearningRate is the optimizer's learning rate as a function of the number of applied steps.
-	// It adds the metric "learning_rate". With the zero value the optimizer sets the rate. The rate
-	// is computed on the devices from the count of GoMLX's optimizers in the store, "/global_step".
-	// The count is part of checkpoints and does not include steps whose update was not applied.
-	// After a step its rate is in the variable "/optimizers/learning_rate". Two cases return an
-	// error of kind ValueError: an optimizer that changes its rate with the steps itself, such as
-	// SGD without WithDecay(false), and a loss function that sets the rate, for example by GoMLX's
-	// cosineschedule.
+	// LearningRate is the optimizer's learning rate as a function of the number of applied steps. It
+	// adds the metric "learning_rate". With the zero value the optimizer sets the rate. The rate is
+	// computed on the devices from the count of GoMLX's optimizers in the store, "/global_step". The
+	// count is part of checkpoints and does not include steps whose update was not applied. After a
+	// step its rate is in the variable "/optimizers/learning_rate". Two cases return an error of kind
+	// ValueError: an optimizer that changes its rate with the steps itself, such as SGD without
+	// WithDecay(false), and a loss function that sets the rate, for example by GoMLX's cosineschedule.
 	LearningRate schedule.Schedule
-	// Metrics are accumulated on the devices, by each replica for its own rows. [Step.Metrics]
-	// reads them.
+	// Metrics are accumulated on the devices. [Step.Metrics] reads them.
 	Metrics []Metric
 	// Accumulate is the number of microbatches into which the step splits each replica's rows. The
 	// step processes them in a loop on the devices and sums the gradients, so that it needs the
@@ -108,7 +105,6 @@ type Options struct {
 	AverageWarmUp bool
 }
 
-// functionOptions returns the options of the strategy function that runs the step.
 func (o *Options) functionOptions(store *model.Store) strategy.FunctionOptions {
 	return strategy.FunctionOptions{Name: o.Name, Store: store, Arguments: o.Arguments, SplitBatch: true,
 		LocalBatch:  o.LocalBatch,
@@ -161,12 +157,12 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	}
 	var stages []stage
 	if t.metrics != nil {
-		stages = append(stages, t.metrics.begin)
+		stages = append(stages, t.metrics.prepare)
 	}
 	scaler := newScaler(o.Precision, o.Name)
 	each := []stage{buildLoss(loss, o.Precision), weightLoss} // run for each microbatch
 	if freeze != nil {
-		stages, each = append(stages, freeze.begin), append(each, freeze.check)
+		stages, each = append(stages, freeze.freezeVariables), append(each, freeze.checkPatterns)
 	}
 	if scaler != nil {
 		each = append(each, scaler.scaleLoss)
@@ -174,7 +170,7 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	each = append(each, buildGradients)
 	if o.Accumulate > 1 {
 		if scaler != nil {
-			stages = append(stages, scaler.begin)
+			stages = append(stages, scaler.readScale)
 		}
 		if t.metrics != nil {
 			each = append(each, observeRows)
@@ -195,7 +191,7 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 		stages = append(stages, scaler.adjustScale(t.guard != nil))
 	}
 	if t.guard != nil {
-		stages = append(stages, t.guard.decide)
+		stages = append(stages, t.guard.decideUpdate)
 	}
 	if o.ClipNorm != 0 {
 		stages = append(stages, clip(o.ClipNorm))
@@ -222,7 +218,7 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 		engine.Internal(t.function).SetGuard(t.guard)
 	}
 	if t.metrics != nil {
-		engine.Internal(t.function).SetMetrics(t.metrics.saved(), t.metrics.state, true)
+		engine.Internal(t.function).SetMetrics(t.metrics.savedMetrics(), t.metrics.state, true)
 	}
 	return t, nil
 }
@@ -256,7 +252,6 @@ func checkOptimizer(opt optimizer.Interface) error {
 	return nil
 }
 
-// validate returns an error for invalid options of a training step.
 func (o *Options) validate() error {
 	switch clip, decay := o.ClipNorm, o.Average; {
 	case !o.NonFinite.isKnown():
@@ -327,15 +322,14 @@ func StepOf(f *strategy.Function) (*Step, error) {
 // dimension 0 over the replicas and copied, as in [strategy.TPUStrategy.Mirror]. A
 // *[strategy.PerReplica] already has the replicas' batches.
 //
-// A batch that is not divisible by the number of replicas is split like in TensorFlow: for 2
-// replicas, 3 rows become 2 and 1, and 1 row becomes 1 and 0. The batch is padded, and the step
-// ignores the padding, as [strategy.MaskPadding] describes. Each replica's loss and gradients are
-// weighted by its number of rows, so that the result is the mean over all rows of the batch. Moving
-// averages of layers, such as those of batch normalization, are weighted the same way, and a
-// replica without rows keeps its own states. Such a batch, and a value whose replicas have
-// different numbers of rows, is compiled as a separate program. The loss must be a mean over rows,
-// because a sum would be weighted in the same way. With several processes batches must be
-// divisible.
+// A batch that is not divisible by the number of replicas is split like in TensorFlow: for 2 replicas,
+// 3 rows become 2 and 1, and 1 row becomes 1 and 0. The batch is padded, and the step ignores the
+// padding, as [strategy.MaskPadding] describes. Each replica's loss and gradients are weighted by its
+// number of rows, so that the result is the mean over all rows of the batch. Moving averages of layers,
+// such as those of batch normalization, are weighted the same way, and a replica without rows keeps its
+// own states. Such a batch, and a value whose replicas have different numbers of rows, is compiled as a
+// separate program. The loss must be a mean over rows, because a sum would be weighted in the same way.
+// With several processes batches must be divisible.
 //
 // Run returns as soon as the computation has started. Reading the loss waits for the step. The loss
 // belongs to the step, and the next Run overwrites it: read it before the next Run. If another
@@ -398,8 +392,7 @@ func (t *Step) Close() error {
 	return err
 }
 
-// newOptionError returns an error of kind ValueError. reason is a format string for args, and hint suggests
-// a correction.
+// newOptionError returns an error of kind ValueError. reason is a format string. hint suggests a correction.
 func newOptionError(hint, reason string, args ...any) error {
 	return &errkind.Fault{Op: "train", Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }

@@ -71,8 +71,7 @@ func (t *trainer) begin() {
 
 func (t *trainer) store() *model.Store { return t.rc.Scope().Store() }
 
-// isTrained reports whether a training step whose loss reads a variable of the strategy's scope trains
-// the variable.
+// isTrained reports whether a training step trains v, a variable of the scope that its loss reads.
 func isTrained(v *strategy.Variable) bool {
 	dtype := v.Shape().DType
 	return v.Trainable() && v.Synchronization() == strategy.OnWrite && (dtype.IsFloat() || dtype.IsComplex())
@@ -138,8 +137,7 @@ func (t *trainer) deleteProxies() {
 	}
 }
 
-// userPath returns the path of a variable for users. For a proxy it is the path of the variable that the
-// proxy represents.
+// userPath returns the path of a variable for users. For a proxy it is the path of the original variable.
 func (t *trainer) userPath(path string) string {
 	if s := t.findProxy(path); s != nil {
 		return s.of.Path()
@@ -147,7 +145,6 @@ func (t *trainer) userPath(path string) string {
 	return path
 }
 
-// freeze sets the function that selects frozen variables by path.
 func (t *trainer) freeze(frozen func(path string) bool) {
 	t.frozen = frozen
 	region.SetFrozen(t.graph, func(parameter string) bool { return frozen(t.userPath(parameter)) })
@@ -234,8 +231,7 @@ func (t *trainer) hasShardedGradients() bool {
 }
 
 // weightByRows scales a mean over a replica's rows so that its average over the replicas is the mean over
-// all rows of the batch. Within a microbatch it scales the mean so that the sum over the microbatches has
-// this property.
+// all rows of the batch. Within a microbatch, this holds for the sum over the microbatches.
 func (t *trainer) weightByRows(mean *graph.Node) *graph.Node {
 	if rows, _ := engine.Internal(t.rc).RowCounts(); rows != nil || t.micro == nil {
 		return engine.Internal(t.rc).WeightByRows(mean)

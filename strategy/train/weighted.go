@@ -50,8 +50,8 @@ func Weighted(f func(rc *strategy.ReplicaContext, in []*graph.Node) (sum, weight
 	}
 }
 
-// checkWeighted panics unless x, a result of a weighted loss function, is a scalar whose dtype fits and is
-// wider than half precision.
+// checkWeighted panics unless x, a result of a weighted loss function, is a scalar for whose dtype fits
+// returns true and that has more than half precision.
 func checkWeighted(name string, x *graph.Node, fits func(dtype dtypes.DType) bool) {
 	switch {
 	case x == nil:

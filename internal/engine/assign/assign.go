@@ -10,8 +10,7 @@ type Op struct {
 	Apply func(old, x *graph.Node) *graph.Node
 }
 
-// The assignments of TensorFlow's tf.Variable: Set replaces the value, Add adds to the value, and Sub
-// subtracts from the value.
+// Set replaces the value of a variable, Add adds to the value, and Sub subtracts from the value.
 var (
 	Set = Op{"assign", func(_, x *graph.Node) *graph.Node { return x }}
 	Add = Op{"assign_add", graph.Add}

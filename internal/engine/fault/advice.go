@@ -19,22 +19,19 @@ const (
 	InsteadOfWrapping = "the values of a merge call are wrapped already: return them"
 )
 
-// NoAggregation returns the error of the write op if a replica writes a mirrored variable that has no
-// aggregation.
+// NoAggregation returns the error of op if a replica writes a mirrored variable without aggregation.
 func NoAggregation(op string) *errkind.Fault {
 	return New(errkind.ValueError, op, "set VariableOptions.Aggregation, or LocalWrites for components that may differ",
 		"a replica writes a mirrored variable that aggregates nothing")
 }
 
-// NotDistributed returns the error of a reduction op that sums a value of which the replicas have no
-// separate copies.
+// NotDistributed returns the error of a reduction op that sums one value instead of a value for each replica.
 func NotDistributed(op string) *errkind.Fault {
 	return New(errkind.ValueError, op, "give each replica its own value, or use MEAN",
 		"SUM of one value that is not distributed: how often it counts is not known")
 }
 
-// Unequal returns the error of the write op if the components of a mirrored variable would receive
-// different values.
+// Unequal returns the error of op if it writes different values to the components of a mirrored variable.
 func Unequal(op string) *errkind.Fault {
 	return New(errkind.ValueError, op, "write one value, or create the variable with LocalWrites",
 		"different values for the components of a mirrored variable")

@@ -29,8 +29,7 @@ func New(kind errkind.Kind, op, hint, reason string, args ...any) *errkind.Fault
 // ErrOtherStrategy is strategy.ErrOtherStrategy.
 var ErrOtherStrategy = errkind.New(errkind.RuntimeError, "strategy: mixing strategies")
 
-// OtherStrategy returns an error for an argument of op that belongs to another strategy. subject names
-// the argument.
+// OtherStrategy returns an error for the argument subject of op if it belongs to another strategy.
 func OtherStrategy(op, subject string) *errkind.Fault {
 	return &errkind.Fault{Match: ErrOtherStrategy, Op: "strategy: mixing strategies: " + op, Reason: subject +
 		" belongs to another strategy",

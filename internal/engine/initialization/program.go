@@ -26,8 +26,8 @@ const programName = "the first values of variables"
 
 // computeDevices are the devices that compute the value of a variable. Each process computes the value
 // once and copies it to its other devices, without communication between the processes. A replicated
-// value is computed by one device. A sharded value is computed by the logical devices of one replica,
-// each its own shard. If the devices of a replica belong to several processes, no process has all
+// value is computed by one device. Each shard of a sharded value is computed by a logical device of one
+// replica. If the devices of a replica belong to several processes, no process has all
 // shards, so that the devices of all replicas compute the value.
 type computeDevices struct {
 	// replicas and logicalDevices are the size of the program's mesh, which is equal on all processes.
@@ -36,7 +36,6 @@ type computeDevices struct {
 	devices []int
 }
 
-// selectDevices returns the devices that compute a value with the layout.
 func (o Options) selectDevices(l *engine.Layout) computeDevices {
 	on := o.Runtime
 	if l.IsReplicated() {
@@ -56,7 +55,7 @@ func (o Options) selectDevices(l *engine.Layout) computeDevices {
 	return m
 }
 
-// source returns the partition from which the value is copied to another partition.
+// source returns the partition from which the value is copied to the given partition.
 func (m computeDevices) source(partition int) int {
 	return m.devices[partition%m.logicalDevices]
 }
@@ -144,8 +143,9 @@ func (r *runner) computeOnDevices(ctx context.Context, placed Variable, traced *
 			return nil, err
 		}
 	}
-	args, outs := engine.NewBufferTable(len(p.partitions), len(traced.module.Arguments)), engine.NewBufferTable(len(p.partitions),
-		len(traced.module.Results))
+	rows := len(p.partitions)
+	args := engine.NewBufferTable(rows, len(traced.module.Arguments))
+	outs := engine.NewBufferTable(rows, len(traced.module.Results))
 	for row, partition := range p.partitions {
 		if in != nil {
 			args[row][0] = in[partition]
@@ -175,7 +175,6 @@ func (r *runner) computeOnDevices(ctx context.Context, placed Variable, traced *
 	return next, r.broadcaster.Start(ctx, int(placed.Shape.ByteSize()), fresh, traced.devices.source)
 }
 
-// uploadState copies the random number state to the devices of a program.
 func (r *runner) uploadState(ctx context.Context, p *program, state *tensors.Tensor, in engine.Buffers) error {
 	l := engine.NewReplicatedLayout(pjrt.U64, state.Shape().Dimensions, r.Runtime.GroupSize())
 	var scratch []byte

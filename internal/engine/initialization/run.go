@@ -27,12 +27,11 @@ import (
 // depend on the devices, so that the random numbers do not depend on them.
 const largeVariable = 64 << 10
 
-// maxProgramText is the maximum size in bytes of the text of an initializer's program. A larger text
-// contains the value itself.
+// maxProgramText is the maximum size of a program's text in bytes. A larger text contains the value itself.
 const maxProgramText = 1 << 20
 
 // Stats counts the variables that were initialized on devices and on the host, and the compiled
-// programs. It measures the time of each phase. It is a strategy.FirstValues.
+// programs. It measures the time of each phase. strategy.FirstValues has the same fields.
 type Stats struct {
 	OnDevices, OnHost, Programs int
 	Lowering, Compiling, Making time.Duration
@@ -80,7 +79,7 @@ type runner struct {
 	stats         Stats
 }
 
-// computedValue is a value on the devices that finish assigns to its variable.
+// computedValue is a value on the devices that was not assigned to its variable yet.
 type computedValue struct {
 	variable Variable
 	buffers  engine.Buffers
@@ -102,8 +101,8 @@ func Run(ctx context.Context, o Options, missing []*model.Variable) (Stats, erro
 	})
 }
 
-// Repeat computes the value that [Run] computed on other devices again, on the devices of placed. It
-// returns [ErrNotForDevices] if the initializer cannot run on devices.
+// Repeat computes an initial value again, on the devices of placed. [Run] has computed the same value on
+// other devices. Repeat returns [ErrNotForDevices] if the initializer cannot run on devices.
 func Repeat(ctx context.Context, o Options, placed Variable, value *Value) (Stats, error) {
 	return o.run(ctx, func(r *runner) error {
 		start := time.Now()
@@ -235,7 +234,6 @@ func (r *runner) state(ctx context.Context) (*tensors.Tensor, error) {
 	return tensors.FromFlatDataAndDimensions(words, len(words)), nil
 }
 
-// setState sets the state of the store's random number generator.
 func (r *runner) setState(next *tensors.Tensor) error {
 	return r.Store.GetVariable(StatePath).SetValue(next)
 }

@@ -82,14 +82,13 @@ func (o Options) trace(init model.VariableInitializer, v Variable) (t *initializ
 // StatePath is the path of the variable with a store's random number state.
 var StatePath = model.JoinPath("/", model.RNGStateVariableName)
 
-// valueGraph is a graph that computes the values of initializers.
 type valueGraph struct {
 	*graph.Graph
 	state  *graph.Node // final random number state, or nil if no initializer is random
 	writes bool        // an initializer writes a variable
 }
 
-// parameterName returns the path of the variable whose value a parameter of the graph is.
+// parameterName returns the path of the variable that the graph's parameter h reads.
 func (g *valueGraph) parameterName(h int) string {
 	return g.GetParameterByHandle(graph.ParameterHandle(h)).GetParameterName()
 }

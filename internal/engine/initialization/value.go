@@ -11,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/engine/lazytensor"
 )
 
-// Value represents an initial value that was computed on devices in the store. Reading the variable
-// from the store computes the value on the host. [Repeat] computes it on the devices of another strategy.
+// Value represents, in a store, an initial value that was computed on devices. Reading the variable from
+// the store computes the value on the host. [Repeat] computes it on the devices of another strategy.
 // A Value is immutable.
 type Value struct {
 	store *model.Store

@@ -11,8 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Reader reads slices of a tensor that is not in memory, such as a tensor in a file. A Reader implements
-// engine.Source.
+// Reader reads slices of a tensor that is not in memory, such as a tensor in a file.
 type Reader interface {
 	// Shape returns the dtype and the dimensions of the whole tensor.
 	Shape() shapes.Shape

@@ -9,8 +9,7 @@ type Mode struct {
 	Strategy any
 	// Replica is true in the code of one replica. It is false in the code for all replicas.
 	Replica bool
-	// Update is the index of the component that a function of an update call writes, or -1 outside of
-	// such a function.
+	// Update is the index of the component that an update function writes, or -1 in any other code.
 	Update int
 	// Code is the replica or the update of package eager whose function runs, or nil.
 	Code any

@@ -16,13 +16,13 @@ func IsNest(t reflect.Type) bool { return nest.IsNest(t) }
 func IsSameLeaf(a, b any) bool { return nest.SameStructure(a, b) }
 
 // Zip calls leaf for each path of several nests of the same structure, with the leaves at this path. It
-// returns a nest of this structure with the results. op is the operation in errors.
+// returns a nest of this structure with the results. op names the operation in errors.
 func Zip(op string, nests []any, leaf func(path string, leaves []any) (any, error)) (any, error) {
 	out, err := nest.Zip("", nests, leaf)
 	return out, Fault(op, err)
 }
 
-// Map returns the nest x with each leaf replaced by the result of leaf. op is the operation in errors.
+// Map returns the nest x with each leaf replaced by the result of leaf. op names the operation in errors.
 func Map(op string, x any, leaf func(path string, x any) (any, error)) (any, error) {
 	return MapAt(op, "", x, leaf)
 }

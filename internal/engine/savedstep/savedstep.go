@@ -23,8 +23,7 @@ type Step struct {
 	// Updates has one element for each result that is the new value of a variable: the index of the
 	// argument whose memory the result reuses. These results follow the results of the step function.
 	Updates []int
-	// PaddedResults are the padded dimensions of the results of the step function. It is nil without
-	// padding.
+	// PaddedResults are the padded dimensions of the step function's results, or nil without padding.
 	PaddedResults [][]ragged.Dim
 	// Steps is the number of steps of a loop, or 0 for a single step.
 	Steps int
@@ -59,8 +58,7 @@ type Argument struct {
 	Sizes  []int
 }
 
-// Variable has the properties of a distributed variable other than its name, dtype, shape and
-// annotation.
+// Variable has the properties of a distributed variable that its argument in Step.Module lacks.
 type Variable struct {
 	// Synchronization is a strategy.VariableSynchronization. Aggregation is a
 	// strategy.VariableAggregation.
@@ -102,8 +100,7 @@ type Guard struct {
 	Gradients []string
 }
 
-// GuardPath returns the path of the store variable in which the step counts its updates that were not
-// finite.
+// GuardPath returns the path of the store variable that counts the step's non-finite updates.
 func GuardPath(step string) string { return model.JoinPath("/non_finite", step) }
 
 // ProxyPath returns the path of the store variable that represents a strategy variable of the given name

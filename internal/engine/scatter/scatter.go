@@ -25,7 +25,7 @@ func CheckShapes(op string, x, indices, updates shapes.Shape) error {
 	return nil
 }
 
-// Func returns x after the updates of the rows with the given indices.
+// Func returns x with each row that an index selects combined with the update of this index.
 type Func func(x, indices, updates *graph.Node) *graph.Node
 
 // Scatters that combine the updates of a row in any order.
@@ -90,8 +90,7 @@ func zeroInvalidUpdates(indices, updates *graph.Node) *graph.Node {
 	return graph.Where(valid, updates, graph.ZerosLike(updates))
 }
 
-// sequential returns a Func that replaces rows of x by the results of apply, one update after the other,
-// in a loop on the device.
+// sequential returns a Func that replaces rows of x by the results of apply in a loop over the updates.
 func sequential(apply func(row, update *graph.Node) *graph.Node) Func {
 	return func(x, indices, updates *graph.Node) *graph.Node {
 		if isEmpty(x, updates) {

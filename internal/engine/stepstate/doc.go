@@ -1,4 +1,3 @@
-// Package stepstate contains the state of a step function while the function is traced. The state is
-// shared by package strategy and the packages that build steps: strategy/train, strategy/eager and
-// strategy/nest.
+// Package stepstate contains the state of a step function while the function is traced. Package
+// strategy and the packages that build steps, such as strategy/train, share this state.
 package stepstate

@@ -26,7 +26,8 @@ func (s *State) SaveScopes() (rewind func()) {
 	if s.Scope == nil {
 		return func() {}
 	}
-	scopes, used := maps.Clone(s.scopes), map[*model.Scope]map[string]struct{}{s.Scope: maps.Clone(modelfields.UsedNames(s.Scope))}
+	scopes := maps.Clone(s.scopes)
+	used := map[*model.Scope]map[string]struct{}{s.Scope: maps.Clone(modelfields.UsedNames(s.Scope))}
 	for _, scope := range s.scopes {
 		used[scope] = maps.Clone(modelfields.UsedNames(scope))
 	}
@@ -67,8 +68,7 @@ func (s *State) ScopeAt(g *graph.Graph, path ...string) *model.Scope {
 	return scope
 }
 
-// useName records that a layer uses the name within the scope. It returns false if the name was used
-// before.
+// useName records that a layer uses the name within the scope. It returns false for a used name.
 func useName(scope *model.Scope, name string) (first bool) {
 	defer func() {
 		if recover() != nil {

@@ -7,8 +7,7 @@ import (
 
 // State is the state of a step function while it is traced. It must not be used concurrently.
 type State struct {
-	// Scope is the root scope in which layers create their variables. It is nil for a step without a
-	// store.
+	// Scope is the root scope in which layers create variables, or nil for a step without a store.
 	Scope  *model.Scope
 	scopes map[string]*model.Scope // results of ScopeAt, by path
 	// Arguments are the step's arguments. Sizes has, for the index of each padded argument, an int32

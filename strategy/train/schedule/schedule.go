@@ -22,7 +22,7 @@ type function interface {
 	fmt.Stringer
 }
 
-// IsSet reports whether s is not the zero value, which is no schedule.
+// IsSet reports whether s is a schedule, which means that it is not the zero value.
 func (s Schedule) IsSet() bool { return s.f != nil }
 
 // At returns the learning rate after the given number of applied steps. At(0) is the rate of the

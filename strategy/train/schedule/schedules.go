@@ -152,7 +152,7 @@ func Piecewise(rate float64, changes ...Change) Schedule {
 	return Schedule{&piecewise{rate, slices.Clone(changes)}}
 }
 
-// Change sets the learning rate from a step on, for [Piecewise].
+// Change is a step from which [Piecewise] uses another learning rate.
 type Change struct {
 	Step int64
 	Rate float64
