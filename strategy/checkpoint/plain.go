@@ -14,12 +14,11 @@ const (
 	variablesFile = "variables.safetensors"
 )
 
-// plainManifest describes a checkpoint with one tensor file, in the step folders
+// plainManifest describes a checkpoint with one tensor file. Earlier versions of this package wrote such
+// checkpoints. This version only reads them:
 //
 //	step-0000000012/variables.safetensors
 //	step-0000000012/checkpoint.json
-//
-// of earlier versions of this package. This version reads the format and does not write it.
 type plainManifest struct {
 	Format   string            `json:"format"`
 	Version  int               `json:"version"`

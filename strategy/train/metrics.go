@@ -147,7 +147,7 @@ func (t *Step) MetricNames() []string {
 	return t.metrics.names()
 }
 
-// MetricState returns the variable that holds the step's metrics, or nil for a step without
+// MetricState returns the variable with the step's metrics, or nil for a step without
 // metrics. The variable belongs to the strategy's scope, so that checkpoint.StrategyGroup saves it
 // and a resumed run continues the metrics. Its path contains the names of the step and of the
 // metrics. A checkpoint of different metrics therefore does not change it.
