@@ -70,7 +70,7 @@ func (t *trainer) gradientSlices(v *model.Variable) (stacks []*graph.Node,
 }
 
 // meanGradients averages the gradients over the replicas. For a variable with sharded state the result is
-// the replica's shard of the mean: see [logical.StateParts].
+// the replica's shard of the mean: see [logical.StateSharding].
 func (t *trainer) meanGradients(gradients []*graph.Node) []*graph.Node {
 	means, trained := make([]*graph.Node, len(gradients)), t.trainedVariables()
 	for i, gradient := range gradients {
