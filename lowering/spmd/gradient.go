@@ -28,7 +28,6 @@ func init() {
 	}
 }
 
-// reportGradient reports to package lowering that the gradient of a node is computed next.
 func reportGradient(node *graph.Node, gomlx bool) {
 	for _, v := range graph.InternalBackendOutputs(node) {
 		lowering.BeginGradient(v, gomlx)

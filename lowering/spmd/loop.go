@@ -144,7 +144,6 @@ func (c *whileLoop) replaceForwardValues(k *rematerializer) {
 	r.rewriteBackward(c.outliner, c.pass)
 }
 
-// writeWhile replaces the pass by a stablehlo.while.
 func (c *whileLoop) writeWhile() {
 	innerResults := c.outliner.innerResults(c.pass)
 	read := c.pass.readValues(innerResults)

@@ -134,7 +134,6 @@ func (e *mainBuilder) addResults(p *lowering.Program) {
 	}
 }
 
-// callStep returns statements that call the step, once or in a loop.
 func (e *mainBuilder) callStep() []*ir.Statement {
 	if e.steps == 0 {
 		return []*ir.Statement{callOp("stepped", "step", e.stepTypes, e.stepArguments)}

@@ -10,7 +10,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// writeComputation replaces the pass by a manual computation.
 func (c *manualComputation) writeComputation() {
 	inside, outside, rest := c.pass.arguments()
 	for i, v := range inside {

@@ -105,10 +105,8 @@ func (w *twoBitWidener) widenFunction(f *ir.Function, entry bool) *ir.Function {
 	return &written
 }
 
-// widenValue returns v, or the 8-bit value that replaces v.
 func (w *twoBitWidener) widenValue(v *ir.Value) *ir.Value { return w.newWideValue("", v) }
 
-// newWideValue is like widenValue, with a prefix for the name of a new value.
 func (w *twoBitWidener) newWideValue(prefix string, v *ir.Value) *ir.Value {
 	if !isTwoBit(v.Type.DType) {
 		return v
