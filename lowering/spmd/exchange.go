@@ -51,8 +51,10 @@ func (e *encodedCollective) needsEncoding(d dtypes.DType) bool {
 		return d.IsPacked() || d.IsComplex() || d.IsFloat() || d == dtypes.Uint64
 	case e.reduction == Sum:
 		return d.IsPacked() || d.IsComplex() || d == dtypes.Uint64 || e.isReduceScatter() && d == dtypes.Float64
+	case e.reduction == Max || e.reduction == Min:
+		return d.IsPacked() || d.Bits() == 64 && !d.IsComplex()
 	}
-	return d.IsPacked() || d.Bits() == 64 && !d.IsComplex()
+	return d.IsPacked()
 }
 
 func (e *encodedCollective) isReduceScatter() bool {
@@ -84,11 +86,12 @@ func (e *encodedCollective) emit(in *ir.Value) *ir.Value {
 
 var intDTypes = map[int]dtypes.DType{16: dtypes.Int16, 32: dtypes.Int32, 64: dtypes.Int64}
 
-// emitAsBytes sends integers of less than a byte as bytes. The result of a sum wraps around.
+// emitAsBytes sends integers of less than a byte as bytes. Results that exceed the range of the
+// dtype wrap around.
 func (e *encodedCollective) emitAsBytes(in *ir.Value) *ir.Value {
 	d, wide := in.Type.DType, byteDType(in.Type.DType)
 	out := e.emit(e.addOp("stablehlo.convert", wide, in))
-	if e.reduces && e.reduction == Sum {
+	if e.reduces && e.reduction != Max && e.reduction != Min && e.reduction != Broadcast {
 		unused := e.addConstant(out, ir.Integer(8-d.Bits()))
 		back := "stablehlo.shift_right_arithmetic"
 		if wide.IsUnsigned() {

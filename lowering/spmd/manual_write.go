@@ -172,7 +172,7 @@ func (c *manualComputation) expandPlaceholder(s *ir.Statement) ([]*ir.Statement,
 		case c.varyingAxes(in)&c.outliner.assembler.trace.axisSetOf(m.axes...) != 0:
 		case reduced.Reduction == region.Sum:
 			return c.applyDeviceCount("stablehlo.multiply", s.Results[0], in, m.axes), nil
-		default:
+		case reduced.Reduction == region.Max, reduced.Reduction == region.Min, reduced.Reduction == region.Broadcast:
 			s = copyOp(s.Results[0], in)
 		}
 	}
