@@ -37,7 +37,6 @@ type acceptCmd struct {
 	List      bool          `help:"List the parts and run none."`
 }
 
-// Help is the text under --help.
 func (acceptCmd) Help() string {
 	return `Checks that this module works on the devices of this machine: start-up, versions, coordinates, collectives, dtypes, splits, training against stored losses, checkpoints and bandwidths. On a slice of several hosts, start it on all hosts at the same time. It needs only this binary and the plugin.
 
@@ -49,13 +48,13 @@ Examples:
 Prints a verdict and writes a file that you can send with a bug report. The file contains no secrets. Exit codes: 0 accepted, 6 accepted with findings, 1 failed.`
 }
 
-// acceptAnswer is the answer of the command accept.
+// acceptAnswer is the JSON output of the accept command.
 type acceptAnswer struct {
 	Report   *accept.Report   `json:"report"`
 	Outcomes []accept.Outcome `json:"outcomes"`
 }
 
-// check returns an error for an invalid command line.
+// check validates the flags and arguments.
 func (c *acceptCmd) check() error {
 	switch {
 	case c.CPU < 0 || c.Hosts < 1 || c.Hosts > 1 && (c.CPU == 0 || c.CPU%c.Hosts != 0):
@@ -90,7 +89,7 @@ func (c *acceptCmd) options() accept.Options {
 	return o
 }
 
-// open opens the devices of a host.
+// open opens the devices of this host.
 func (c *acceptCmd) open(ctx context.Context, logger *slog.Logger) (*system.System, error) {
 	o := system.Options{CPUDevices: c.CPU, Plugin: c.Plugin, Logger: logger}
 	if c.CPU == 0 && system.HasTPU() {
@@ -100,7 +99,8 @@ func (c *acceptCmd) open(ctx context.Context, logger *slog.Logger) (*system.Syst
 	return system.Open(ctx, o)
 }
 
-// acceptInChild runs in the child. It sends each outcome to the parent, and a heartbeat every second.
+// acceptInChild runs the acceptance test in a child process. It sends each outcome to the parent
+// process, and a heartbeat every second.
 func acceptInChild(ctx context.Context, c *acceptCmd) (*acceptAnswer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -158,9 +158,9 @@ func acceptInChild(ctx context.Context, c *acceptCmd) (*acceptAnswer, error) {
 	return &acceptAnswer{reports[0], reports[0].Outcomes}, nil
 }
 
-// The child exits after its time budget, which does not count time used by other programs. The
-// parent stops a run after acceptTimeFactor times that budget, and a child without a heartbeat for
-// acceptHeartbeatTimeout.
+// The child process enforces its own time limit, which does not include time used by other
+// programs. The parent process kills the child after acceptTimeFactor times that limit, or after
+// acceptHeartbeatTimeout without a heartbeat.
 const (
 	acceptTimeFactor       = 4
 	acceptHeartbeatTimeout = 30 * time.Second
@@ -184,7 +184,7 @@ func (c *acceptCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if err := ahead.CheckWritable(name); err != nil {
 		return newUsageError("accept", err)
 	}
-	report := a.accept(ctx, root, c, acceptTimeFactor*c.options().TotalTimeLimit()+acceptHeartbeatTimeout, acceptHeartbeatTimeout)
+	report := a.runAccept(ctx, root, c, acceptTimeFactor*c.options().TotalTimeLimit()+acceptHeartbeatTimeout, acceptHeartbeatTimeout)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -211,12 +211,13 @@ func (c *acceptCmd) Run(ctx context.Context, a *app, root *cli) error {
 	return &failure{Category: "failed", Message: string(report.Verdict), Reported: true}
 }
 
-// unsafeNameCharacter matches characters that are replaced in file names.
+// unsafeNameCharacter matches characters that must not occur in the file name of a report.
 var unsafeNameCharacter = regexp.MustCompile(`[^A-Za-z0-9.-]`)
 
-// accept runs the parts in a child process and returns the report, even if the child dies. It returns
-// nil if ctx is canceled.
-func (a *app) accept(ctx context.Context, root *cli, c *acceptCmd, limit, silence time.Duration) *accept.Report {
+// runAccept runs the acceptance test in a child process. It returns a report even if the child process
+// crashes, and nil if ctx is canceled. silence is the maximum time between two heartbeats of the
+// child process.
+func (a *app) runAccept(ctx context.Context, root *cli, c *acceptCmd, limit, silence time.Duration) *accept.Report {
 	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the run did not end within %v; raise --time-limit", limit))
 	defer cancel()
 	began := time.Now()
@@ -233,7 +234,7 @@ func (a *app) accept(ctx context.Context, root *cli, c *acceptCmd, limit, silenc
 			a.showOutcome(o)
 		}
 	}
-	answer, err := a.childWithHeartbeat(limited, "accept", childRequest{Accept: c}, silence, notice)
+	answer, err := a.runChildWithHeartbeat(limited, "accept", childRequest{Accept: c}, silence, notice)
 	if err == nil {
 		report := answer.Accept.Report
 		report.Outcomes = answer.Accept.Outcomes
@@ -266,7 +267,7 @@ func (a *app) accept(ctx context.Context, root *cli, c *acceptCmd, limit, silenc
 	return report
 }
 
-// showOutcome prints an outcome. For hosts other than 0 it prints only outcomes that did not pass.
+// showOutcome prints an outcome. It omits successful outcomes of hosts other than host 0.
 func (a *app) showOutcome(o accept.Outcome) {
 	if o.Host == 0 || o.Status != accept.Passed {
 		fmt.Fprintf(a.stdout, "host %d  %s\n", o.Host, strings.ReplaceAll(o.Text(), "\n", "\n        "))

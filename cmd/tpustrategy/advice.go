@@ -9,8 +9,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// addSuggestions adds the missing memory and the options to try to the error and the report of an example
-// that does not fit. It does not suggest options that are already set or that the example rejects.
+// addSuggestions extends the error and the report of an example that does not fit into memory. It
+// adds the amount of missing memory, and flags that reduce the memory use. It does not suggest
+// flags that are already set or that the example rejects.
 func (c *compileCmd) addSuggestions(o *ahead.Outcome) {
 	if o.Error == nil || o.Error.Category != "memory" || c.Example == "" {
 		return
@@ -31,7 +32,7 @@ func (c *compileCmd) addSuggestions(o *ahead.Outcome) {
 	o.Error.Message += "; " + text
 }
 
-// flagsToTry returns the flags that make an example smaller. r is nil if there is no report.
+// flagsToTry returns the flags that reduce the memory use of an example. r may be nil.
 func (c *compileCmd) flagsToTry(r *report.Report) (try []string) {
 	m, size, err := findModel(c.Example, c.size())
 	if err != nil {
@@ -61,7 +62,7 @@ func (c *compileCmd) flagsToTry(r *report.Report) (try []string) {
 	if (devices == 0 || doubled*logicalDevices <= devices) && doubled > 0 && m.canRun(size, doubled, logicalDevices) {
 		try = append(try, fmt.Sprintf("--logical %d", logicalDevices))
 	}
-	if rows, err := m.rows(size, replicas); err == nil {
+	if rows, err := m.rowsPerReplica(size, replicas); err == nil {
 		rows = m.batch(size, rows)[0].Dimensions[0]
 		if fewer := rows / 2 / replicas * replicas; fewer > 0 {
 			try = append(try, fmt.Sprintf("--batch %d", fewer))
@@ -70,14 +71,15 @@ func (c *compileCmd) flagsToTry(r *report.Report) (try []string) {
 	return try
 }
 
-// canRun reports whether replicas of p logical devices can run the model and its batch.
+// canRun reports whether the model and its batch can be divided over a number of replicas with p
+// logical devices each.
 func (m exampleModel) canRun(size modelSize, replicas, p int) bool {
-	_, err := m.rows(size, replicas)
+	_, err := m.rowsPerReplica(size, replicas)
 	return err == nil && (m.checkFit == nil || m.checkFit(size, replicas, p) == nil)
 }
 
-// options returns the given options of an example by the names of their flags, for the report.
-func (c *compileCmd) options() map[string]string {
+// flagValues returns the flags of an example that are set, by name. The report lists them.
+func (c *compileCmd) flagValues() map[string]string {
 	if c.Example == "" {
 		return nil
 	}

@@ -25,7 +25,7 @@ func TestWhatDoesNotFitSaysByHowMuchAndWhatToTry(t *testing.T) {
 	large := tooLarge(2, 4, 1<<40, 16<<30)
 	assert.Equal(t, "; 1008.00 GiB too much: try --logical 4, --batch 4, or a larger slice", advice(gpt, large))
 	assert.Equal(t, []string{"--logical 4", "--batch 4", "a larger slice"}, large.Report.Suggestions)
-	assert.Equal(t, map[string]string{"example": "gpt", "preset": "tiny", "logical": "2", "precision": "bf16", "shard-state": "parameters", "remat": "full", "batch": "8"}, gpt.options())
+	assert.Equal(t, map[string]string{"example": "gpt", "preset": "tiny", "logical": "2", "precision": "bf16", "shard-state": "parameters", "remat": "full", "batch": "8"}, gpt.flagValues())
 	gpt.Batch = 6 // two replicas cannot share three rows
 	assert.Equal(t, "; try --logical 4, --batch 2, or a larger slice", advice(gpt, tooLarge(2, 4, 0, 0)))
 	gpt.Batch = 2 // a row for each replica

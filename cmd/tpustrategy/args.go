@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// normalizeArgs converts a command line for kong. It supports help and help COMMAND, -json, a negative
-// number after a flag, and a sharding whose first dimension is not sharded, such as -,a+b.
+// normalizeArgs rewrites arguments that the parser kong rejects: help, help COMMAND, -json, a
+// negative number after a flag, and a sharding that begins with a dash, such as -,a+b.
 func normalizeArgs(args []string) []string {
 	if len(args) > 0 && args[0] == "help" {
 		args = append(slices.Clone(args[1:]), "--help")

@@ -18,7 +18,6 @@ type assignCmd struct {
 	Plugin   string `help:"Path of libtpu. Default: the installed libtpu." type:"localpath"`
 }
 
-// Help is the text under --help.
 func (assignCmd) Help() string {
 	return `Shows which core is which logical device of which replica, with the algorithm of TensorFlow's device_assignment.
 
@@ -28,7 +27,7 @@ Examples:
   tpustrategy assign "2x v5e:4x4" --shape 2,2,1,1 --by-slice`
 }
 
-// coreAssignment is one core of an assignment.
+// coreAssignment is the replica and the logical device of one TPU core, for the JSON output.
 type coreAssignment struct {
 	Replica     int             `json:"replica"`
 	Logical     int             `json:"logical"`
@@ -39,9 +38,8 @@ type coreAssignment struct {
 	Slice       int             `json:"slice"`
 }
 
-// Run shows the assignment.
 func (c *assignCmd) Run(ctx context.Context, a *app, root *cli) error {
-	d, err := a.describe(ctx, c.Topology, c.Plugin)
+	d, err := a.describeSlice(ctx, c.Topology, c.Plugin)
 	if err != nil {
 		return err
 	}
@@ -109,7 +107,7 @@ func (c *assignCmd) Run(ctx context.Context, a *app, root *cli) error {
 	return nil
 }
 
-// assignmentError adds the flag to change to the error of an invalid assignment.
+// assignmentError adds the flag to change to an error for an invalid assignment.
 func assignmentError(err error) error {
 	var of *tpu.AssignmentError
 	if errors.As(err, &of) {
@@ -120,7 +118,7 @@ func assignmentError(err error) error {
 	return newUsageError("assign", err)
 }
 
-// sliceColumn returns text for a table column that is only shown for several slices.
+// sliceColumn returns text, or "" if the table has only one slice and therefore no slice column.
 func sliceColumn(t tpu.Topology, text string) string {
 	if t.NumSlices() == 1 {
 		return ""
@@ -128,5 +126,5 @@ func sliceColumn(t tpu.Topology, text string) string {
 	return text
 }
 
-// maxListedCores is the maximum number of cores in the table.
+// maxListedCores is the maximum number of cores that the table lists.
 const maxListedCores = 64

@@ -15,13 +15,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// Plugins are loaded only in child processes. If a compiler aborts or is killed for its memory use,
-// this process reports an error. Each child can have its own environment, which libtpu reads when
-// it is loaded.
+// Plugins are loaded only in child processes. If a compiler aborts or is killed for its memory use, this
+// process reports an error. Each child can have its own environment, which libtpu reads when it is loaded.
 
-// childRequest is a request for one task, sent to a child.
+// childRequest is a request from the parent process to a child process. Exactly one field is set.
 type childRequest struct {
-	// Probe opens a plugin and describes it.
 	Probe    *probeRequest    `json:"probe,omitempty"`
 	Describe *describeRequest `json:"describe,omitempty"`
 	Compile  *compileRequest  `json:"compile,omitempty"`
@@ -31,21 +29,21 @@ type childRequest struct {
 	Generate *generateCmd     `json:"generate,omitempty"`
 }
 
-// childAnswer is a child's answer, or its error.
+// childAnswer is the result or the error that a child process returns.
 type childAnswer struct {
 	Probe    *probeAnswer      `json:"probe,omitempty"`
 	Describe *sliceDescription `json:"describe,omitempty"`
 	Compile  *report.Report    `json:"compile,omitempty"`
 	Accept   *acceptAnswer     `json:"accept,omitempty"`
 	Plan     *planAnswer       `json:"plan,omitempty"`
-	Validate []validated       `json:"validate,omitempty"`
-	Generate *generated        `json:"generate,omitempty"`
+	Validate []prediction      `json:"validate,omitempty"`
+	Generate *generateAnswer   `json:"generate,omitempty"`
 	Error    *failure          `json:"error,omitempty"`
 }
 
-// childError reports that a child process ended without an answer.
+// childError reports that a child process exited without a result.
 type childError struct {
-	// Doing is the task of the child.
+	// Doing describes the task of the child process, such as "compiling digits for v5e:2x4".
 	Doing string
 	Err   *child.Error
 }
@@ -53,11 +51,13 @@ type childError struct {
 func (e *childError) Error() string { return e.Doing + ": " + e.Err.Error() }
 func (e *childError) Unwrap() error { return e.Err }
 
-// childEnv disables the logs of plugins. Variables that the user has set are kept.
+// childEnv contains the environment variables that disable the logs of plugins. Values that the
+// user has set take precedence.
 var childEnv = []string{"TPU_LOG_DIR=disabled", "TPU_STDERR_LOG_LEVEL=3", "TF_CPP_MIN_LOG_LEVEL=2", "TPU_MIN_LOG_LEVEL=3"}
 
-// child runs a request in a child process of this program, with the settings of command.
-func (a *app) child(ctx context.Context, doing string, request childRequest, command child.Command) (*childAnswer, error) {
+// runChild starts this program as a child process, sends the request, and returns the answer. doing
+// describes the task in errors. command configures the process.
+func (a *app) runChild(ctx context.Context, doing string, request childRequest, command child.Command) (*childAnswer, error) {
 	input, err := json.Marshal(request)
 	if err != nil {
 		return nil, &errkind.Fault{Op: doing, Err: err}
@@ -80,7 +80,7 @@ func (a *app) child(ctx context.Context, doing string, request childRequest, com
 	return &answer, nil
 }
 
-// quietEnviron returns the environment with childEnv.
+// quietEnviron returns the environment, extended by childEnv.
 func (a *app) quietEnviron() []string {
 	env := a.environ[:len(a.environ):len(a.environ)]
 	for _, setting := range childEnv {
@@ -92,9 +92,9 @@ func (a *app) quietEnviron() []string {
 	return env
 }
 
-// childWithHeartbeat is child with a function that receives the notes of the child. A child that sends no
-// note for the duration silence is killed.
-func (a *app) childWithHeartbeat(ctx context.Context, doing string, request childRequest, silence time.Duration, notice func(line []byte)) (*childAnswer, error) {
+// runChildWithHeartbeat is like runChild, but passes the messages of the child process to notice, and
+// kills a process that sends no message for the duration silence.
+func (a *app) runChildWithHeartbeat(ctx context.Context, doing string, request childRequest, silence time.Duration, notice func(line []byte)) (*childAnswer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	const parts = 10 // silence is counted in parts, so that it does not advance while this process is stopped
@@ -117,16 +117,15 @@ func (a *app) childWithHeartbeat(ctx context.Context, doing string, request chil
 			}
 		}
 	}()
-	return a.child(ctx, doing, request, child.Command{Env: a.environ, OnNotice: heard})
+	return a.runChild(ctx, doing, request, child.Command{Env: a.environ, OnNotice: heard})
 }
 
-// workerCmd is the compile worker for programs that use package pjrt/worker without their own
-// worker.
+// workerCmd is a hidden command that runs the compile worker of package pjrt/worker.
 type workerCmd struct{}
 
 func (workerCmd) Run() error { return worker.Serve() }
 
-// childCmd is the hidden command of a child.
+// childCmd is the hidden command that a child process runs.
 type childCmd struct{}
 
 func (childCmd) Run(ctx context.Context, a *app) error {
@@ -134,7 +133,7 @@ func (childCmd) Run(ctx context.Context, a *app) error {
 		var request childRequest
 		answer, err := (*childAnswer)(nil), json.Unmarshal(input, &request)
 		if err == nil {
-			answer, err = a.answer(ctx, request)
+			answer, err = a.executeRequest(ctx, request)
 		}
 		if err != nil {
 			answer = &childAnswer{Error: classify(err)}
@@ -151,23 +150,23 @@ func (childCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-// answer executes a request.
-func (a *app) answer(ctx context.Context, r childRequest) (*childAnswer, error) {
+// executeRequest executes the request in a child process.
+func (a *app) executeRequest(ctx context.Context, r childRequest) (*childAnswer, error) {
 	switch {
 	case r.Probe != nil:
 		p, err := probePlugin(ctx, *r.Probe)
 		return &childAnswer{Probe: p}, err
 	case r.Describe != nil:
-		d, err := describe(ctx, *r.Describe)
+		d, err := describeInChild(ctx, *r.Describe)
 		return &childAnswer{Describe: d}, err
 	case r.Compile != nil:
-		c, err := compile(ctx, a, *r.Compile)
+		c, err := compileInChild(ctx, a, *r.Compile)
 		return &childAnswer{Compile: c}, err
 	case r.Plan != nil:
-		p, err := searchPlan(ctx, a, *r.Plan)
+		p, err := searchPlanInChild(ctx, a, *r.Plan)
 		return &childAnswer{Plan: p}, err
 	case r.Validate != nil:
-		v, err := validate(ctx, a, *r.Validate)
+		v, err := validateInChild(ctx, a, *r.Validate)
 		return &childAnswer{Validate: v}, err
 	case r.Generate != nil:
 		g, err := generateInChild(ctx, r.Generate)

@@ -19,7 +19,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/plain"
 )
 
-// The exit codes, and errors with one.
+// Exit codes of the commands.
 const (
 	exitFailed  = ahead.Failed
 	exitUsage   = ahead.Usage
@@ -31,18 +31,18 @@ type (
 	failure    = ahead.Failure
 )
 
-// usageErrorf returns a usage error with a reason and a hint.
+// usageErrorf returns an error for invalid usage, with a reason and a hint.
 func usageErrorf(op, hint, format string, args ...any) error {
 	return ahead.UsageErrorf(op, hint, format, args...)
 }
 
-// newUsageError returns a usage error with the cause err.
+// newUsageError returns an error for invalid usage that wraps err.
 func newUsageError(op string, err error) error { return ahead.NewUsageError(op, err) }
 
-// classify classifies an error.
+// classify converts an error to a failure, which has a category, an exit code and a message.
 func classify(err error) *failure { return ahead.FailureOf(err) }
 
-// cli is the command line.
+// cli is the command line for the parser kong.
 type cli struct {
 	JSON    bool             `help:"Print one JSON value." name:"json"`
 	Version kong.VersionFlag `help:"Print the version."`
@@ -72,7 +72,7 @@ type cli struct {
 	CompileWorker workerCmd `cmd:"" hidden:"" help:"Compile one program for a parent process; see package pjrt/worker."`
 }
 
-// localPath parses a local path. It returns an error for a URL.
+// localPath implements the kong type "localpath": a path that is not a URL.
 func localPath(ctx *kong.DecodeContext, target reflect.Value) error {
 	var path string
 	if err := ctx.Scan.PopValueInto("file", &path); err != nil {
@@ -92,7 +92,7 @@ func localPath(ctx *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// exitStatus carries kong's own exits (for --help) to run.
+// exitStatus is a panic value that carries the exit code from kong's Exit function to run.
 type exitStatus int
 
 // run executes one command line and returns the exit code.
@@ -121,7 +121,7 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 		kong.BindTo(ctx, (*context.Context)(nil)),
 	)
 	if err != nil {
-		return a.fail(&c, err)
+		return a.reportError(&c, err)
 	}
 	if len(args) > 0 && args[0] == completeWord {
 		a.complete(parser.Model.Node, args[1:])
@@ -132,10 +132,10 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 	kctx, err := parser.Parse(args)
 	switch {
 	case out.err != nil: // of the help
-		return a.fail(&c, incompleteOutput(out.err))
+		return a.reportError(&c, incompleteOutput(out.err))
 	case err != nil:
 		c.JSON = c.JSON || slices.Contains(args, "--json") // --json may follow the invalid argument
-		return a.fail(&c, &usageError{Err: &errkind.Fault{Op: "command line", Err: err, Hint: "see " + helpOf(err)}})
+		return a.reportError(&c, &usageError{Err: &errkind.Fault{Op: "command line", Err: err, Hint: "see " + helpCommand(err)}})
 	}
 	err = kctx.Run(&c)
 	_ = out.text.Flush() // out.err has what went wrong
@@ -143,21 +143,21 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 		// The error is a consequence of the signal.
 		var signal *command.Signal
 		if errors.As(context.Cause(ctx), &signal) {
-			a.fail(&c, &failure{Category: "interrupted", Message: signal.Error()})
+			a.reportError(&c, &failure{Category: "interrupted", Message: signal.Error()})
 			return signal.Code()
 		}
 		if out.err == nil {
-			return a.fail(&c, err)
+			return a.reportError(&c, err)
 		}
 	}
 	if out.err != nil {
-		return a.fail(&c, incompleteOutput(out.err))
+		return a.reportError(&c, incompleteOutput(out.err))
 	}
 	return 0
 }
 
-// helpOf returns the help command for the subcommand that could not be parsed.
-func helpOf(err error) string {
+// helpCommand returns the command line that prints the help of the subcommand that failed to parse.
+func helpCommand(err error) string {
 	var parse *kong.ParseError
 	if errors.As(err, &parse) && parse.Context != nil {
 		if node := parse.Context.Selected(); node != nil {
@@ -171,8 +171,8 @@ func incompleteOutput(err error) error {
 	return &errkind.Fault{Op: "the output is not complete", Err: err, Hint: "check the output file or pipe, and run the command again"}
 }
 
-// fail reports an error and returns its exit code.
-func (a *app) fail(c *cli, err error) int {
+// reportError reports an error and returns its exit code.
+func (a *app) reportError(c *cli, err error) int {
 	f := classify(err)
 	if c.JSON && !f.Reported {
 		_ = a.printJSON(map[string]any{"error": f})
@@ -193,7 +193,7 @@ func (a *app) printJSON(v any) error {
 	return err
 }
 
-// reportWritten reports the files that a command has written. Empty paths are ignored.
+// reportWritten prints the names of the files that a command has written. It ignores empty names.
 func (a *app) reportWritten(paths ...string) {
 	for _, path := range paths {
 		if path != "" {

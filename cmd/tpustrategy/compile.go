@@ -26,7 +26,7 @@ type compileCmd struct {
 	Plugin             string `help:"Path of the plugin. Default: the installed plugin." type:"localpath"`
 }
 
-// stepOptions specify the step to compile and its options.
+// stepOptions are the flags that select the training step and how it is compiled.
 type stepOptions struct {
 	Example    string `help:"Compile this example model: gpt, digits, dense or placement."`
 	Preset     string `help:"Size of gpt: tiny, 125m, 1b3 or llama3-8b. Default: tiny."`
@@ -42,7 +42,6 @@ type stepOptions struct {
 	Precision  string `help:"Precision of the computation: f32, bf16 or f16 (variables stay float32), default (float32, with products in passes of bfloat16) or highest (exact float32 products)." enum:"default,highest,f32,bf16,f16" default:"default"`
 }
 
-// Help is the text under --help.
 func (compileCmd) Help() string {
 	return `Compiles a step with the real compiler for devices that this machine need not have, and reports the memory of each core, the collectives and an estimate of the cost. Each compilation runs in a process of its own.
 
@@ -61,13 +60,13 @@ func (c *compileCmd) Run(ctx context.Context, a *app, root *cli) error {
 	}
 	var all []ahead.Outcome
 	for _, topology := range c.Topology {
-		r, err := a.compile(ctx, c, topology, "")
+		r, err := a.compileStep(ctx, c, topology, "")
 		if ctx.Err() != nil {
 			return &errkind.Fault{Op: "compile", Err: context.Cause(ctx)}
 		}
 		o := ahead.OutcomeOf(topology, r, err)
 		if o.Report != nil {
-			o.Report.Options = c.options()
+			o.Report.Options = c.flagValues()
 		}
 		c.addSuggestions(&o)
 		all = append(all, o)
@@ -82,7 +81,7 @@ func (c *compileCmd) Run(ctx context.Context, a *app, root *cli) error {
 	return nil
 }
 
-// check returns an error for an invalid command line.
+// check validates the flags and arguments.
 func (c *compileCmd) check() error {
 	switch {
 	case c.File == "" && c.Example == "":
@@ -130,7 +129,6 @@ func (c *compileCmd) check() error {
 	return nil
 }
 
-// size returns the size of the example.
 func (c *compileCmd) size() modelSize {
 	return modelSize{Width: c.Width, Layers: c.Layers, Batch: c.Batch, Preset: c.Preset, Remat: c.Remat}
 }
@@ -151,11 +149,11 @@ func (c *compileCmd) checkFileOptions() error {
 	return nil
 }
 
-// compile compiles for a topology in a child process. Compiled programs are stored in the folder
-// keep, if it is not empty.
-func (a *app) compile(ctx context.Context, c *compileCmd, topology, keep string) (*report.Report, error) {
+// compileStep compiles a training step for a topology in a child process. If keep is not empty, it is
+// the folder in which compiled programs are cached.
+func (a *app) compileStep(ctx context.Context, c *compileCmd, topology, keep string) (*report.Report, error) {
 	kind := ahead.PluginKind(topology)
-	found, err := a.find(kind, c.Plugin)
+	found, err := a.findPlugin(kind, c.Plugin)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +171,7 @@ func (a *app) compile(ctx context.Context, c *compileCmd, topology, keep string)
 	if kind != "cpu" {
 		env = a.quietEnviron()
 	}
-	answer, err := a.child(ctx, doing, childRequest{Compile: &compileRequest{found.Path, topology, keep, *c}},
+	answer, err := a.runChild(ctx, doing, childRequest{Compile: &compileRequest{found.Path, topology, keep, *c}},
 		child.Command{Env: env, OnStart: line.SetProcess, OnNotice: showNotes(line)})
 	if err != nil {
 		return nil, err
@@ -181,7 +179,8 @@ func (a *app) compile(ctx context.Context, c *compileCmd, topology, keep string)
 	return answer.Compile, nil
 }
 
-// compilerCacheDir returns the folder for cached compiler results, for the value of the flag.
+// compilerCacheDir returns the folder for compiled programs. keep is the value of the flag: a
+// folder, "none", or "" for the default folder.
 func (a *app) compilerCacheDir(keep string) string {
 	switch keep {
 	case "none":
@@ -192,7 +191,7 @@ func (a *app) compilerCacheDir(keep string) string {
 	return keep
 }
 
-// durationsFile returns the file with the durations of earlier compilations.
+// durationsFile returns the file that records how long earlier compilations took.
 func (a *app) durationsFile() string {
 	if a.cacheDir == "" {
 		return ""
@@ -200,7 +199,8 @@ func (a *app) durationsFile() string {
 	return filepath.Join(a.cacheDir, "tpustrategy", "compilations.jsonl")
 }
 
-// write writes the report files and prints the outcomes, even if a file could not be written.
+// write writes the report files and prints the outcomes. It prints them even if a report file
+// cannot be written.
 func (c *compileCmd) write(a *app, root *cli, all []ahead.Outcome) error {
 	unwritten := ahead.WriteReports(c.Output, all)
 	if err := ahead.WriteOutcomes(a.stdout, all, root.JSON); err != nil {

@@ -7,14 +7,13 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// completeWord is the first argument of the calls that shells make; see [completionCmd].
+// completeWord is the first argument when a shell calls this program to complete a word.
 const completeWord = "__complete"
 
 type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"Shell: bash, zsh or fish."`
 }
 
-// Help is the text under --help.
 func (completionCmd) Help() string {
 	return `Prints a completion script for subcommands, flags and their values. Add one of these lines to the start-up file of the shell:
 
@@ -23,8 +22,8 @@ func (completionCmd) Help() string {
   tpustrategy completion fish | source`
 }
 
-// shells contains the completion scripts. Each script calls this program for the possible words,
-// and completes files if there are none.
+// shells maps the name of a shell to its completion script. Each script calls this program for the
+// possible words, and completes file names if there are none.
 var shells = map[string]string{
 	"bash": `_tpustrategy() {
   local words
@@ -44,7 +43,6 @@ compdef _tpustrategy tpustrategy
 `,
 }
 
-// Run prints the script.
 func (c *completionCmd) Run(a *app, root *cli) error {
 	if root.JSON {
 		return a.printJSON(map[string]string{"shell": c.Shell, "script": shells[c.Shell]})
@@ -72,7 +70,7 @@ func (a *app) complete(top *kong.Node, line []string) {
 		for _, flag := range group {
 			switch {
 			case before == "--"+flag.Name && !flag.IsBool():
-				a.offer(flag.EnumSlice(), begun)
+				a.printCompletions(flag.EnumSlice(), begun)
 				return // the last word is the flag's value
 			case strings.HasPrefix(begun, "-"):
 				words = append(words, "--"+flag.Name)
@@ -89,10 +87,10 @@ func (a *app) complete(top *kong.Node, line []string) {
 			words = append(words, argument.EnumSlice()...)
 		}
 	}
-	a.offer(words, begun)
+	a.printCompletions(words, begun)
 }
 
-func (a *app) offer(words []string, begun string) {
+func (a *app) printCompletions(words []string, begun string) {
 	for _, word := range words {
 		if word != "" && strings.HasPrefix(word, begun) {
 			fmt.Fprintln(a.stdout, word)

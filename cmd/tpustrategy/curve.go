@@ -13,8 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/curve"
 )
 
-// maxTable is the maximum size of a table in bytes. A million records have about a hundred
-// megabytes.
+// maxTable is the maximum size of a table in bytes. A table of a million rows has about 100 MB.
 const maxTable = 256 << 20
 
 type curveCmd struct {
@@ -26,7 +25,6 @@ type curveCmd struct {
 	LogY   bool     `help:"Make the axis of values logarithmic."`
 }
 
-// Help is the text under --help.
 func (curveCmd) Help() string {
 	return `Draws the learning curves of one or several runs in one chart, as a page for a browser. The page can zoom, hide lines and runs, make axes logarithmic, and show measured or smoothed values.
 
@@ -38,7 +36,7 @@ Examples:
 Series with many steps are smoothed. Accuracy and learning_rate have axes of their own.`
 }
 
-// curveAnswer is the answer as JSON.
+// curveAnswer is the JSON output of the curve command.
 type curveAnswer struct {
 	Output string        `json:"output"`
 	Series []curveSeries `json:"series"`
@@ -50,7 +48,6 @@ type curveSeries struct {
 	curve.Figures
 }
 
-// Run draws the tables.
 func (c *curveCmd) Run(a *app, root *cli) error {
 	if err := curve.CheckPath(c.Output); err != nil {
 		return &usageError{Err: err}
@@ -104,8 +101,8 @@ func (c *curveCmd) Run(a *app, root *cli) error {
 	return nil
 }
 
-// readRun reads the table of a run: a file, the file losses.csv in a folder, as package fit/trainer
-// writes it, or the only table in a folder.
+// readRun reads the table of a run. path is a CSV file, or a folder that contains losses.csv from
+// package fit/trainer or a single CSV file.
 func readRun(path string) ([]curve.Series, error) {
 	if err := files.CheckLocal(path); err != nil {
 		return nil, &usageError{Err: err}

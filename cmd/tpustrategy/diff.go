@@ -25,7 +25,6 @@ type diffCmd struct {
 	stepOptions
 }
 
-// Help is the text under --help.
 func (diffCmd) Help() string {
 	return `Compares two compiled steps: memory, donation, collectives, dtypes, operations and predicted time. It can also check a step against the limits in a budget file. It runs nothing and needs no TPU.
 
@@ -38,7 +37,6 @@ Examples:
 Exit code 6: a figure is worse, or exceeds the budget.`
 }
 
-// Run compares.
 func (c *diffCmd) Run(ctx context.Context, a *app, root *cli) error {
 	var budget *diff.Budget
 	if c.Budget != "" {
@@ -50,7 +48,7 @@ func (c *diffCmd) Run(ctx context.Context, a *app, root *cli) error {
 			return newUsageError("diff: --budget", err)
 		}
 	}
-	sides, err := c.sides(ctx, a, root)
+	sides, err := c.loadReports(ctx, a, root)
 	if err != nil {
 		return err
 	}
@@ -80,13 +78,14 @@ func (c *diffCmd) Run(ctx context.Context, a *app, root *cli) error {
 	return err
 }
 
-// sides returns the reports of the one or two steps.
-func (c *diffCmd) sides(ctx context.Context, a *app, root *cli) (sides [][]*report.Report, err error) {
+// loadReports returns the reports to compare: those of the old step and, unless only a budget is checked,
+// those of the new step.
+func (c *diffCmd) loadReports(ctx context.Context, a *app, root *cli) (sides [][]*report.Report, err error) {
 	switch {
 	case c.Markdown && root.JSON:
 		return nil, usageErrorf("diff", "give one of them", "--markdown and --json")
 	case len(c.Plugin) > 0:
-		return c.compiled(ctx, a)
+		return c.compileReports(ctx, a)
 	case c.Topology != nil || c.Example != "":
 		return nil, usageErrorf("diff", "give --plugin twice", "--example and --topology without plugins")
 	case c.Before == "" || c.After == "" && c.Budget == "":
@@ -105,7 +104,8 @@ func (c *diffCmd) sides(ctx context.Context, a *app, root *cli) (sides [][]*repo
 	return sides, nil
 }
 
-// readReports reads a report, or the output of compile --json for one or more slices.
+// readReports reads a file with one report, or with the output of compile --json, which has a
+// report for each slice.
 func readReports(file string) (all []*report.Report, err error) {
 	data, err := files.ReadFile(file, maxReport)
 	if err != nil {
@@ -147,8 +147,8 @@ func readReports(file string) (all []*report.Report, err error) {
 	return all, nil
 }
 
-// compiled compiles the step with each plugin for each slice, in child processes.
-func (c *diffCmd) compiled(ctx context.Context, a *app) (sides [][]*report.Report, err error) {
+// compileReports compiles the step with both plugins for each slice, in child processes.
+func (c *diffCmd) compileReports(ctx context.Context, a *app) (sides [][]*report.Report, err error) {
 	switch {
 	case len(c.Plugin) != 2:
 		return nil, usageErrorf("diff", "give --plugin twice, the old one first", "%d plugins", len(c.Plugin))
@@ -163,14 +163,14 @@ func (c *diffCmd) compiled(ctx context.Context, a *app) (sides [][]*report.Repor
 		if err := steps[i].check(); err != nil {
 			return nil, err
 		}
-		if _, err := a.find("tpu", plugin); err != nil {
+		if _, err := a.findPlugin("tpu", plugin); err != nil {
 			return nil, err
 		}
 	}
 	for _, step := range steps {
 		var side []*report.Report
 		for _, topology := range step.Topology {
-			r, err := a.compile(ctx, &step, topology, a.compilerCacheDir(c.Cache))
+			r, err := a.compileStep(ctx, &step, topology, a.compilerCacheDir(c.Cache))
 			if ctx.Err() != nil {
 				return nil, &errkind.Fault{Op: "diff", Err: context.Cause(ctx)}
 			}
@@ -185,8 +185,8 @@ func (c *diffCmd) compiled(ctx context.Context, a *app) (sides [][]*report.Repor
 	return sides, nil
 }
 
-// compare returns one diff per slice. If before and after have one report each, the reports may be of
-// different slices.
+// compare returns one diff per slice. If before and after have one report each, the reports may be
+// of different slices.
 func (c *diffCmd) compare(before, after []*report.Report) (all []*diff.Diff, err error) {
 	var missing []error
 	of := map[string]*report.Report{}

@@ -23,7 +23,6 @@ import (
 
 type doctorCmd struct{}
 
-// Help is the text under --help.
 func (doctorCmd) Help() string {
 	return `Looks for each plugin where the library looks, opens it in a process of its own, and says what would run.
 Reads the machine too: huge pages, free memory, C library; and, on a machine with a TPU, its metadata and variables.
@@ -35,23 +34,24 @@ Example:
 Ends with exit code 3 if nothing would run.`
 }
 
-// diagnosis is the result of the command doctor.
+// diagnosis is the JSON output of the doctor command.
 type diagnosis struct {
 	Version  string            `json:"version"`
 	Go       string            `json:"go"`
 	Platform string            `json:"platform"`
 	CPUs     int               `json:"cpus"`
 	Env      map[string]string `json:"environment,omitempty"`
-	// TPUDevices are the device files of TPUs on this machine.
+	// TPUDevices lists the device files of the TPUs on this machine.
 	TPUDevices []string `json:"tpu_devices"`
-	// Machine describes the machine, and Findings are problems to fix before a job runs.
+	// Machine describes the machine. Findings lists problems to fix before a job runs.
 	Machine  hostfacts.Facts     `json:"machine"`
 	Findings []hostfacts.Finding `json:"findings,omitempty"`
-	// Slice is the result of the cluster resolvers, if there are signs of a TPU or of a job.
+	// Slice is the result of the cluster resolvers. It is nil on a machine without a TPU and
+	// without the environment variables of a job.
 	Slice   *sliceDiagnosis   `json:"slice,omitempty"`
 	Plugins []pluginDiagnosis `json:"plugins"`
 	Runs    []verdict         `json:"runs"`
-	// Actions are suggestions for missing parts, the most important first.
+	// Actions lists commands and changes that fix the problems, the most important one first.
 	Actions []string `json:"actions"`
 }
 
@@ -61,16 +61,16 @@ type pluginDiagnosis struct {
 	Path   string `json:"path,omitempty"`
 	Source string `json:"source,omitempty"`
 	Pinned string `json:"pinned,omitempty"`
-	// SHA256 is the library's hash.
+	// SHA256 is the hash of the plugin file.
 	SHA256 string `json:"sha256,omitempty"`
-	// CLibrary is the version of the C library that the library needs.
+	// CLibrary is the minimum version of the GNU C library that the plugin requires.
 	CLibrary string `json:"c_library,omitempty"`
-	// Damaged is true if the file was installed by the installer but has changed.
+	// Damaged is true if the file changed after the installer stored it.
 	Damaged bool         `json:"damaged,omitempty"`
 	Tried   []candidate  `json:"tried"`
 	Probe   *probeAnswer `json:"probe,omitempty"`
 	Error   *failure     `json:"error,omitempty"`
-	// Fix is the suggestion for Error, if there is one.
+	// Fix is a suggestion that resolves Error.
 	Fix string `json:"fix,omitempty"`
 }
 
@@ -80,14 +80,14 @@ type candidate struct {
 	Result string `json:"result"`
 }
 
-// verdict reports whether a kind of work can run on this machine.
+// verdict reports whether this machine can do a kind of work, such as compiling for TPU slices.
 type verdict struct {
 	Work string `json:"work"`
 	Can  bool   `json:"can"`
 	Why  string `json:"why"`
 }
 
-// environmentOfInterest lists the environment variables that affect the diagnosis.
+// environmentOfInterest lists the environment variables that the diagnosis shows.
 var environmentOfInterest = []string{
 	"TPUSTRATEGY_CPU_PLUGIN", "TPUSTRATEGY_TPU_PLUGIN", "TPUSTRATEGY_CUDA_PLUGIN", "TPU_LIBRARY_PATH",
 	"TPU_NAME", "TPU_WORKER_ID", "TPU_WORKER_HOSTNAMES", "TPU_ACCELERATOR_TYPE", "TPU_TOPOLOGY", "TPU_PROCESS_ADDRESSES",
@@ -130,9 +130,9 @@ func (a *app) diagnose(ctx context.Context) diagnosis {
 	}
 	cpu, tpus, cuda := d.Plugins[0], d.Plugins[1], d.Plugins[2]
 	d.Runs = []verdict{
-		{Work: "steps on CPU devices", Can: cpu.Usable, Why: why(cpu)},
-		{Work: "steps on this machine's TPU", Can: tpus.Usable && tpus.Probe != nil && tpus.Probe.Devices > 0, Why: tpuWhy(tpus, d.TPUDevices)},
-		{Work: "compiling ahead of time for TPU slices", Can: tpus.Usable && tpus.Probe != nil && tpus.Probe.AheadOfTime, Why: why(tpus)},
+		{Work: "steps on CPU devices", Can: cpu.Usable, Why: explainPlugin(cpu)},
+		{Work: "steps on this machine's TPU", Can: tpus.Usable && tpus.Probe != nil && tpus.Probe.Devices > 0, Why: explainTPU(tpus, d.TPUDevices)},
+		{Work: "compiling ahead of time for TPU slices", Can: tpus.Usable && tpus.Probe != nil && tpus.Probe.AheadOfTime, Why: explainPlugin(tpus)},
 	}
 	for _, p := range []pluginDiagnosis{cpu, tpus} {
 		switch {
@@ -161,7 +161,7 @@ func (a *app) diagnose(ctx context.Context) diagnosis {
 	return d
 }
 
-// tpuDevices are the device files of TPUs.
+// tpuDevices returns the device files of the TPUs on this machine.
 func tpuDevices() []string {
 	found := []string{}
 	for _, pattern := range []string{"/dev/accel*", "/dev/vfio/[0-9]*"} {
@@ -172,8 +172,9 @@ func tpuDevices() []string {
 	return found
 }
 
-// find searches for a plugin like the library.
-func (a *app) find(kind, path string) (pjrt.Location, error) {
+// findPlugin searches for a plugin in the same places as pjrt.FindPlugin. kind is "cpu", "tpu" or "cuda".
+// path is the value of --plugin, or "".
+func (a *app) findPlugin(kind, path string) (pjrt.Location, error) {
 	found, err := pjrt.FindPlugin(pjrt.FindOptions{Kind: kind, Path: path, Getenv: a.getenv, GOARCH: runtime.GOARCH,
 		UserCacheDir: a.cacheDir, Stat: func(name string) (fs.FileInfo, error) { return os.Stat(name) }})
 	if missing := (*pjrt.FindError)(nil); path != "" && errors.As(err, &missing) {
@@ -187,7 +188,7 @@ func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) plu
 	if pin, err := pins.Find(kind, runtime.GOARCH); err == nil {
 		d.Pinned = pin.Package + " " + pin.Version
 	}
-	found, err := a.find(kind, "")
+	found, err := a.findPlugin(kind, "")
 	candidates := found.Tried
 	var missing *pjrt.FindError
 	if errors.As(err, &missing) {
@@ -210,9 +211,9 @@ func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) plu
 	d.Path, d.Source = found.Path, found.Source
 	if _, err := pjrt.VerifyPlugin(found.Path); err != nil {
 		d.Error = classify(err)
-		d.Fix = fixOf(err)
+		d.Fix = permissionFix(err)
 	}
-	d.SHA256, d.Damaged = hash(found, kind)
+	d.SHA256, d.Damaged = hashPlugin(found, kind)
 	if d.Damaged && d.Error == nil {
 		d.Error = &failure{Category: "missing", Message: errkind.Format(found.Path, fmt.Sprintf("it is not the library of %s: its SHA-256 is %s", d.Pinned, d.SHA256), nil, "")}
 	}
@@ -226,7 +227,7 @@ func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) plu
 	if kind == "tpu" && !haveTPU {
 		env = a.quietEnviron()
 	}
-	answer, err := a.child(ctx, "opening the "+kind+" plugin", childRequest{Probe: &request}, child.Command{Env: env})
+	answer, err := a.runChild(ctx, "opening the "+kind+" plugin", childRequest{Probe: &request}, child.Command{Env: env})
 	if err != nil {
 		d.Error = classify(err)
 		return d
@@ -235,9 +236,9 @@ func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) plu
 	return d
 }
 
-// hash returns the SHA-256 of a plugin, or "" if it cannot be read. damaged reports whether the
-// file was installed by the installer but has changed.
-func hash(found pjrt.Location, kind string) (sum string, damaged bool) {
+// hashPlugin returns the SHA-256 of a plugin file, or "" if it cannot be read. damaged is true if the
+// file changed after the installer stored it.
+func hashPlugin(found pjrt.Location, kind string) (sum string, damaged bool) {
 	sum, err := files.SHA256(found.Path)
 	if err != nil {
 		return "", false // the file cannot be read, but may be undamaged
@@ -246,8 +247,8 @@ func hash(found pjrt.Location, kind string) (sum string, damaged bool) {
 	return sum, err == nil && found.Source == "installer" && sum != pin.LibrarySHA256
 }
 
-// fixOf returns the suggestion for a plugin that other users can modify.
-func fixOf(err error) string {
+// permissionFix returns the suggestion in an error of pjrt.VerifyPlugin, or "".
+func permissionFix(err error) string {
 	var wrong *pjrt.PathError
 	if !errors.As(err, &wrong) {
 		return ""
@@ -255,11 +256,10 @@ func fixOf(err error) string {
 	return wrong.Hint
 }
 
-// probeTimeout is the timeout for a plugin: libtpu can wait forever if another process uses the
-// TPU.
+// probeTimeout limits the time to open a plugin. libtpu can block forever if another process uses the TPU.
 const probeTimeout = 2 * time.Minute
 
-func why(p pluginDiagnosis) string {
+func explainPlugin(p pluginDiagnosis) string {
 	switch {
 	case p.Usable:
 		return p.Probe.Plugin
@@ -269,10 +269,10 @@ func why(p pluginDiagnosis) string {
 	return "no " + p.Kind + " plugin found"
 }
 
-func tpuWhy(p pluginDiagnosis, devices []string) string {
+func explainTPU(p pluginDiagnosis, devices []string) string {
 	switch {
 	case !p.Usable:
-		return why(p)
+		return explainPlugin(p)
 	case len(devices) == 0:
 		return "no TPU on this machine: no /dev/accel* and no /dev/vfio/*"
 	case p.Probe.ClientError != "":

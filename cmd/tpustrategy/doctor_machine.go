@@ -14,19 +14,18 @@ import (
 
 // sliceDiagnosis is the result of the cluster resolvers on this machine.
 type sliceDiagnosis struct {
-	// Cluster is the slice that this machine belongs to, if one was found.
+	// Cluster is the detected slice. It is nil if no slice was detected.
 	Cluster *clusterresolver.Cluster `json:"cluster,omitempty"`
-	// Looked contains the reason for each resolver that did not match.
+	// Looked describes why each other resolver did not apply.
 	Looked []string `json:"looked"`
-	// Error is the error of the resolver that matched.
+	// Error is the error message if the slice could not be resolved.
 	Error string `json:"error,omitempty"`
 }
 
-// resolveTimeout is the timeout for the metadata server, which normally responds within
-// milliseconds.
+// resolveTimeout limits the queries to the metadata server, which normally responds within milliseconds.
 const resolveTimeout = 20 * time.Second
 
-// diagnoseMachine adds the facts about the machine and the problems that affect a TPU runtime.
+// diagnoseMachine adds a description of the machine and its problems to the diagnosis.
 func (a *app) diagnoseMachine(d *diagnosis) {
 	d.Machine = hostfacts.ReadFacts("")
 	if len(d.TPUDevices) > 0 { // the findings concern the TPU runtime
@@ -52,7 +51,8 @@ func (a *app) diagnoseMachine(d *diagnosis) {
 	}
 }
 
-// diagnoseSlice runs the cluster resolvers, if there are signs of a TPU or of a job.
+// diagnoseSlice adds the result of the cluster resolvers to the diagnosis. It does nothing on a
+// machine without a TPU and without the environment variables of a job.
 func (a *app) diagnoseSlice(ctx context.Context, d *diagnosis) {
 	told := false
 	for _, name := range []string{"TF_CONFIG", "TPU_WORKER_HOSTNAMES", "TPU_PROCESS_ADDRESSES"} {

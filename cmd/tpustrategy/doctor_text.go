@@ -7,20 +7,21 @@ import (
 	"text/template"
 
 	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
+	"github.com/tpustrategy/tpustrategy/internal/units"
 )
 
 //go:embed doctor.txt
 var diagnosisForm string
 
-// diagnosisText is the template for the text of a diagnosis.
+// diagnosisText formats a diagnosis as text.
 var diagnosisText = template.Must(template.New("doctor").Funcs(template.FuncMap{
-	"join": strings.Join, "indent": indent, "state": pluginDiagnosis.state, "place": placeOf,
-	"gib":  func(bytes int64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30)) },
-	"line": func(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ") },
+	"join": strings.Join, "indent": indent, "state": pluginDiagnosis.status, "place": formatPosition,
+	"bytes": units.Bytes,
+	"line":  func(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ") },
 }).Parse(diagnosisForm))
 
-// state returns a description of whether the plugin is usable.
-func (p pluginDiagnosis) state() string {
+// status returns a short description such as "usable", "damaged" or "not found".
+func (p pluginDiagnosis) status() string {
 	switch {
 	case p.Usable:
 		return "usable"
@@ -34,8 +35,8 @@ func (p pluginDiagnosis) state() string {
 	return "not found"
 }
 
-// placeOf returns a description of this machine's position in its slice.
-func placeOf(c *clusterresolver.Cluster) string {
+// formatPosition returns a description of this machine's position in its slice, such as "worker 1 of 4".
+func formatPosition(c *clusterresolver.Cluster) string {
 	text := fmt.Sprintf("%s of %d, from %s", c.Task, c.Spec.Len(), c.Source)
 	if c.TPU.AcceleratorType != "" {
 		text += ", " + c.TPU.AcceleratorType

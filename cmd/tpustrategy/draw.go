@@ -8,16 +8,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// Limits of a drawing in each direction. Only the beginning of a larger mesh is drawn.
+// Maximum numbers of columns, rows and planes of a drawing. The remainder of a larger mesh is omitted.
 const (
 	maxDrawnColumns = 16
 	maxDrawnRows    = 32
 	maxDrawnPlanes  = 4
 )
 
-// drawMesh draws a mesh plane by plane, with x to the right and y down. Each cell is a chip with
-// the texts of its cores. A tilde at the edge means that the axis is a ring, and a bar separates
-// slices.
+// drawMesh draws a mesh of chips plane by plane, with x to the right and y down. text returns the
+// label of a core, and each cell contains the labels of a chip. A tilde at the edge marks an axis
+// that is a ring. A vertical bar separates slices.
 func drawMesh(w io.Writer, t tpu.Topology, wrap [3]bool, slices int, text func(tpu.Coordinates) string) {
 	mesh := t.MeshShape()
 	perSlice := mesh[0] / max(slices, 1)

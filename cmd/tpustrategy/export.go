@@ -19,7 +19,6 @@ type exportCmd struct {
 	All    bool   `help:"Also write the state of the optimizer and the counters of the run."`
 }
 
-// Help is the text under --help.
 func (exportCmd) Help() string {
 	return `Writes the model of a sharded checkpoint as one safetensors file, and verifies the checksum of every byte.
 
@@ -29,18 +28,17 @@ Examples:
   tpustrategy export gs://bucket/run -o model.safetensors --step 1000`
 }
 
-// exportAnswer is the answer to export.
+// exportAnswer is the JSON output of the export command.
 type exportAnswer struct {
 	Step  int64  `json:"step"`
 	File  string `json:"file"`
 	Bytes int64  `json:"bytes"`
-	// Variables is the number of written variables, and LeftOut the number of omitted variables of
-	// the optimizer and of the run.
+	// Variables is the number of exported variables. LeftOut is the number of omitted variables,
+	// which belong to the optimizer or to the run.
 	Variables int `json:"variables"`
 	LeftOut   int `json:"left_out"`
 }
 
-// Run exports a checkpoint.
 func (c *exportCmd) Run(ctx context.Context, a *app, root *cli) (err error) {
 	if err := checkFolder("export", "give the folder of the run's checkpoints", c.Place); err != nil {
 		return err
@@ -86,8 +84,8 @@ func (c *exportCmd) Run(ctx context.Context, a *app, root *cli) (err error) {
 	return err
 }
 
-// open opens the place or, if it has no steps, the folder of checkpoints that package trainer
-// creates in it.
+// open opens the checkpoints in c.Place. If there are none, it tries the subfolder checkpoints,
+// which package trainer creates. It also returns the steps of the checkpoints.
 func (c *exportCmd) open(ctx context.Context) (*checkpoint.Manager, []int64, error) {
 	open := func(place string) (*checkpoint.Manager, []int64, error) {
 		m, err := checkpoint.OpenManager(ctx, place, checkpoint.ManagerOptions{})
@@ -111,7 +109,7 @@ func (c *exportCmd) open(ctx context.Context) (*checkpoint.Manager, []int64, err
 	return open(inner)
 }
 
-// formatSteps formats steps. It shortens long lists to the first and the last steps.
+// formatSteps formats a list of steps. A long list is shortened to its first and last steps.
 func formatSteps(steps []int64) string {
 	words := strings.Fields(strings.Trim(fmt.Sprint(steps), "[]"))
 	if len(words) > 12 {

@@ -37,7 +37,6 @@ type generateCmd struct {
 	Plugin      string  `help:"Path of the plugin. Default: the installed plugin." type:"localpath"`
 }
 
-// Help is the text under --help.
 func (generateCmd) Help() string {
 	return `Continues a text with a Llama model. The tokenizer must be a byte-level BPE, as in Llama 3.
 
@@ -46,18 +45,17 @@ Examples:
   tpustrategy generate models/tiny "Once upon a time" --cpu 1 --temperature 0`
 }
 
-// generated is the answer of the command generate.
-type generated struct {
+// generateAnswer is the JSON output of the generate command.
+type generateAnswer struct {
 	Prompt string `json:"prompt"`
 	Text   string `json:"text"`
 	Tokens int    `json:"tokens"`
-	// Stopped is true if the model ended the text.
+	// Stopped is true if the model generated its end-of-text token.
 	Stopped bool `json:"stopped"`
-	// Seconds is the time for the generation, with the compilation.
+	// Seconds is the duration of the generation, including compilation.
 	Seconds float64 `json:"seconds"`
 }
 
-// Run generates text.
 func (c *generateCmd) Run(ctx context.Context, a *app, root *cli) error {
 	switch {
 	case c.MaxTokens < 1:
@@ -80,7 +78,7 @@ func (c *generateCmd) Run(ctx context.Context, a *app, root *cli) error {
 			}
 		}
 	}
-	answer, err := a.child(ctx, "generating", childRequest{Generate: c}, child.Command{Env: a.quietEnviron(), OnNotice: notice})
+	answer, err := a.runChild(ctx, "generating", childRequest{Generate: c}, child.Command{Env: a.quietEnviron(), OnNotice: notice})
 	if !root.JSON {
 		fmt.Fprintln(a.stdout)
 	}
@@ -93,8 +91,8 @@ func (c *generateCmd) Run(ctx context.Context, a *app, root *cli) error {
 	return nil
 }
 
-// generateInChild runs in the child. It sends each piece of text to the parent.
-func generateInChild(ctx context.Context, c *generateCmd) (_ *generated, err error) {
+// generateInChild generates text in a child process. It sends each piece of text to the parent process.
+func generateInChild(ctx context.Context, c *generateCmd) (_ *generateAnswer, err error) {
 	tokenizer, err := text.LoadBPE(filepath.Join(c.Model, "tokenizer.json"), "")
 	if err != nil {
 		return nil, newUsageError("generate", err)
@@ -119,7 +117,7 @@ func generateInChild(ctx context.Context, c *generateCmd) (_ *generated, err err
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, strat.Close()) }()
-	store, f, err := c.load(ctx, strat)
+	store, f, err := c.loadVariables(ctx, strat)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +128,7 @@ func generateInChild(ctx context.Context, c *generateCmd) (_ *generated, err err
 		return nil, newUsageError("generate", err)
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
-	answer, start := &generated{Prompt: c.Prompt}, time.Now()
+	answer, start := &generateAnswer{Prompt: c.Prompt}, time.Now()
 	outputs, err := g.Generate(ctx, [][]int32{prompt}, generate.Sampling{MaxTokens: c.MaxTokens, Temperature: c.Temperature,
 		TopK: c.TopK, TopP: c.TopP, Seed: c.Seed, Stop: []int32{tokenizer.Separator()},
 		Stream: func(_ int, tokens []int32) error {
@@ -150,8 +148,8 @@ func generateInChild(ctx context.Context, c *generateCmd) (_ *generated, err err
 	return answer, nil
 }
 
-// readModel reads the configuration of the model and returns the decoder and the tokens of the
-// prompt, which start with the model's first token.
+// readModel reads config.json. It returns the decoder and the tokens of the prompt, which start
+// with the model's begin-of-text token if it has one.
 func (c *generateCmd) readModel(tokenizer *text.BPE) (config decoder.Config, prompt []int32, err error) {
 	of, err := weights.ReadConfig(c.Model)
 	switch {
@@ -186,8 +184,9 @@ func (c *generateCmd) readModel(tokenizer *text.BPE) (config decoder.Config, pro
 	return config, prompt, config.Validate(1, c.Logical, 1)
 }
 
-// load creates the store of the model's variables. The files must stay open until they are read.
-func (c *generateCmd) load(ctx context.Context, strat *strategy.TPUStrategy) (*model.Store, *weights.File, error) {
+// loadVariables returns a store that reads the model's variables from the files. The caller must keep the
+// files open until the variables are read.
+func (c *generateCmd) loadVariables(ctx context.Context, strat *strategy.TPUStrategy) (*model.Store, *weights.File, error) {
 	config, err := weights.ReadConfig(c.Model)
 	if err != nil {
 		return nil, nil, err

@@ -59,7 +59,7 @@ func TestGenerateContinuesAText(t *testing.T) {
 	}
 	plain := generate("--cpu", "1")
 	assert.True(t, len(plain) > len("the cat\n") && plain[:7] == "the cat", plain)
-	var got generated
+	var got generateAnswer
 	require.NoError(t, json.Unmarshal([]byte(generate("--cpu", "2", "--logical", "2", "--json")), &got))
 	assert.Equal(t, "the cat", got.Prompt)
 	assert.Equal(t, 12, got.Tokens)

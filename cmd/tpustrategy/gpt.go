@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// gptModel is the language model of examples/gpt.
+// gptModel is the example "gpt", the language model of examples/gpt.
 var gptModel = exampleModel{
 	name: "gpt", about: "the language model of examples/gpt, at the size of --preset",
 	size: modelSize{Preset: "tiny"}, sized: true,
@@ -37,7 +37,7 @@ var gptModel = exampleModel{
 	},
 }
 
-// gptConfig returns the decoder configuration for a size.
+// gptConfig returns the decoder configuration of the preset, modified by the other fields of size.
 func gptConfig(size modelSize) (decoder.Config, error) {
 	c, err := decoder.Preset(size.Preset)
 	if err == nil {

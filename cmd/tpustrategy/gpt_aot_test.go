@@ -40,8 +40,8 @@ func compileGPT(t *testing.T, flags ...string) []byte {
 	return stdout.Bytes()
 }
 
-// compiledGPT compiles a preset of examples/gpt for a slice, with all options that reduce its memory, and
-// checks the figures by their names.
+// compiledGPT compiles a preset of examples/gpt for a slice, with all options that reduce its
+// memory, and checks the figures by their names.
 func compiledGPT(t *testing.T, preset, topology, logicalDevices string) {
 	t.Helper()
 	before := childrenTime(t)

@@ -35,8 +35,7 @@ func TestWhatIsNoFileIsNotReadByACommand(t *testing.T) {
 	})
 }
 
-// Untrusted text in a record, a file name or the environment is shown with control characters
-// escaped.
+// Untrusted text in a record, a file name or the environment is shown with control characters escaped.
 func TestEscapeCodesDoNotReachTheTerminal(t *testing.T) {
 	const evil = "x\x1b]0;owned\a\x1b[2J\u009b1m\u202e\xff\r"
 	dir := filepath.Join(t.TempDir(), evil)

@@ -22,7 +22,6 @@ type installCmd struct {
 	Path  bool     `help:"Print only the paths, for scripts."`
 }
 
-// Help is the text under --help.
 func (installCmd) Help() string {
 	return `Installs the plugins that this module is tested with. pip downloads the pinned wheels, verifies their hashes, and the libraries are stored in the user's cache directory. The command needs sh, awk and python3 with pip. An intact library is not downloaded again; a truncated or modified one is.
 
@@ -33,7 +32,6 @@ Examples:
   TPU_LIBRARY_PATH=$(tpustrategy install tpu --path) ./program`
 }
 
-// Run installs the plugins.
 func (c *installCmd) Run(ctx context.Context, a *app, root *cli) error {
 	kinds := c.Kinds
 	if len(kinds) == 0 {

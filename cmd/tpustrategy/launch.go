@@ -29,7 +29,6 @@ type launchCmd struct {
 	Restarts  int      `help:"Maximum number of restarts of the program after interruptions; on GKE after failures, because interruptions do not count." default:"10"`
 }
 
-// Help is the text under --help.
 func (launchCmd) Help() string {
 	return `Prints a script that rents a slice, runs a program on all its hosts, restarts it after an interruption, and deletes all resources, also after Ctrl-C. The command itself starts nothing: read the script, and run it with bash.
 
@@ -40,10 +39,9 @@ Examples:
   tpustrategy launch "2x v6e-256" --on gke --project my-project --zone us-east5-b --part manifest --dry-run | kubectl apply -f -`
 }
 
-// multihostArguments are the arguments of the default program.
+// multihostArguments are the arguments of examples/multihost, the default program.
 var multihostArguments = []string{"-slice", "-v", "-logical", "1", "-wait", "10m"}
 
-// Run prints the text.
 func (c *launchCmd) Run(a *app, root *cli) error {
 	if !c.DryRun {
 		return usageErrorf("launch", "give --dry-run, read the script, and run it with bash", "the command rents no machines itself")
@@ -58,7 +56,7 @@ func (c *launchCmd) Run(a *app, root *cli) error {
 	}
 	job := launch.Job{Slice: slice, Slices: count, On: launch.Service(c.On), Name: c.Name, Project: c.Project, Zone: c.Zone, Spot: c.Spot,
 		Image: c.Image, Program: c.Program, Arguments: arguments, Bucket: c.Bucket, Fetch: c.Fetch, Cluster: c.Cluster, Location: c.Location,
-		Restarts: c.Restarts, Command: c.line()}
+		Restarts: c.Restarts, Command: c.commandLine()}
 	text, err := job.Text(launch.Document(c.Part))
 	if err != nil {
 		return &usageError{Err: err}
@@ -67,15 +65,15 @@ func (c *launchCmd) Run(a *app, root *cli) error {
 		return a.printJSON(map[string]any{"slice": slice.Type(), "slices": count, "on": c.On, "part": c.Part, "text": text})
 	}
 	out := a.stdout
-	if _, ok := a.terminal(); !ok {
+	if _, ok := a.stdoutTerminal(); !ok {
 		out = a.rawStdout() // the output is a file for bash or kubectl and must not be escaped
 	}
 	_, err = fmt.Fprint(out, text)
 	return err
 }
 
-// line returns the command line that prints the same text.
-func (c *launchCmd) line() string {
+// commandLine returns the command line that generates the same document.
+func (c *launchCmd) commandLine() string {
 	words := []string{"tpustrategy", "launch", c.Topology, "--on", c.On}
 	for _, option := range []struct{ name, value, usual string }{
 		{"part", c.Part, "script"}, {"program", c.Program, "./examples/multihost"}, {"name", c.Name, ""}, {"project", c.Project, ""},

@@ -19,32 +19,32 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// modelSize is the size of an example model; 0 selects the model's default.
+// modelSize is the size of an example model. A zero field selects the model's default.
 type modelSize struct {
 	Width  int `json:"width,omitempty"`
 	Layers int `json:"layers,omitempty"`
-	// Batch is the number of rows of a step over all replicas. In the default size of an example,
-	// it is the number of rows of each replica.
+	// Batch is the global batch size. In the default size of an example, it is the batch size of
+	// each replica.
 	Batch int `json:"batch,omitempty"`
-	// Preset and Remat are the preset and the rematerialization policy of gpt.
+	// Preset and Remat are the preset and the rematerialization policy. Only gpt uses them.
 	Preset string `json:"preset,omitempty"`
 	Remat  string `json:"remat,omitempty"`
-	// Tokens shards the activations between the layers of gpt by tokens.
+	// Tokens shards the activations between the layers by tokens. Only gpt uses it.
 	Tokens bool `json:"tokens,omitempty"`
 }
 
-// exampleModel is a predefined model to compile.
+// exampleModel is a predefined model that the command can compile.
 type exampleModel struct {
 	name, about string
 	size        modelSize
 	// rules returns the rules that shard the variables over p logical devices.
 	rules func(p int) logical.Rules
-	// loss builds a replica's loss from a batch of features and one of labels or targets.
+	// loss returns the loss function of a replica. Its inputs are the tensors of a batch.
 	loss func(size modelSize) train.Loss
 	// batch returns the shapes of a batch with the given number of rows.
 	batch func(size modelSize, rows int) []shapes.Shape
-	// sized is true for a model whose size is a preset. fits returns an error if the model and its
-	// batch cannot be divided over replicas of p logical devices.
+	// sized is true if a preset determines the size of the model. checkFit returns an error if the
+	// model and its batch cannot be divided over replicas of p logical devices.
 	sized    bool
 	checkFit func(size modelSize, replicas, p int) error
 }
@@ -112,8 +112,8 @@ func checkWidth(size modelSize, _, p int) error {
 	return nil
 }
 
-// densePairRules shards the first layer of each pair by columns and the second by rows, so that each
-// pair needs one all-reduce over the logical devices.
+// densePairRules shards the first layer of each pair by columns and the second layer by rows. Each
+// pair then needs one all-reduce over the logical devices.
 func densePairRules(p int) logical.Rules {
 	return logical.Rules{
 		logical.Match(`/up[0-9]*/.*weights`, logical.SplitInto(1, p)),
@@ -122,7 +122,8 @@ func densePairRules(p int) logical.Rules {
 	}
 }
 
-// densePairs builds a stack of pairs of dense layers. The last layer has the given number of outputs.
+// densePairs builds a stack of pairs of dense layers. The last layer has the given number of output
+// features.
 func densePairs(rc *strategy.ReplicaContext, x *graph.Node, size modelSize, outputs int) *graph.Node {
 	p := rc.Strategy().NumLogicalDevices()
 	for i := range size.Layers {
@@ -137,7 +138,7 @@ func densePairs(rc *strategy.ReplicaContext, x *graph.Node, size modelSize, outp
 	return x
 }
 
-// findModel returns the example with the given name, and its size with defaults set.
+// findModel returns the example with the given name. The returned size has the defaults filled in.
 func findModel(name string, size modelSize) (exampleModel, modelSize, error) {
 	var names []string
 	for _, m := range exampleModels {
@@ -167,8 +168,8 @@ func findModel(name string, size modelSize) (exampleModel, modelSize, error) {
 	return exampleModel{}, size, usageErrorf("compile", "there are "+strings.Join(names, ", "), "no example model %q", name)
 }
 
-// rows returns the number of rows of each replica, or 0 for the batch of the preset.
-func (m exampleModel) rows(size modelSize, replicas int) (int, error) {
+// rowsPerReplica returns the number of rows per replica, or 0 if the preset determines it.
+func (m exampleModel) rowsPerReplica(size modelSize, replicas int) (int, error) {
 	rows := cmp.Or(size.Batch, m.size.Batch*replicas)
 	if rows%replicas != 0 {
 		return 0, usageErrorf("compile", fmt.Sprintf("give a multiple of %d", replicas), "--batch: %d replicas cannot share %d rows equally", replicas, rows)
@@ -176,7 +177,7 @@ func (m exampleModel) rows(size modelSize, replicas int) (int, error) {
 	return rows, nil
 }
 
-// checkOptions returns an error for options of size that do not apply to the model.
+// checkOptions returns an error if size contains options that the model does not support.
 func (m exampleModel) checkOptions(size modelSize) error {
 	if m.sized {
 		for flag, value := range map[string]int{"--width": size.Width, "--layers": size.Layers} {
@@ -194,7 +195,7 @@ func (m exampleModel) checkOptions(size modelSize) error {
 	return nil
 }
 
-// trainStep returns a training step of the model with Adam.
+// trainStep returns a training step of the model with the optimizer Adam.
 func (m exampleModel) trainStep(strat *strategy.TPUStrategy, size modelSize, policy precision.Policy, microbatches int) (*train.Step, error) {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(42))

@@ -9,14 +9,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/phase"
 )
 
-// progressNote is a progress message from a child to its parent: a line, or a stage of a compilation.
+// progressNote is a progress message from a child process to its parent process. It contains either
+// a line of text or a stage of a compilation.
 type progressNote struct {
 	Line string
 	phase.Phase
 	Failed bool // replaces Err, which is not encoded
 }
 
-// send sends the note to the parent.
+// send sends the message to the parent process.
 func (n progressNote) send() {
 	if data, err := json.Marshal(n); err == nil {
 		child.SendNotice(data)
@@ -31,7 +32,7 @@ func notePhase(p phase.Phase) {
 	n.send()
 }
 
-// showNotes returns a function that shows the notes of a child on a progress line.
+// showNotes returns a function that decodes a progressNote and shows it on a progress line.
 func showNotes(line *progress.Line) func(data []byte) {
 	return func(data []byte) {
 		var n progressNote

@@ -6,8 +6,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/plain"
 )
 
-// checkedOutput is the standard output. It escapes control characters, because answers contain untrusted
-// text. It records write errors, so that a command whose output was not written fails.
+// checkedOutput wraps the standard output. It escapes control characters, because the output may
+// contain untrusted text. It records write errors, so that the command can fail at its end.
 type checkedOutput struct {
 	w    io.Writer
 	text *plain.Writer
@@ -22,7 +22,7 @@ func newOutput(w io.Writer) *checkedOutput {
 
 func (o *checkedOutput) Write(p []byte) (int, error) { return o.text.Write(p) }
 
-// rawOutput writes bytes to an output without escaping.
+// rawOutput writes to the standard output without escaping control characters.
 type rawOutput struct{ *checkedOutput }
 
 func (o rawOutput) Write(p []byte) (int, error) {
@@ -33,8 +33,7 @@ func (o rawOutput) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// rawStdout returns the standard output without escaping, for a drawing that moves the cursor or for a
-// file.
+// rawStdout returns a writer to the standard output that does not escape control characters.
 func (a *app) rawStdout() io.Writer {
 	if o, ok := a.stdout.(*checkedOutput); ok {
 		return rawOutput{o}

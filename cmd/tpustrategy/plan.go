@@ -45,7 +45,6 @@ type planCmd struct {
 	Plugin     string        `help:"Path of the plugin. Default: the installed plugin." type:"localpath"`
 }
 
-// Help is the text under --help.
 func (planCmd) Help() string {
 	return `Searches for the best way to run a step: the slice, the numbers of replicas and logical devices, the state to shard, the layers to recompute, and the number of microbatches. A probe partitions and schedules the program of a plan, which takes seconds, and predicts its time. The best plans are then compiled completely. strategy.New (package plan), programs with package aot (-by) and GOMLX_BACKEND (plan=) read the file with the best plan.
 
@@ -57,24 +56,23 @@ Examples:
 Exit code 4: no plan fits.`
 }
 
-// planRequest is the request for a plan search.
+// planRequest is a request to search for the fastest or cheapest way to run a training step.
 type planRequest struct {
 	Plugin, Folder string
 	Command        planCmd
 }
 
-// planAnswer is the result of a plan search.
+// planAnswer is the JSON output of the plan command.
 type planAnswer struct {
 	*plan.Result
 	Text string `json:"text"`
 }
 
-// Run searches.
 func (c *planCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	answer, err := a.search(ctx, "planning "+c.Example, c.Plugin, c.Cache, func(plugin, folder string) childRequest {
+	answer, err := a.runSearch(ctx, "planning "+c.Example, c.Plugin, c.Cache, func(plugin, folder string) childRequest {
 		return childRequest{Plan: &planRequest{plugin, folder, *c}}
 	})
 	if err != nil {
@@ -95,7 +93,7 @@ func (c *planCmd) Run(ctx context.Context, a *app, root *cli) error {
 	return nil
 }
 
-// check returns an error for an invalid command line.
+// check validates the flags and arguments.
 func (c *planCmd) check() error {
 	for i, topology := range c.Topology {
 		c.Topology[i] = strings.TrimSpace(topology)
@@ -156,8 +154,8 @@ func (c *planCmd) states() (all []logical.StateSharding, err error) {
 	return all, nil
 }
 
-// searchPlan executes a plan request.
-func searchPlan(ctx context.Context, a *app, r planRequest) (*planAnswer, error) {
+// searchPlanInChild runs a plan search in a child process.
+func searchPlanInChild(ctx context.Context, a *app, r planRequest) (*planAnswer, error) {
 	c := &r.Command
 	m, size, err := findModel(c.Example, modelSize{Preset: c.Preset, Width: c.Width, Layers: c.Layers})
 	if err != nil {
@@ -239,10 +237,12 @@ func searchPlan(ctx context.Context, a *app, r planRequest) (*planAnswer, error)
 	return &planAnswer{result, text.String()}, err
 }
 
-// defaultReplicas is the number of replica batches in a step, for an example without a preset.
+// defaultReplicas is the number of replicas whose batches form the global batch of an example
+// without a preset.
 const defaultReplicas = 16
 
-// nameAxes returns rules that name the logical axis instead of numbers of parts.
+// nameAxes returns the rules with each number of shards replaced by the name of the logical axis.
+// The same rules then apply to any number of logical devices.
 func nameAxes(rules logical.Rules) (out logical.Rules) {
 	for _, r := range rules {
 		if parts := r.Annotation.Parts(); parts != nil {
@@ -266,14 +266,14 @@ func formatInts(numbers []int) (all []string) {
 	return all
 }
 
-// search runs a long request for a TPU compiler in a child process. keep is the folder for cached
-// compiler results, "none", or empty for the folder in the user's cache directory.
-func (a *app) search(ctx context.Context, doing, plugin, keep string, request func(plugin, folder string) childRequest) (*childAnswer, error) {
-	found, err := a.find("tpu", plugin)
+// runSearch runs a request that needs a TPU compiler in a child process, with a progress line. keep is
+// the folder for cached compiler results, "none", or "" for the default folder.
+func (a *app) runSearch(ctx context.Context, doing, plugin, keep string, request func(plugin, folder string) childRequest) (*childAnswer, error) {
+	found, err := a.findPlugin("tpu", plugin)
 	if err != nil {
 		return nil, err
 	}
 	line := progress.NewLine(a.stderr, progress.Options{Prefix: "tpustrategy: "})
 	defer line.Close()
-	return a.child(ctx, doing, request(found.Path, a.compilerCacheDir(keep)), child.Command{Env: a.quietEnviron(), OnNotice: showNotes(line)})
+	return a.runChild(ctx, doing, request(found.Path, a.compilerCacheDir(keep)), child.Command{Env: a.quietEnviron(), OnNotice: showNotes(line)})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// probeRequest is the request for a description of a plugin. With Client, its devices are opened.
+// probeRequest is a request to describe a plugin. If Client is true, the plugin's devices are opened.
 type probeRequest struct {
 	Path   string `json:"path"`
 	Kind   string `json:"kind"`
@@ -18,25 +18,24 @@ type probeRequest struct {
 
 // probeAnswer describes a plugin.
 type probeAnswer struct {
-	// Plugin is the file of the plugin and its API version.
+	// Plugin contains the file name of the plugin and its API version.
 	Plugin      string            `json:"plugin"`
 	Attributes  map[string]string `json:"attributes"`
 	Extensions  []string          `json:"extensions"`
 	Platform    string            `json:"platform,omitempty"`
 	Devices     int               `json:"devices"`
 	DeviceKinds []string          `json:"device_kinds,omitempty"`
-	// ClientError is the error of opening the devices.
+	// ClientError is the error message if the devices could not be opened.
 	ClientError string `json:"client_error,omitempty"`
-	// AheadOfTime is true if the plugin can describe slices that are not present, such as Topology.
+	// AheadOfTime is true if the plugin can compile for slices that are not present, such as Topology.
 	AheadOfTime     bool   `json:"ahead_of_time"`
 	Topology        string `json:"topology,omitempty"`
 	TopologyDevices int    `json:"topology_devices,omitempty"`
 }
 
-// probeTopology is the slice with which a TPU plugin is tested.
+// probeTopology is the slice that tests whether a TPU plugin can compile ahead of time.
 const probeTopology = "v5e:2x4"
 
-// probePlugin opens a plugin and describes it.
 func probePlugin(ctx context.Context, r probeRequest) (*probeAnswer, error) {
 	var slice *system.Slice
 	if r.Kind == "tpu" {

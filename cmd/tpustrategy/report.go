@@ -6,8 +6,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// maxReport is the maximum size of a report in bytes. Reports of the largest steps have a few
-// megabytes.
+// maxReport is the maximum size of a report file in bytes. Reports of large steps have a few megabytes.
 const maxReport = 256 << 20
 
 type reportCmd struct {
@@ -16,7 +15,6 @@ type reportCmd struct {
 	Trace  string `help:"Write the predicted run of the step to this file, as a trace for Perfetto or chrome://tracing." type:"localpath"`
 }
 
-// Help is the text under --help.
 func (reportCmd) Help() string {
 	return `Prints a report, or converts it to a page or to a trace of the predicted run.
 
@@ -26,7 +24,6 @@ Examples:
   tpustrategy report step.json --trace step.trace.json`
 }
 
-// Run shows the report.
 func (c *reportCmd) Run(a *app, root *cli) error {
 	data, err := files.ReadFile(c.File, maxReport)
 	if err != nil {

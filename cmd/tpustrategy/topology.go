@@ -10,6 +10,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/ahead"
 	"github.com/tpustrategy/tpustrategy/internal/child"
+	"github.com/tpustrategy/tpustrategy/internal/units"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/tpu"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
@@ -20,7 +21,6 @@ type topologyCmd struct {
 	Plugin   string `help:"Path of libtpu. Default: the installed libtpu." type:"localpath"`
 }
 
-// Help is the text under --help.
 func (topologyCmd) Help() string {
 	return `Describes a slice through libtpu: hosts, devices, coordinates, and the axes that are rings. Without libtpu it shows the layout that Cloud TPU documents.
 
@@ -29,16 +29,16 @@ Examples:
   tpustrategy topology v5p-128 --json`
 }
 
-// describeRequest is the request for a description of a slice.
+// describeRequest is a request to describe a slice with libtpu.
 type describeRequest struct {
 	Plugin string `json:"plugin"`
 	Name   string `json:"name"`
 }
 
-// sliceDescription describes a slice.
+// sliceDescription is the JSON output of the topology command.
 type sliceDescription struct {
 	Facts system.SliceInfo `json:"facts"`
-	// Planned is true if the description does not come from libtpu.
+	// Planned is true if the description contains the documented layout, because libtpu is not installed.
 	Planned     bool                `json:"planned,omitempty"`
 	Mesh        []int               `json:"mesh"`
 	Coordinates [][]tpu.Coordinates `json:"coordinates"`
@@ -50,8 +50,8 @@ func (d *sliceDescription) topology() (tpu.Topology, error) {
 		MeshShape: d.Mesh, DeviceCoordinates: d.Coordinates, DeviceIDs: d.IDs, Name: d.Facts.Name, Slices: d.Facts.Slices})
 }
 
-// describe executes a describe request.
-func describe(ctx context.Context, r describeRequest) (*sliceDescription, error) {
+// describeInChild describes a slice with libtpu. It runs in a child process.
+func describeInChild(ctx context.Context, r describeRequest) (*sliceDescription, error) {
 	slice, err := ahead.Describe(ctx, r.Name, r.Plugin)
 	if err != nil {
 		return nil, err
@@ -62,8 +62,8 @@ func describe(ctx context.Context, r describeRequest) (*sliceDescription, error)
 	return &sliceDescription{Facts: slice.Info(), Mesh: mesh[:], Coordinates: t.DeviceCoordinates(), IDs: t.DeviceIDs()}, nil
 }
 
-// describe describes a slice, with libtpu if it is available.
-func (a *app) describe(ctx context.Context, name, plugin string) (*sliceDescription, error) {
+// describeSlice describes a slice with libtpu or, if libtpu is not installed, with the documented layout.
+func (a *app) describeSlice(ctx context.Context, name, plugin string) (*sliceDescription, error) {
 	kind := ahead.PluginKind(name)
 	slices, accelerator, err := 0, tpu.Accelerator{}, system.CheckSliceName(name)
 	if err == nil && kind == "tpu" {
@@ -72,7 +72,7 @@ func (a *app) describe(ctx context.Context, name, plugin string) (*sliceDescript
 	if err != nil {
 		return nil, err
 	}
-	found, err := a.find(kind, plugin)
+	found, err := a.findPlugin(kind, plugin)
 	var missing *pjrt.FindError
 	switch {
 	case errors.As(err, &missing) && plugin == "" && slices == 1 && !strings.HasPrefix(missing.Tried[len(missing.Tried)-1].Source, "$"):
@@ -81,14 +81,14 @@ func (a *app) describe(ctx context.Context, name, plugin string) (*sliceDescript
 	case err != nil:
 		return nil, err
 	}
-	answer, err := a.child(ctx, "describing "+name, childRequest{Describe: &describeRequest{Plugin: found.Path, Name: name}}, child.Command{Env: a.quietEnviron()})
+	answer, err := a.runChild(ctx, "describing "+name, childRequest{Describe: &describeRequest{Plugin: found.Path, Name: name}}, child.Command{Env: a.quietEnviron()})
 	if err != nil {
 		return nil, err
 	}
 	return answer.Describe, nil
 }
 
-// plannedDescription returns the description of a slice with the default layout.
+// plannedDescription describes a slice with the layout that Cloud TPU documents.
 func plannedDescription(a tpu.Accelerator) (*sliceDescription, error) {
 	t, err := a.Topology()
 	if err != nil {
@@ -105,9 +105,8 @@ func plannedDescription(a tpu.Accelerator) (*sliceDescription, error) {
 	return d, nil
 }
 
-// Run shows the topology.
 func (c *topologyCmd) Run(ctx context.Context, a *app, root *cli) error {
-	d, err := a.describe(ctx, c.Topology, c.Plugin)
+	d, err := a.describeSlice(ctx, c.Topology, c.Plugin)
 	if err != nil {
 		return err
 	}
@@ -129,8 +128,8 @@ func (c *topologyCmd) Run(ctx context.Context, a *app, root *cli) error {
 	}
 	fmt.Fprintf(w, "hosts\t%d of %d devices\n", t.NumTasks(), t.NumTPUsPerTask())
 	fmt.Fprintf(w, "mesh\t%dx%dx%d chips, %d devices each\n", d.Mesh[0], d.Mesh[1], d.Mesh[2], d.Mesh[3])
-	fmt.Fprintf(w, "rings\t%s\n", rings(f))
-	fmt.Fprintf(w, "memory of a device\t%.2f GiB\n", float64(f.HBMBytes)/(1<<30))
+	fmt.Fprintf(w, "rings\t%s\n", ringAxes(f))
+	fmt.Fprintf(w, "memory of a device\t%s\n", units.Bytes(f.HBMBytes))
 	fmt.Fprintf(w, "peak of a device\t%.0f TFLOP/s in bfloat16\n", f.PeakFLOPS/1e12)
 	if err := w.Flush(); err != nil {
 		return err
@@ -153,8 +152,8 @@ func (c *topologyCmd) Run(ctx context.Context, a *app, root *cli) error {
 	return nil
 }
 
-// rings returns the names of the axes that are rings.
-func rings(f system.SliceInfo) string {
+// ringAxes returns the names of the axes whose ends are connected, such as "x, y", or "none".
+func ringAxes(f system.SliceInfo) string {
 	var axes []string
 	for i, name := range []string{"x", "y", "z"} {
 		if f.Wrap[i] {

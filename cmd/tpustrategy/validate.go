@@ -36,7 +36,6 @@ type validateCmd struct {
 	Plugin string `help:"Path of the plugin. Default: the installed plugin." type:"localpath"`
 }
 
-// Help is the text under --help.
 func (validateCmd) Help() string {
 	return `Compares predicted times with published measurements on TPUs. Single operations are compiled completely. Training steps of MaxText that the decoder of examples/gpt can express are probed. The table shows every prediction; steps that the decoder cannot express are listed and not counted. The complete list takes half an hour.
 
@@ -45,43 +44,41 @@ Examples:
   tpustrategy validate --json`
 }
 
-// validateRequest is the request for the predictions of rows.
+// validateRequest is a request to predict the times of published measurements.
 type validateRequest struct {
 	Plugin, Folder string
 	Rows           []int
 }
 
-// validated is a row with its prediction.
-type validated struct {
+// prediction compares one published measurement with its prediction.
+type prediction struct {
 	Row       int     `json:"row"`
 	Name      string  `json:"name"`
 	Slice     string  `json:"slice"`
 	Published float64 `json:"published_seconds,omitempty"`
 	Predicted float64 `json:"predicted_seconds,omitempty"`
 	Step      bool    `json:"step"`
-	// Utilization is the published utilization, as a share of the chips' peak.
+	// Utilization is the published FLOP/s divided by the peak FLOP/s of a chip.
 	Utilization float64 `json:"published_utilization,omitempty"`
-	// Apart is the predicted time of a step without an attention kernel, as the decoder runs it.
-	Apart float64 `json:"predicted_without_kernel_seconds,omitempty"`
-	// Bytes is the memory of a device that a step needs according to its probe, and Limit the
-	// memory of a device.
+	// WithoutKernel is the predicted time in seconds if attention is computed without a fused kernel.
+	WithoutKernel float64 `json:"predicted_without_kernel_seconds,omitempty"`
+	// Bytes is the memory that the step needs on each device according to the compiler. Limit is
+	// the memory of a device.
 	Bytes int64 `json:"memory_bytes,omitempty"`
 	Limit int64 `json:"memory_limit,omitempty"`
-	// Lacks is the reason why the row is not counted, and Note is a remark. Fitted is true if a
-	// constant of the prediction is fitted to the row.
-	Lacks  string `json:"lacks,omitempty"`
-	Note   string `json:"note,omitempty"`
-	Fitted bool   `json:"fitted"`
-	Error  string `json:"error,omitempty"`
+	// Missing names the missing feature if the measurement cannot be predicted. Note is a remark.
+	// Fitted is true if a constant of the cost model is fitted to the measurement.
+	Missing string `json:"lacks,omitempty"`
+	Note    string `json:"note,omitempty"`
+	Fitted  bool   `json:"fitted"`
+	Error   string `json:"error,omitempty"`
 }
 
-// off returns the error of the prediction relative to the published time.
-func (v validated) off() float64 { return v.Predicted/v.Published - 1 }
+// relativeError returns the relative error of the prediction.
+func (v prediction) relativeError() float64 { return v.Predicted/v.Published - 1 }
 
-// counted reports whether the row has a prediction.
-func (v validated) counted() bool { return v.Predicted > 0 && v.Published > 0 }
+func (v prediction) hasPrediction() bool { return v.Predicted > 0 && v.Published > 0 }
 
-// Run validates.
 func (c *validateCmd) Run(ctx context.Context, a *app, root *cli) error {
 	var known []int
 	for _, s := range published.Steps() {
@@ -95,7 +92,7 @@ func (c *validateCmd) Run(ctx context.Context, a *app, root *cli) error {
 			return usageErrorf("validate", "give rows of the published steps, 1 to 20, or operations, 34 to 37", "--row %d", row)
 		}
 	}
-	answer, err := a.search(ctx, "validating", c.Plugin, c.Cache, func(plugin, folder string) childRequest {
+	answer, err := a.runSearch(ctx, "validating", c.Plugin, c.Cache, func(plugin, folder string) childRequest {
 		return childRequest{Validate: &validateRequest{plugin, folder, c.Row}}
 	})
 	if err != nil {
@@ -104,11 +101,11 @@ func (c *validateCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if root.JSON {
 		return a.printJSON(answer.Validate)
 	}
-	return writeValidated(a.stdout, answer.Validate)
+	return writePredictions(a.stdout, answer.Validate)
 }
 
-// writeValidated writes the table and the errors of the predictions.
-func writeValidated(w io.Writer, all []validated) error {
+// writePredictions writes a table of the predictions, their mean errors, and a rank correlation.
+func writePredictions(w io.Writer, all []prediction) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "row\twhat\tslice\tpublished\tpredicted\terror\tmemory\tnote")
 	for _, v := range all {
@@ -116,17 +113,17 @@ func writeValidated(w io.Writer, all []validated) error {
 		if v.Published > 0 {
 			published = units.Seconds(v.Published)
 		}
-		if v.counted() {
-			predicted, off = units.Seconds(v.Predicted), fmt.Sprintf("%+.1f %%", 100*v.off())
+		if v.hasPrediction() {
+			predicted, off = units.Seconds(v.Predicted), fmt.Sprintf("%+.1f %%", 100*v.relativeError())
 		}
 		if v.Bytes > 0 {
 			memory = fmt.Sprintf("%s of %s", units.Bytes(v.Bytes), units.Bytes(v.Limit))
 		}
-		if v.Apart > 0 {
-			note = fmt.Sprintf("%+.1f %% as the decoder runs attention; %s", 100*(v.Apart/v.Published-1), note)
+		if v.WithoutKernel > 0 {
+			note = fmt.Sprintf("%+.1f %% as the decoder runs attention; %s", 100*(v.WithoutKernel/v.Published-1), note)
 		}
-		if v.Lacks != "" {
-			note = "not counted, it needs " + v.Lacks
+		if v.Missing != "" {
+			note = "not counted, it needs " + v.Missing
 		} else if v.Error != "" {
 			note = v.Error
 		} else if v.Fitted {
@@ -143,9 +140,9 @@ func writeValidated(w io.Writer, all []validated) error {
 	}{{"operations", false, false}, {"operations to which a constant is fitted", false, true}, {"steps", true, false}} {
 		sum, n, within := 0.0, 0, 0
 		for _, v := range all {
-			if v.Step == kind.step && v.Fitted == kind.fitted && v.counted() {
-				n, sum = n+1, sum+math.Abs(v.off())
-				if math.Abs(v.off()) <= 0.15 {
+			if v.Step == kind.step && v.Fitted == kind.fitted && v.hasPrediction() {
+				n, sum = n+1, sum+math.Abs(v.relativeError())
+				if math.Abs(v.relativeError()) <= 0.15 {
 					within++
 				}
 			}
@@ -160,12 +157,12 @@ func writeValidated(w io.Writer, all []validated) error {
 	return nil
 }
 
-// rankCorrelation returns Spearman's rank correlation of the published and the predicted
-// utilization of steps.
-func rankCorrelation(all []validated) (rho float64, n int) {
-	rank := func(of func(validated) float64, v validated) (rank float64) {
+// rankCorrelation returns Spearman's rank correlation between the published and the predicted
+// utilization, and the number of steps with a prediction.
+func rankCorrelation(all []prediction) (rho float64, n int) {
+	rank := func(of func(prediction) float64, v prediction) (rank float64) {
 		for _, o := range all {
-			if o.counted() && o.Utilization > 0 && of(o) > of(v) {
+			if o.hasPrediction() && o.Utilization > 0 && of(o) > of(v) {
 				rank++
 			}
 		}
@@ -173,17 +170,17 @@ func rankCorrelation(all []validated) (rho float64, n int) {
 	}
 	squares := 0.0
 	for _, v := range all {
-		if v.counted() && v.Utilization > 0 {
+		if v.hasPrediction() && v.Utilization > 0 {
 			n++
-			d := rank(func(v validated) float64 { return v.Utilization }, v) - rank(func(v validated) float64 { return v.Utilization * v.Published / v.Predicted }, v)
+			d := rank(func(v prediction) float64 { return v.Utilization }, v) - rank(func(v prediction) float64 { return v.Utilization * v.Published / v.Predicted }, v)
 			squares += d * d
 		}
 	}
 	return 1 - 6*squares/float64(n*(n*n-1)), n
 }
 
-// validate executes a validate request.
-func validate(ctx context.Context, a *app, r validateRequest) (all []validated, err error) {
+// validateInChild predicts the times of published measurements. It runs in a child process.
+func validateInChild(ctx context.Context, a *app, r validateRequest) (all []prediction, err error) {
 	command := []string{a.executable, "compile-worker"}
 	compiler, err := worker.New(worker.Options{Command: command})
 	if err != nil {
@@ -193,10 +190,10 @@ func validate(ctx context.Context, a *app, r validateRequest) (all []validated, 
 		if len(r.Rows) > 0 && !slices.Contains(r.Rows, s.Row) {
 			continue
 		}
-		v := validated{Row: s.Row, Name: s.Name, Slice: s.Slice, Step: true, Lacks: s.Lacks, Note: s.Differs}
+		v := prediction{Row: s.Row, Name: s.Name, Slice: s.Slice, Step: true, Missing: s.Lacks, Note: s.Differs}
 		if s.Lacks == "" {
 			noteLine("probing row " + fmt.Sprint(s.Row) + ", " + s.Name + " on " + s.Slice)
-			v.ofStep(ctx, s, r.Plugin, r.Folder, command)
+			v.predictStep(ctx, s, r.Plugin, r.Folder, command)
 		}
 		if all = append(all, v); ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -208,7 +205,7 @@ func validate(ctx context.Context, a *app, r validateRequest) (all []validated, 
 			continue
 		}
 		noteLine("compiling row " + fmt.Sprint(o.Row) + ", " + o.Name + " on " + o.Slice)
-		v := validated{Row: o.Row, Name: o.Name, Slice: o.Slice, Published: o.Seconds, Note: o.Why, Fitted: o.Fitted}
+		v := prediction{Row: o.Row, Name: o.Name, Slice: o.Slice, Published: o.Seconds, Note: o.Why, Fitted: o.Fitted}
 		v.Predicted, err = predictedOperation(ctx, asked, o, r.Plugin)
 		if err != nil {
 			v.Error = err.Error()
@@ -220,13 +217,13 @@ func validate(ctx context.Context, a *app, r validateRequest) (all []validated, 
 	return all, nil
 }
 
-// attention is the function of the decoder whose computation was a kernel in the measured steps.
+// attention is the decoder function that a fused kernel computed in the published steps.
 const attention = "generate.Cache.Attend"
 
-// stepSearch is a search for how a published step is best run as the decoder expresses it, with attention
-// as a kernel runs it or as the decoder does, and what layers hand on split, as it was too. Settings remat
-// and accumulate take the place of the step's.
-func stepSearch(s published.Step, kernel bool) (decoder.Config, ahead.Search) {
+// newStepSearch returns the model of a published step, and a search for its fastest sharding with that
+// model. If kernel is true, attention is computed by a fused kernel. The search settings remat and
+// accumulate replace the published values.
+func newStepSearch(s published.Step, kernel bool) (decoder.Config, ahead.Search) {
 	c := decoder.Config{Layers: s.Layers, Width: s.Width, Heads: s.Heads, KeyHeads: s.KeyHeads, Hidden: s.Hidden, Vocabulary: s.Vocabulary, Sequence: s.Sequence,
 		Batch: s.Rows * s.Chips, RotaryBase: 1e4, Epsilon: 1e-6, ComputeOptions: decoder.ComputeOptions{HeadSize: s.HeadSize, FlashAttention: kernel, ShardByTokens: s.Model > 1}}
 	search := ahead.Search{
@@ -253,10 +250,10 @@ func stepSearch(s published.Step, kernel bool) (decoder.Config, ahead.Search) {
 	return c, search
 }
 
-// ofStep probes a published step with and without an attention kernel.
-func (v *validated) ofStep(ctx context.Context, s published.Step, plugin, folder string, worker []string) {
+// predictStep predicts the time of a published step with and without a fused attention kernel.
+func (v *prediction) predictStep(ctx context.Context, s published.Step, plugin, folder string, worker []string) {
 	for _, kernel := range []bool{true, false} {
-		c, search := stepSearch(s, kernel)
+		c, search := newStepSearch(s, kernel)
 		search.Plugin, search.CacheDir, search.Worker = plugin, folder, worker
 		v.Published = s.Seconds(c.Parameters())
 		if _, of, err := system.ParseSlices(s.Slice); err == nil {
@@ -272,12 +269,12 @@ func (v *validated) ofStep(ctx context.Context, s published.Step, plugin, folder
 			f := result.Candidates[0].Probe
 			v.Predicted, v.Bytes, v.Limit = f.Seconds, f.Bytes, f.Limit
 		default:
-			v.Apart = result.Candidates[0].Probe.Seconds
+			v.WithoutKernel = result.Candidates[0].Probe.Seconds
 		}
 	}
 }
 
-// predictedOperation predicts the time of the compiled program of a published operation.
+// predictedOperation compiles a published operation and returns its predicted time in seconds.
 func predictedOperation(ctx context.Context, c *probe.Compiler, o published.Operation, plugin string) (float64, error) {
 	slice, err := ahead.Describe(ctx, o.Slice, plugin)
 	if err != nil {

@@ -29,14 +29,14 @@ func TestAOTLargePublishedStepsArePredicted(t *testing.T) {
 	a := &app{stdout: &stdout, stderr: &stderr, stdin: strings.NewReader(""), getenv: os.Getenv, environ: os.Environ(), executable: executable, argv0: "tpustrategy"}
 	code := a.run(t.Context(), []string{"validate", "--row", "2,3", "--cache", "none", "--json", "--plugin", plugintest.Libtpu(t)})
 	require.Zero(t, code, stderr.String())
-	var all []validated
+	var all []prediction
 	require.NoError(t, json.Unmarshal(stdout.Bytes(), &all))
 	require.Len(t, all, 2)
 	for _, v := range all {
 		fmt.Printf("row %d, %s: published %s, predicted %s, %+.1f %%, and %s without a kernel\n",
-			v.Row, v.Name, units.Seconds(v.Published), units.Seconds(v.Predicted), 100*v.off(), units.Seconds(v.Apart))
-		assert.InDelta(t, 0, v.off(), 0.15, v.Name)
-		assert.Greater(t, v.Apart, 1.1*v.Predicted, v.Name)
+			v.Row, v.Name, units.Seconds(v.Published), units.Seconds(v.Predicted), 100*v.relativeError(), units.Seconds(v.WithoutKernel))
+		assert.InDelta(t, 0, v.relativeError(), 0.15, v.Name)
+		assert.Greater(t, v.WithoutKernel, 1.1*v.Predicted, v.Name)
 		assert.Less(t, v.Bytes, v.Limit, "it was measured: it fits")
 	}
 }
@@ -53,7 +53,7 @@ func TestAOTLargePlansOfPublishedSteps(t *testing.T) {
 			continue
 		}
 		t.Run(s.Name+" "+s.Slice, func(t *testing.T) {
-			_, search := stepSearch(s, true)
+			_, search := newStepSearch(s, true)
 			search.Worker, search.CacheDir = workerCommand, os.Getenv("TPUSTRATEGY_PLANS_KEPT")
 			search.Space.Logical, search.Space.States = []int{1, 2, 4, 8, 16}, []logical.StateSharding{logical.ShardGradients, logical.ShardParameters}
 			search.Space.Settings = map[string][]string{"remat": {"full", "products"}, "accumulate": {"1", "2"}}

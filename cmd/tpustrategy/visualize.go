@@ -18,7 +18,6 @@ type visualizeCmd struct {
 	Dims    []int  `help:"Dimensions to draw: the vertical and the horizontal one."`
 }
 
-// Help is the text under --help.
 func (visualizeCmd) Help() string {
 	return `Draws which devices hold which shard of a tensor.
 
@@ -31,26 +30,25 @@ Examples:
 In a sharding, - is a dimension that is not sharded, and a+b is sharded over two axes. With --json the output lists the shard of each device.`
 }
 
-// visualization is the answer as JSON.
-type visualization struct {
-	// Split is the sharding in the notation of this module or of XLA.
+// visualizeAnswer is the JSON output of the visualize command.
+type visualizeAnswer struct {
+	// Split is the sharding, in the notation of this module or of XLA.
 	Split   string        `json:"split"`
 	Mesh    string        `json:"mesh,omitempty"`
 	Shape   []int         `json:"shape"`
 	Devices []deviceShard `json:"devices"`
 }
 
-// deviceShard is the index range of each dimension on a device: the first index and the index after
-// the last.
+// deviceShard is the shard of one device. Each range is the first index of a dimension and the
+// index after the last one.
 type deviceShard struct {
 	Device int      `json:"device"`
 	Slice  int      `json:"slice"`
 	Ranges [][2]int `json:"ranges"`
 }
 
-// Run draws the sharding.
 func (c *visualizeCmd) Run(a *app, root *cli) error {
-	l, err := c.layout()
+	l, err := c.parseLayout()
 	switch {
 	case err != nil:
 		return err
@@ -71,7 +69,7 @@ func (c *visualizeCmd) Run(a *app, root *cli) error {
 		_, err := picture.WriteTo(a.stdout)
 		return err
 	}
-	answer := visualization{Split: l.split, Mesh: l.mesh, Shape: append([]int{}, c.Shape...), Devices: []deviceShard{}}
+	answer := visualizeAnswer{Split: l.split, Mesh: l.mesh, Shape: append([]int{}, c.Shape...), Devices: []deviceShard{}}
 	for device := range l.devices {
 		ranges, holds, err := l.ranges(device)
 		if err != nil {
@@ -88,7 +86,7 @@ func (c *visualizeCmd) Run(a *app, root *cli) error {
 	return a.printJSON(answer)
 }
 
-// layout is a sharding over devices. A sharding in XLA's notation has no mesh.
+// layout is a sharding of a tensor over devices. mesh is empty for a sharding in XLA's notation.
 type layout struct {
 	split, mesh string
 	devices     int
@@ -96,7 +94,7 @@ type layout struct {
 	draw        func(io.Writer, sharding.VisualizeOptions) error
 }
 
-func (c *visualizeCmd) layout() (*layout, error) {
+func (c *visualizeCmd) parseLayout() (*layout, error) {
 	if strings.HasPrefix(c.Spec, "{") {
 		op, err := sharding.ParseOpSharding(c.Spec)
 		if err != nil {

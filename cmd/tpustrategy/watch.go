@@ -23,7 +23,6 @@ type watchCmd struct {
 	Interval time.Duration `help:"Time between two reads." default:"1s"`
 }
 
-// Help is the text under --help.
 func (watchCmd) Help() string {
 	return `Shows the hosts of a run: the step, rate, loss and last checkpoint of each host, its current activity and the duration of the activity, and the hosts that are behind. On a terminal the table is redrawn; otherwise a line is printed for each change. The command exits when all hosts have ended.
 
@@ -34,10 +33,9 @@ Examples:
 A host is alive if its record changes; clocks are not compared. With --json each read is one JSON value on one line.`
 }
 
-// minInterval is the minimum interval, to limit the load on the place of the run.
+// minInterval is the minimum value of --interval. It limits the load on the storage of the run.
 const minInterval = 200 * time.Millisecond
 
-// Run watches a run.
 func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if c.Interval < minInterval {
 		return usageErrorf("watch", "give 200ms or more", "an interval of %v", c.Interval)
@@ -51,8 +49,8 @@ func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 	}
 	defer board.Close()
 	show := (&changeLog{out: a.stdout}).show
-	if f, ok := a.terminal(); ok {
-		show = drawLook(a.rawStdout(), func() (int, int, error) { return term.GetSize(int(f.Fd())) })
+	if f, ok := a.stdoutTerminal(); ok {
+		show = redrawStatus(a.rawStdout(), func() (int, int, error) { return term.GetSize(int(f.Fd())) })
 	}
 	if root.JSON {
 		show = func(l *watchdog.RunStatus) error { return a.printLine(l) }
@@ -74,7 +72,7 @@ func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 		case ctx.Err() != nil || last.Time.IsZero():
 			return err
 		default: // the error may be temporary
-			last.Remarks = append(slices.DeleteFunc(last.Remarks, func(text string) bool { return strings.HasPrefix(text, lookFailed) }), plain.EscapeLine(lookFailed+err.Error()))
+			last.Remarks = append(slices.DeleteFunc(last.Remarks, func(text string) bool { return strings.HasPrefix(text, readFailedPrefix) }), plain.EscapeLine(readFailedPrefix+err.Error()))
 		}
 		if !c.Once {
 			err = show(&last)
@@ -92,8 +90,8 @@ func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 	}
 }
 
-// lookFailed is the prefix of the remark after a failed look.
-const lookFailed = "the last look failed: "
+// readFailedPrefix is the prefix of the remark that reports a failed read of the run's status.
+const readFailedPrefix = "the last look failed: "
 
 func (a *app) showOnce(l *watchdog.RunStatus, asJSON bool) error {
 	if asJSON {
@@ -103,7 +101,7 @@ func (a *app) showOnce(l *watchdog.RunStatus, asJSON bool) error {
 	return err
 }
 
-// checkScheme returns an error for a URL whose scheme is not registered in this program.
+// checkScheme returns an error if place is a URL whose storage backend is not part of this program.
 func checkScheme(op, place string) error {
 	scheme, _, _ := strings.Cut(strings.ToLower(place), "://")
 	if !storage.IsURL(place) || scheme == "file" || slices.Contains(storage.Schemes(), scheme) {
@@ -113,8 +111,8 @@ func checkScheme(op, place string) error {
 		"this program reaches no %s://", scheme)
 }
 
-// checkFolder returns an error unless place is a URL or an existing folder, because opening a missing
-// folder would create it.
+// checkFolder returns an error if place is neither a URL nor an existing folder. Without this
+// check, opening a missing folder would create it.
 func checkFolder(op, hint, place string) error {
 	if files.CheckLocal(place) != nil {
 		return checkScheme(op, place)
@@ -129,8 +127,8 @@ func checkFolder(op, hint, place string) error {
 	return nil
 }
 
-// terminal returns the standard output and whether it is a terminal.
-func (a *app) terminal() (*os.File, bool) {
+// stdoutTerminal returns the standard output, and reports whether it is a terminal.
+func (a *app) stdoutTerminal() (*os.File, bool) {
 	w := a.stdout
 	if o, ok := w.(*checkedOutput); ok {
 		w = o.w
@@ -139,8 +137,8 @@ func (a *app) terminal() (*os.File, bool) {
 	return f, ok && term.IsTerminal(int(f.Fd()))
 }
 
-// drawLook returns a function that shows a look on a terminal, beginning at the first line.
-func drawLook(out io.Writer, size func() (width, height int, err error)) func(*watchdog.RunStatus) error {
+// redrawStatus returns a function that draws the status of a run over the previous one on a terminal.
+func redrawStatus(out io.Writer, size func() (width, height int, err error)) func(*watchdog.RunStatus) error {
 	return func(l *watchdog.RunStatus) error {
 		width, height, err := size()
 		if err != nil || width < 20 || height < 4 {
@@ -159,7 +157,7 @@ func drawLook(out io.Writer, size func() (width, height int, err error)) func(*w
 	}
 }
 
-// changeLog prints a line when the state changes, and periodically.
+// changeLog prints the status of a run when it changes, and at least every 10 seconds.
 type changeLog struct {
 	out       io.Writer
 	last      time.Time

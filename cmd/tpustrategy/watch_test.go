@@ -124,7 +124,7 @@ func TestARunIsFollowedToItsEnd(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, look.Ended)
 	var drawn bytes.Buffer
-	show := drawLook(&drawn, func() (int, int, error) { return 40, 24, nil })
+	show := redrawStatus(&drawn, func() (int, int, error) { return 40, 24, nil })
 	for range 2 {
 		require.NoError(t, show(&look))
 	}
@@ -137,7 +137,7 @@ func TestARunIsFollowedToItsEnd(t *testing.T) {
 
 	// On a low terminal, lines between the title and the end are omitted.
 	drawn.Reset()
-	require.NoError(t, drawLook(&drawn, func() (int, int, error) { return 100, 4, nil })(&watchdog.RunStatus{Hosts: make([]watchdog.Host, 9), Remarks: []string{"the end"}}))
+	require.NoError(t, redrawStatus(&drawn, func() (int, int, error) { return 100, 4, nil })(&watchdog.RunStatus{Hosts: make([]watchdog.Host, 9), Remarks: []string{"the end"}}))
 	assert.Equal(t, 3, strings.Count(drawn.String(), "\n"))
 	assert.Contains(t, drawn.String(), "host  step")
 	assert.Contains(t, drawn.String(), "the end")

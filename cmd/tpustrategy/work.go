@@ -24,15 +24,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// compileRequest is the request to compile the step of a command for one topology, with the plugin
-// at a path. Keep is the folder for compiled programs; empty stores none.
+// compileRequest is a request to compile a step for one topology. Plugin is a path. Keep is the
+// folder for compiled programs; if it is empty, they are not stored.
 type compileRequest struct {
 	Plugin, Topology, Keep string
 	Command                compileCmd
 }
 
-// compile executes a compile request.
-func compile(ctx context.Context, a *app, r compileRequest) (*report.Report, error) {
+// compileInChild compiles a step in a child process and returns its report.
+func compileInChild(ctx context.Context, a *app, r compileRequest) (*report.Report, error) {
 	c := &r.Command
 	if c.File != "" {
 		return compileFile(ctx, r)
@@ -77,7 +77,7 @@ func compile(ctx context.Context, a *app, r compileRequest) (*report.Report, err
 		return nil, err
 	}
 	defer done()
-	rows, err := m.rows(size, strat.NumReplicasInSync())
+	rows, err := m.rowsPerReplica(size, strat.NumReplicasInSync())
 	if err != nil {
 		return nil, err
 	}
@@ -104,13 +104,14 @@ func compile(ctx context.Context, a *app, r compileRequest) (*report.Report, err
 	return rep, nil
 }
 
-// replicasPattern and partitionsPattern match the numbers of replicas and partitions of a module.
+// replicasPattern and partitionsPattern match the module attributes mhlo.num_replicas and
+// mhlo.num_partitions.
 var (
 	replicasPattern   = regexp.MustCompile(`mhlo\.num_replicas\s*=\s*([0-9]{1,6})`)
 	partitionsPattern = regexp.MustCompile(`mhlo\.num_partitions\s*=\s*([0-9]{1,6})`)
 )
 
-// matchNumber returns the number that expression matches in text, or 1 if there is no match.
+// matchNumber returns the number in the first match of expression, or 1 if there is no match.
 func matchNumber(expression *regexp.Regexp, text []byte) int {
 	n := 1
 	if m := expression.FindSubmatch(text); m != nil {
@@ -119,7 +120,7 @@ func matchNumber(expression *regexp.Regexp, text []byte) int {
 	return n
 }
 
-// maxProgram is the maximum size of a program: compilers accept no message of 2 GiB.
+// maxProgram is the maximum size of a program in bytes. Compilers reject messages of 2 GiB.
 const maxProgram = 2<<30 - 1
 
 // compileFile compiles a StableHLO file ahead of time.

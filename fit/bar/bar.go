@@ -13,6 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/fit/progress"
 	"github.com/tpustrategy/tpustrategy/fit/watchdog"
 	"github.com/tpustrategy/tpustrategy/internal/plain"
+	"github.com/tpustrategy/tpustrategy/internal/units"
 )
 
 // A line of at least wideColumns columns shows all fields. A line of fewer than narrowColumns
@@ -139,13 +140,13 @@ func (b *display) render(width int) string {
 		if b.activity == watchdog.Result {
 			activity = "waiting for " + activity
 		}
-		fields = append(fields, activity+" "+formatSeconds(waited))
+		fields = append(fields, activity+" "+units.Duration(waited))
 	} else if text := b.metricsText(maxMetrics, width >= wideColumns); text != "" {
 		fields = append(fields, text)
 	}
 	elapsed := now.Sub(b.startTime)
 	if b.steps == 0 {
-		return strings.Join(append(fields, fmt.Sprintf("step %d", b.step), formatSeconds(elapsed)), "  ")
+		return strings.Join(append(fields, fmt.Sprintf("step %d", b.step), units.Duration(elapsed)), "  ")
 	}
 	done := min(b.step, b.steps)
 	if width >= narrowColumns {
@@ -158,9 +159,9 @@ func (b *display) render(width int) string {
 	if width >= wideColumns {
 		remaining := ""
 		if newSteps := done - b.resumedFrom; newSteps > 0 && done < b.steps {
-			remaining = ", " + formatSeconds(elapsed*time.Duration(b.steps-done)/time.Duration(newSteps)) + " left"
+			remaining = ", " + units.Duration(elapsed*time.Duration(b.steps-done)/time.Duration(newSteps)) + " left"
 		}
-		fields = append(fields, formatSeconds(elapsed)+remaining)
+		fields = append(fields, units.Duration(elapsed)+remaining)
 	}
 	return strings.Join(fields, "  ")
 }
@@ -186,5 +187,3 @@ func setMetric(metrics []fit.Metric, m fit.Metric) []fit.Metric {
 	}
 	return append(metrics, m)
 }
-
-func formatSeconds(d time.Duration) string { return d.Round(time.Second).String() }

@@ -263,14 +263,14 @@ func (l *Line) cpuShare(job *compileJob, now time.Time) float64 {
 func (j *compileJob) text(elapsed time.Duration, memory int64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s for %s (%d x %d devices): %s", j.Stage, j.Name, j.Target, j.Replicas, j.LogicalDevices,
-		formatSeconds(elapsed))
+		units.Duration(elapsed))
 	switch {
 	case j.estimate.isExceeded(elapsed):
 		b.WriteString(", its end is not known")
 	case j.estimate.expected >= elapsed && j.estimate.expected > 0:
-		fmt.Fprintf(&b, " of about %s", formatSeconds(j.estimate.expected))
+		fmt.Fprintf(&b, " of about %s", units.Duration(j.estimate.expected))
 	case j.estimate.longest > 0:
-		fmt.Fprintf(&b, " of up to %s", formatSeconds(j.estimate.longest))
+		fmt.Fprintf(&b, " of up to %s", units.Duration(j.estimate.longest))
 	}
 	if j.TextBytes > 0 {
 		size := fmt.Sprintf("%.1f kB", float64(j.TextBytes)/1e3)
@@ -290,7 +290,7 @@ func (j *compileJob) text(elapsed time.Duration, memory int64) string {
 func (j *compileJob) lateMessage(share float64) string {
 	why := "no compilation of this size is on record"
 	if j.estimate.longest > 0 {
-		why = "it takes longer than any of its size before, up to " + formatSeconds(j.estimate.longest)
+		why = "it takes longer than any of its size before, up to " + units.Duration(j.estimate.longest)
 	}
 	if share < 0.5 {
 		why += fmt.Sprintf(". It has %.0f%% of one processor: the machine is busy, or limits it", 100*share)
@@ -298,5 +298,3 @@ func (j *compileJob) lateMessage(share float64) string {
 	return fmt.Sprintf("%s is still compiling, and the remaining time is not known: %s. Ctrl-C is safe: it loses only this compilation and the unsaved steps of a run. "+
 		"Layers of one shape in a loop (loop.Layers) make a program, and its compilation, much shorter.", j.Name, why)
 }
-
-func formatSeconds(d time.Duration) string { return d.Round(time.Second).String() }

@@ -3,6 +3,8 @@ package progress
 import (
 	"strings"
 	"time"
+
+	"github.com/tpustrategy/tpustrategy/internal/units"
 )
 
 // StartTask writes a line about a task that begins. On a terminal the line counts the seconds until
@@ -72,7 +74,7 @@ func (l *Line) finishTask(now time.Time) {
 
 func (l *Line) taskText(now time.Time) string {
 	if elapsed := now.Sub(l.taskStart); elapsed >= time.Second {
-		return l.task + ": " + formatSeconds(elapsed)
+		return l.task + ": " + units.Duration(elapsed)
 	}
 	return l.task
 }

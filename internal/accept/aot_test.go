@@ -10,8 +10,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// TestAOTLargeEachProgramCompiles compiles each program of the parts with libtpu for slices of one host
-// and of several, as one process after another loads libtpu.
+// TestAOTLargeEachProgramCompiles compiles each program of the parts with libtpu for slices of one
+// host and of several, as one process after another loads libtpu.
 func TestAOTLargeEachProgramCompiles(t *testing.T) {
 	plugintest.Large(t)
 	for _, name := range []string{"v5e:2x2", "v5litepod-16", "v5p:2x2x2"} {
@@ -37,7 +37,7 @@ func TestAOTLargeEachProgramCompiles(t *testing.T) {
 
 			var found []Device
 			for _, d := range slice.Description().Devices() {
-				found = append(found, describe(d, slice.Topology()))
+				found = append(found, describeDevice(d, slice.Topology()))
 			}
 			a, err := tpu.ParseAccelerator(name)
 			require.NoError(t, err)
@@ -50,8 +50,8 @@ func TestAOTLargeEachProgramCompiles(t *testing.T) {
 	}
 }
 
-// TestAOTLargeTheTrainingCompilesOverTwoSlices compiles each mesh of the training, the one of four axes
-// and the compact one of as many devices, too.
+// TestAOTLargeTheTrainingCompilesOverTwoSlices compiles each mesh of the training, the one of four
+// axes and the compact one of as many devices, too.
 func TestAOTLargeTheTrainingCompilesOverTwoSlices(t *testing.T) {
 	plugintest.Large(t)
 	if !plugintest.TPUChild(t) {

@@ -17,14 +17,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// functionCase is a function of a strategy with its expected results.
+// functionCase is a strategy function with its arguments and its expected results.
 type functionCase struct {
 	name     string
 	strategy strategy.Options
 	options  strategy.FunctionOptions
 	args     []any
 	step     strategy.StepFunc
-	// want returns the flat value of each result on a replica: []int32 or []float32.
+	// want returns the expected results of a replica, each as a flat []int32 or []float32.
 	want func(replica int) []any
 }
 
@@ -33,11 +33,11 @@ func (c functionCase) function(s *strategy.TPUStrategy) *strategy.Function {
 	return s.Function(c.step, c.options)
 }
 
-// maxQuickLogical is the maximum number of logical devices of a replica in a quick run.
+// maxQuickLogical is the maximum number of logical devices per replica in a quick run.
 const maxQuickLogical = 2
 
-// runCases runs functions and compares their results. A failure is recorded, and the next function
-// runs.
+// runCases runs functions and compares their results with the expected results. After a failure it
+// continues with the next function.
 func (w *partRun) runCases(ctx context.Context, all []functionCase) error {
 	for _, c := range all {
 		if w.session.opts.Quick && c.strategy.LogicalDevices > maxQuickLogical {
@@ -70,7 +70,7 @@ func (w *partRun) runCase(ctx context.Context, c functionCase) (err error) {
 	})
 }
 
-// runOnReplicas runs a function and calls do with its results on each replica of this host.
+// runOnReplicas runs a function and calls do with the results of each replica on this host.
 func (w *partRun) runOnReplicas(ctx context.Context, s *strategy.TPUStrategy, f *strategy.Function, args []any, do func(replica int, results []*tensors.Tensor) error) (err error) {
 	results, err := f.Run(ctx, args...)
 	if err != nil {
@@ -95,7 +95,7 @@ func (w *partRun) runOnReplicas(ctx context.Context, s *strategy.TPUStrategy, f 
 	return nil
 }
 
-// compareTensor compares a tensor with a flat value.
+// compareTensor records a failure if a tensor differs from the expected flat value.
 func (w *partRun) compareTensor(check string, got *tensors.Tensor, want any) error {
 	return got.ConstBytes(func(data []byte) {
 		switch want := want.(type) {
@@ -107,8 +107,7 @@ func (w *partRun) compareTensor(check string, got *tensors.Tensor, want any) err
 	})
 }
 
-// countingInt32 returns an int32 tensor whose elements are their row-major indices modulo 61.
-// countingFloat32 returns the same values as float32.
+// countingInt32 returns an int32 tensor with the values 0, 1, ..., 60, 0, 1, ... in row-major order.
 func countingInt32(dims ...int) *tensors.Tensor {
 	return tensors.FromFlatDataAndDimensions(countingValues[int32](dims...), dims...)
 }
@@ -117,17 +116,17 @@ func countingFloat32(dims ...int) *tensors.Tensor {
 	return tensors.FromFlatDataAndDimensions(countingValues[float32](dims...), dims...)
 }
 
-// countingValues returns 0, 1, ... modulo 61, which bfloat16 can represent.
+// countingValues returns n values 0, 1, ..., 60, 0, 1, .... bfloat16 represents them exactly.
 func countingValues[T int32 | float32](dims ...int) []T {
-	all := make([]T, tensorType{dims: dims}.elements())
+	all := make([]T, tensorType{dims: dims}.numElements())
 	for i := range all {
 		all[i] = T(i % 61)
 	}
 	return all
 }
 
-// meshOptions returns the options for size[0] replicas of size[1] logical devices. Four logical
-// devices are a grid of two named axes.
+// meshOptions returns the options for size[0] replicas with size[1] logical devices each. Four
+// logical devices form a grid with two named axes.
 func meshOptions(size [2]int) strategy.Options {
 	o := strategy.Options{Replicas: size[0], LogicalDevices: size[1]}
 	if size[1] == 4 {
@@ -136,8 +135,8 @@ func meshOptions(size [2]int) strategy.Options {
 	return o
 }
 
-// collectiveCases returns cases for the collectives of a strategy over the replicas and, in manual
-// regions, over the logical devices.
+// collectiveCases returns test cases for the strategy's collectives over the replicas and, in
+// manual regions, over the logical devices.
 func collectiveCases(n int) (all []functionCase) {
 	for _, size := range meshSizes(n) {
 		replicas, devices := size[0], size[1]
@@ -179,7 +178,8 @@ func collectiveCases(n int) (all []functionCase) {
 	return all
 }
 
-// regionCase returns a case that runs each collective of a manual region over axes with g devices.
+// regionCase returns a test case that runs each collective of a manual region. The axes together
+// have g devices.
 func regionCase(size [2]int, axes []string, g int, what string) functionCase {
 	replicas, devices := size[0], size[1]
 	names := axes
@@ -207,7 +207,7 @@ func regionCase(size [2]int, axes []string, g int, what string) functionCase {
 			x := func(d, j int) int { return (r*rows + d*2*g + j) % 61 }
 			of := func(kind string, devices int) (all []int32) {
 				for d := range devices {
-					for _, v := range wantCollective(kind, g, d, x) {
+					for _, v := range expectedCollective(kind, g, d, x) {
 						all = append(all, int32(v))
 					}
 				}

@@ -15,11 +15,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// checkpointPrefix is the prefix of the names of all saved objects.
+// checkpointPrefix is the prefix of the names of all stored checkpoint objects.
 const checkpointPrefix = "tpustrategy-accept/"
 
-// checkCheckpoint trains, saves, continues the training, restores onto another mesh, and trains the
-// same steps again. Each host saves its own shards.
+// checkCheckpoint tests that training continues identically from a checkpoint that is restored onto
+// another mesh. Each host saves its own shards.
 func checkCheckpoint(ctx context.Context, w *partRun) (err error) {
 	place := w.session.opts.Store
 	if place == "" {
@@ -84,11 +84,11 @@ func (w *partRun) removeCheckpoints(ctx context.Context, whole storage.Store) er
 	return nil
 }
 
-// checkpointSteps is the number of steps before the save, and after it.
+// checkpointSteps is the number of training steps before the save, and also the number after it.
 const checkpointSteps = 3
 
-// continueTraining calls reach to train or restore up to the save, and returns the losses of the
-// next steps.
+// continueTraining calls reach, which trains or restores the model up to the save. It then trains
+// checkpointSteps more steps and returns their losses.
 func (w *partRun) continueTraining(ctx context.Context, opts strategy.Options, store storage.Store, reach func(context.Context, *train.Step, *checkpoint.Manager) error) (losses []float64, err error) {
 	s, err := w.newStrategy(opts)
 	if err != nil {
@@ -108,7 +108,7 @@ func (w *partRun) continueTraining(ctx context.Context, opts strategy.Options, s
 		return nil, err
 	}
 	for i := range checkpointSteps {
-		value, err := trainOn(ctx, step, checkpointSteps+i)
+		value, err := runTrainStep(ctx, step, checkpointSteps+i)
 		if err != nil {
 			return nil, err
 		}
@@ -119,7 +119,7 @@ func (w *partRun) continueTraining(ctx context.Context, opts strategy.Options, s
 
 func (w *partRun) trainAndSave(ctx context.Context, step *train.Step, m *checkpoint.Manager) error {
 	for i := range checkpointSteps {
-		if _, err := trainOn(ctx, step, i); err != nil {
+		if _, err := runTrainStep(ctx, step, i); err != nil {
 			return err
 		}
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 // withRunningTime returns a context that is canceled with a cause after the process has run for the
-// given time. Time during which other programs used the processors does not count, if the system
-// reports it. On a busy machine the time limit therefore still applies to the slice.
+// given time. Time in which other programs used the processors is excluded, if the operating system
+// reports it. A busy machine therefore does not cause a timeout.
 func withRunningTime(ctx context.Context, budget time.Duration, cause error) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
@@ -26,7 +26,7 @@ func withRunningTime(ctx context.Context, budget time.Duration, cause error) (co
 				return
 			}
 			now, at := readCPUUsage(), time.Now()
-			left -= countedTime(now.minus(before), at.Sub(began))
+			left -= effectiveTime(now.minus(before), at.Sub(began))
 			if before, began = now, at; left < budget/50 {
 				break
 			}
@@ -36,16 +36,17 @@ func withRunningTime(ctx context.Context, budget time.Duration, cause error) (co
 	return ctx, func() { cancel(nil) }
 }
 
-// cpuUsage is the time that the threads have used processors, and waited for them.
+// cpuUsage contains the time for which the threads of this process ran on a processor, and the time
+// for which they waited for one.
 type cpuUsage struct{ used, waited time.Duration }
 
 func (u cpuUsage) minus(before cpuUsage) cpuUsage {
 	return cpuUsage{max(u.used-before.used, 0), max(u.waited-before.waited, 0)}
 }
 
-// countedTime returns the part of the passed time that counts for a time limit. If the threads had
-// to wait for processors, it is the share of the requested time that they received.
-func countedTime(u cpuUsage, passed time.Duration) time.Duration {
+// effectiveTime returns the part of the elapsed time that counts toward a time limit. If the threads had to
+// wait for processors, the elapsed time is scaled by the fraction of processor time that they received.
+func effectiveTime(u cpuUsage, passed time.Duration) time.Duration {
 	all := passed * time.Duration(runtime.NumCPU())
 	if passed <= 0 || u.waited < passed/20 {
 		return passed
@@ -54,7 +55,7 @@ func countedTime(u cpuUsage, passed time.Duration) time.Duration {
 	return time.Duration(min(share, 1) * float64(passed))
 }
 
-// readCPUUsage returns the usage of all threads of this process, or zero without /proc.
+// readCPUUsage returns the total usage of all threads of this process, or zero if /proc is not available.
 func readCPUUsage() (all cpuUsage) {
 	paths, _ := filepath.Glob("/proc/self/task/*/schedstat")
 	for _, path := range paths {

@@ -23,7 +23,7 @@ func TestTimeThatOthersTookDoesNotCount(t *testing.T) {
 		"other programs have most of them":        {cpuUsage{used: s, waited: 9 * s}, s},
 		"it had none at all":                      {cpuUsage{waited: 10 * s}, 0},
 	} {
-		assert.InDelta(t, float64(c.want), float64(countedTime(c.usage, 10*s)), float64(s/2), name)
+		assert.InDelta(t, float64(c.want), float64(effectiveTime(c.usage, 10*s)), float64(s/2), name)
 	}
 }
 

@@ -9,7 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// meshSizes returns the numbers of replicas and logical devices to test on n devices.
+// meshSizes returns the meshes to test on n devices, as numbers of replicas and of logical devices
+// per replica.
 func meshSizes(n int) (all [][2]int) {
 	for _, p := range []int{1, 2, 4} {
 		if n%p == 0 && n/p > 0 && p <= n {
@@ -19,14 +20,14 @@ func meshSizes(n int) (all [][2]int) {
 	return all
 }
 
-// grouping is a partition of the devices into groups of equal size.
+// grouping divides the devices into groups of equal size. A collective runs within each group.
 type grouping struct {
 	name   string
 	groups [][]int
 }
 
-// groupings returns the groups of devices for the collectives: all n devices and, if n is even and at
-// least 4, two groups of every second device, pairs of adjacent devices, and pairs of distant devices.
+// groupings returns the device groups to test: one group of all n devices and, if n is even and at least
+// 4, two groups of every second device, pairs of adjacent devices, and pairs of distant devices.
 func groupings(n int) []grouping {
 	all := []grouping{{"all devices", [][]int{sequence(n)}}}
 	if n%2 != 0 || n < 4 {
@@ -41,10 +42,11 @@ func groupings(n int) []grouping {
 	return append(all, grouping{"replicas", replica}, grouping{"logical devices", logical}, grouping{"groups", far})
 }
 
-// collectiveKinds are the collectives. all_reduce_max is an all_reduce with the maximum.
+// collectiveKinds lists the tested collectives. all_reduce_max is an all_reduce that computes the maximum.
 var collectiveKinds = []string{"all_reduce", "all_reduce_max", "all_gather", "reduce_scatter", "all_to_all", "collective_permute"}
 
-// collectiveText returns the StableHLO statement that computes %rI from %x0.
+// collectiveText returns the StableHLO text of a collective. Its input is %x0, and its result is %r
+// followed by the index i.
 func collectiveText(kind string, i int, in, out tensorType, groups [][]int) string {
 	var rows []string
 	pairs := [][]int{}
@@ -83,7 +85,7 @@ func collectiveText(kind string, i int, in, out tensorType, groups [][]int) stri
 	return fmt.Sprintf("    %%r%d = \"stablehlo.%s\"(%%x0) %s{%s} : (%s) -> %s\n", i, kind, region, attributes, in, out)
 }
 
-// collectiveProgram returns a program with collectives over groups of devices.
+// collectiveProgram returns a program that runs collectives over groups of devices.
 func collectiveProgram(g grouping, dtype pjrt.DType, kinds []string) rawProgram {
 	size := len(g.groups[0])
 	in := tensorType{dtype, []int{2 * size}}
@@ -102,11 +104,11 @@ func collectiveProgram(g grouping, dtype pjrt.DType, kinds []string) rawProgram 
 	return p
 }
 
-// collectiveInput returns element j of the input of device d. The numbers are small, so that sums
+// collectiveInput returns element j of device d's input. The values are small integers, so all sums
 // are exact.
 func collectiveInput(d, j int) int { return (5*d + 3*j) % 7 }
 
-// groupOf returns the group of a device, and the position of the device in it.
+// groupOf returns the group that contains a device, and the device's index in the group.
 func (g grouping) groupOf(device int) (members []int, at int) {
 	for _, members := range g.groups {
 		if at := slices.Index(members, device); at >= 0 {
@@ -116,9 +118,9 @@ func (g grouping) groupOf(device int) (members []int, at int) {
 	return nil, -1
 }
 
-// wantCollective returns the result of the member at a position of a group. The input of member m
-// is x(m, 0) to x(m, 2*size-1).
-func wantCollective(kind string, size, at int, x func(member, j int) int) (out []int) {
+// expectedCollective returns the expected result of the group member with the given index. x(m, j)
+// returns element j of member m's input, which has 2*size elements.
+func expectedCollective(kind string, size, at int, x func(member, j int) int) (out []int) {
 	take := func(member, from, to int) {
 		for j := from; j < to; j++ {
 			out = append(out, x(member, j))
@@ -155,7 +157,8 @@ func wantCollective(kind string, size, at int, x func(member, j int) int) (out [
 	return out
 }
 
-// checkAllCollectives runs each collective over each grouping, and the collectives of a strategy.
+// checkAllCollectives tests each collective over each grouping of the devices, and the collectives
+// of a strategy.
 func checkAllCollectives(ctx context.Context, w *partRun) error {
 	for _, g := range groupings(w.numDevices()) {
 		for _, dtype := range []pjrt.DType{pjrt.S32, pjrt.F32} {
@@ -188,7 +191,7 @@ func (w *partRun) checkCollectives(ctx context.Context, g grouping, dtype pjrt.D
 		return encodeNumbers(dtype, values...)
 	}, func(d, i int, data []byte) {
 		members, at := g.groupOf(d)
-		right := wantCollective(kinds[i], len(members), at, func(m, j int) int { return collectiveInput(members[m], j) })
+		right := expectedCollective(kinds[i], len(members), at, func(m, j int) int { return collectiveInput(members[m], j) })
 		w.compareBytes(fmt.Sprintf("%s over %s of %s, device %d", kinds[i], g.name, dtype, d), dtype, data, encodeNumbers(dtype, right...))
 	})
 }

@@ -8,25 +8,26 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/internal/units"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// Device describes a device, according to the runtime.
+// Device describes a device as the runtime reports it.
 type Device struct {
 	ID      int    `json:"id"`
 	Process int    `json:"process"`
 	Kind    string `json:"kind"`
-	// Coords are x, y, z and the core.
+	// Coords are x, y, z and the core index.
 	Coords [4]int `json:"coords"`
 	Slice  int    `json:"slice,omitempty"`
-	// Memory is the memory for programs in bytes; 0 if the runtime does not report it.
+	// Memory is the memory available to programs in bytes, or 0 if the runtime does not report it.
 	Memory int64 `json:"memory,omitempty"`
 }
 
-// describe returns the description of a device. Without coordinates in its attributes it has the
-// coordinates of the topology.
-func describe(d *pjrt.DeviceDescription, topology tpu.Topology) Device {
+// describeDevice returns the description of a device. The topology supplies the coordinates if the
+// runtime does not report them.
+func describeDevice(d *pjrt.DeviceDescription, topology tpu.Topology) Device {
 	attributes := d.Attributes()
 	slice, _ := attributes["slice_index"].(int64)
 	out := Device{ID: d.ID(), Process: d.ProcessIndex(), Kind: d.Kind(), Slice: int(slice)}
@@ -40,7 +41,7 @@ func describe(d *pjrt.DeviceDescription, topology tpu.Topology) Device {
 	return out
 }
 
-// acceleratorType returns the type of the slice, and whether it is known.
+// acceleratorType returns the type of the slice, and whether the type is known.
 func (s *session) acceleratorType() (tpu.Accelerator, bool, error) {
 	name := s.opts.Accelerator
 	if cluster, ok := s.sys.Cluster(); name == "" && ok {
@@ -53,13 +54,13 @@ func (s *session) acceleratorType() (tpu.Accelerator, bool, error) {
 	return a, err == nil, err
 }
 
-// checkDeviceTable compares the devices with the table of the slice type or, if the type is
-// unknown, with the topology. It also compares the devices between the hosts.
+// checkDeviceTable compares the devices with the table for the slice type or, if the type is
+// unknown, with the topology. It also checks that all hosts report the same devices.
 func checkDeviceTable(ctx context.Context, w *partRun) error {
 	sys := w.system()
 	var found []Device
 	for _, d := range sys.Runtime().Devices() {
-		found = append(found, describe(&d.DeviceDescription, sys.Topology()))
+		found = append(found, describeDevice(&d.DeviceDescription, sys.Topology()))
 	}
 	if seam := w.session.opts.Hooks.ChangeDevices; seam != nil {
 		found = seam(w.session.report.Host, found)
@@ -72,7 +73,7 @@ func checkDeviceTable(ctx context.Context, w *partRun) error {
 		if device, ok := sys.Device(d.ID); ok {
 			if stats, err := device.MemoryStats(); err == nil && stats.BytesLimit > 0 {
 				found[i].Memory = stats.BytesLimit
-				memory = fmt.Sprintf("%.2f GiB", float64(stats.BytesLimit)/(1<<30))
+				memory = units.Bytes(stats.BytesLimit)
 			}
 		}
 		w.addFact(fmt.Sprintf("device %d", d.ID), "%s at %v, process %d, %s", d.Kind, d.Coords, d.Process, memory)
@@ -111,8 +112,8 @@ func checkDeviceTable(ctx context.Context, w *partRun) error {
 }
 
 // CheckDevices compares the number, the coordinates and the processes of devices with a topology.
-// Programs cannot run with the errors in wrong; odd lists other differences. Each slice is compared
-// separately.
+// wrong lists differences that prevent programs from running. odd lists all other differences. Each
+// slice is compared separately.
 func CheckDevices(found []Device, expected tpu.Topology, generation *tpu.Generation) (wrong, odd []string) {
 	slicesOf := map[int][]Device{}
 	ids := map[int]bool{}
@@ -136,7 +137,7 @@ func CheckDevices(found []Device, expected tpu.Topology, generation *tpu.Generat
 	whole := generation.HBMBytes / int64(generation.DevicesPerChip)
 	for _, d := range found {
 		if d.Memory > 0 && (d.Memory > whole || d.Memory < whole*8/10) {
-			odd = append(odd, fmt.Sprintf("device %d has %.2f GiB for programs, and a %s has %.0f GiB", d.ID, float64(d.Memory)/(1<<30), generation.Name, float64(whole)/(1<<30)))
+			odd = append(odd, fmt.Sprintf("device %d has %s for programs, and a %s has %s", d.ID, units.Bytes(d.Memory), generation.Name, units.Bytes(whole)))
 		}
 	}
 	return wrong, odd

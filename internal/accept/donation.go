@@ -16,7 +16,8 @@ import (
 
 func (sz workloadSizes) donatedShape() shapes.Shape { return shapes.Make(dtypes.Float32, sz.donated/4) }
 
-// donatingFunction returns a function that adds 1 to a variable of a store.
+// donatingFunction returns a function that adds 1 to a variable of a store. The variable's buffer
+// is donated to the program.
 func donatingFunction(s *strategy.TPUStrategy, sz workloadSizes) *strategy.Function {
 	store := model.NewStore()
 	store.VariableWithValue("/held", tensors.FromShape(sz.donatedShape()))
@@ -28,8 +29,8 @@ func donatingFunction(s *strategy.TPUStrategy, sz workloadSizes) *strategy.Funct
 	}, strategy.FunctionOptions{Name: "accept donation", Store: store})
 }
 
-// checkDonation updates a variable ten times. The program must alias the variable, and the memory
-// in use must not grow if the allocator reports it.
+// checkDonation updates a donated variable ten times. It checks that the program reuses the
+// variable's memory and, if the allocator reports it, that the memory in use does not grow.
 func checkDonation(ctx context.Context, w *partRun) (err error) {
 	s, err := w.newStrategy(strategy.Options{})
 	if err != nil {
@@ -80,7 +81,7 @@ func checkDonation(ctx context.Context, w *partRun) (err error) {
 	return nil
 }
 
-// checkAliasing records a failure if the program aliases less memory than is donated.
+// checkAliasing records a failure if the program reuses less memory than the donated buffers have.
 func (w *partRun) checkAliasing(program *pjrt.Executable, sz workloadSizes) {
 	switch memory, err := program.MemoryStats(); {
 	case err != nil:

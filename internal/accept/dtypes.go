@@ -9,25 +9,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// requiredDTypes are available on all platforms.
+// requiredDTypes must work on all platforms.
 var requiredDTypes = []pjrt.DType{pjrt.Pred, pjrt.S8, pjrt.U8, pjrt.S16, pjrt.U16, pjrt.S32, pjrt.U32, pjrt.F32, pjrt.BF16}
 
-// optionalDTypes may be missing on a platform.
+// optionalDTypes may be unsupported on a platform.
 var optionalDTypes = []pjrt.DType{pjrt.S64, pjrt.U64, pjrt.F16, pjrt.F64, pjrt.C64, pjrt.C128, pjrt.S4, pjrt.U4,
 	pjrt.F8E5M2, pjrt.F8E4M3FN, pjrt.F8E4M3B11FNUZ, pjrt.F8E5M2FNUZ, pjrt.F8E4M3FNUZ, pjrt.F8E4M3, pjrt.F8E3M4}
 
 // quickDTypes are the optional dtypes of a quick run.
 var quickDTypes = []pjrt.DType{pjrt.S64, pjrt.F16, pjrt.F64, pjrt.C64, pjrt.F8E5M2, pjrt.F8E4M3FN}
 
-// dtypeValues is the number of elements of a tensor.
+// dtypeValues is the number of elements of each test tensor.
 const dtypeValues = 16
 
-// isReduced reports whether elements of a dtype are summed over the devices. Dtypes of at most 8
-// bits other than integers are not.
+// isReduced reports whether the test sums elements of a dtype over the devices. It does not sum
+// 8-bit floats and dtypes of fewer than 8 bits.
 func isReduced(t pjrt.DType) bool { return !isFloat8(t) && t.Bits() >= 8 }
 
 // dtypeProgram returns a program that doubles a tensor, converts it to float32, and sums it over
-// the devices.
+// all devices.
 func dtypeProgram(t pjrt.DType, n int) rawProgram {
 	in, wide := tensorType{t, []int{dtypeValues}}, tensorType{pjrt.F32, []int{dtypeValues}}
 	p := rawProgram{name: "dtype " + t.String(), inputs: []tensorType{in}, outputs: []tensorType{in, wide}}
@@ -56,8 +56,8 @@ func dtypeProgram(t pjrt.DType, n int) rawProgram {
 	return p
 }
 
-// dtypeInput returns element j of the input of device d. It is 0 from the third device on, so that
-// sums are small.
+// dtypeInput returns element j of device d's input. Only the first two devices have nonzero
+// elements, so sums are small.
 func dtypeInput(d, j int) int {
 	if d > 1 {
 		return 0
@@ -65,7 +65,7 @@ func dtypeInput(d, j int) int {
 	return (j + d) % 4
 }
 
-// checkDTypes copies each dtype to the devices, computes with it, and copies it back.
+// checkDTypes copies a tensor of each dtype to the devices, runs dtypeProgram, and checks the results.
 func checkDTypes(ctx context.Context, w *partRun) error {
 	var has, lacks []string
 	others := optionalDTypes

@@ -11,10 +11,11 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/internal/hostfacts"
+	"github.com/tpustrategy/tpustrategy/internal/units"
 )
 
-// Environment lists the variables that a report contains. No other variable is read, so that the
-// report contains no secrets.
+// Environment lists the environment variables that a report contains. The package reads no other
+// variables, so a report contains no secrets.
 var Environment = []string{
 	"CLOUD_TPU_TASK_ID", "CUDA_VISIBLE_DEVICES", "GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "JOB_COMPLETION_INDEX", "LD_LIBRARY_PATH", "LD_PRELOAD",
 	"LIBTPU_INIT_ARGS", "MALLOC_ARENA_MAX", "MEGASCALE_COORDINATOR_ADDRESS", "MEGASCALE_NUM_SLICES", "MEGASCALE_PORT", "MEGASCALE_SLICE_ID", "TF_CONFIG",
@@ -24,7 +25,7 @@ var Environment = []string{
 	"TPU_TOPOLOGY", "TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES", "TPU_WORKER_HOSTNAMES", "TPU_WORKER_ID", "XLA_FLAGS",
 }
 
-// checkVersions records the installed versions and compares them between the hosts.
+// checkVersions records the installed versions and checks that all hosts have the same ones.
 func checkVersions(ctx context.Context, w *partRun) error {
 	sys := w.system()
 	var same strings.Builder // what must be the same on all hosts
@@ -55,7 +56,7 @@ func checkVersions(ctx context.Context, w *partRun) error {
 	return w.session.exchange.CheckSame(ctx, "what is installed", same.String())
 }
 
-// readEnvironment records the resolved cluster and the settings of this host.
+// readEnvironment records the resolved cluster and the environment variables of this host.
 func readEnvironment(_ context.Context, w *partRun) error {
 	if cluster, ok := w.system().Cluster(); ok {
 		w.addFact("resolver", "%s, %s of %d tasks", cluster.Source, cluster.Task, cluster.Spec.Len())
@@ -76,7 +77,7 @@ func readEnvironment(_ context.Context, w *partRun) error {
 	}
 	w.addFact("host", "%s, %d processors", hostName(), runtime.NumCPU())
 	facts := hostfacts.ReadFacts("")
-	w.addFact("memory", "%.1f GiB, %.1f GiB of it free", float64(facts.MemoryBytes)/(1<<30), float64(facts.AvailableBytes)/(1<<30))
+	w.addFact("memory", "%s, %s of it free", units.Bytes(facts.MemoryBytes), units.Bytes(facts.AvailableBytes))
 	w.addFact("transparent huge pages", "%s", facts.HugePages)
 	w.addFact("locked memory", "%s", facts.LockedMemory)
 	if w.system().Platform() == "tpu" {

@@ -79,8 +79,8 @@ func late(ctx context.Context, it bool) error {
 	return nil
 }
 
-// TestFaultsAreNamed makes each part fail, and sees that the verdict says which and how, and that the
-// parts after it are run.
+// TestFaultsAreNamed makes each part fail, and sees that the verdict says which and how, and that
+// the parts after it are run.
 func TestFaultsAreNamed(t *testing.T) {
 	open := cpu(t, 2)
 	for _, f := range faults() {

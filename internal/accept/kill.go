@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// killHost kills the process of a host. The other hosts wait for it in a barrier with a deadline,
-// and record the error and the time. A runtime that reports no error is a finding, because a job
-// then needs its own deadlines.
+// killHost kills the process of one host. Each other host waits for the killed host in a barrier
+// with a deadline, and records the error and the time until it is reported. It records a finding if
+// the runtime reports no error, because a job then needs its own deadlines.
 func killHost(ctx context.Context, w *partRun) error {
 	s := w.session
 	victim := *s.opts.Kill

@@ -56,8 +56,7 @@ func asHost(host prochost.Host) error {
 	return WriteArchive(file, report)
 }
 
-// A host's process ends by SIGKILL, and the other one goes on to a verdict that says what it was
-// told.
+// A host's process ends by SIGKILL, and the other one goes on to a verdict that says what it was told.
 func TestAKilledHostIsNamedByTheOthers(t *testing.T) {
 	base := plugintest.System(t, 4)
 	machine, err := prochost.Listen(base, "unix", filepath.Join(t.TempDir(), "machine"), prochost.Options{Patience: 20 * time.Second})

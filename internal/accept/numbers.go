@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// mlirNames are the element types in StableHLO.
+// mlirNames maps a dtype to the name of the element type in StableHLO.
 var mlirNames = map[pjrt.DType]string{
 	pjrt.Pred: "i1", pjrt.S4: "i4", pjrt.S8: "i8", pjrt.S16: "i16", pjrt.S32: "i32", pjrt.S64: "i64",
 	pjrt.U4: "ui4", pjrt.U8: "ui8", pjrt.U16: "ui16", pjrt.U32: "ui32", pjrt.U64: "ui64",
@@ -18,8 +18,8 @@ var mlirNames = map[pjrt.DType]string{
 	pjrt.F8E4M3FNUZ: "f8E4M3FNUZ", pjrt.F8E4M3: "f8E4M3", pjrt.F8E3M4: "f8E3M4",
 }
 
-// smallFloats are the floats without a Go type: the number of mantissa bits, and the bias of the
-// exponent.
+// smallFloats contains the floating-point formats without a Go type, with the number of mantissa
+// bits and the exponent bias.
 var smallFloats = map[pjrt.DType][2]int{
 	pjrt.F16: {10, 15}, pjrt.BF16: {7, 127}, pjrt.F8E5M2: {2, 15}, pjrt.F8E4M3FN: {3, 7}, pjrt.F8E4M3B11FNUZ: {3, 11},
 	pjrt.F8E5M2FNUZ: {2, 16}, pjrt.F8E4M3FNUZ: {3, 8}, pjrt.F8E4M3: {3, 7}, pjrt.F8E3M4: {4, 3},
@@ -30,7 +30,7 @@ func isFloat8(t pjrt.DType) bool {
 	return small && t.Bits() == 8
 }
 
-// appendNumber appends the encoding of a small number v >= 0, which each dtype can represent.
+// appendNumber appends the encoding of v, a small number that every dtype can represent.
 func appendNumber(b []byte, t pjrt.DType, v int) []byte {
 	if f, ok := smallFloats[t]; ok {
 		pattern := 0
@@ -66,7 +66,6 @@ func encodeNumbers(t pjrt.DType, values ...int) (b []byte) {
 	return b
 }
 
-// encodeSum encodes the sum of a number of elements. Complex elements are v + (v+1)i.
 func encodeSum(t pjrt.DType, sum, terms int) []byte {
 	switch t {
 	case pjrt.C64:

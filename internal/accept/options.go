@@ -12,42 +12,42 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Options select the parts of a run and the devices.
+// Options select the devices and the parts of a run.
 type Options struct {
-	// Open opens the devices of this host. The report contains the messages of the logger.
+	// Open opens the devices of this host. Messages that it logs become part of the report.
 	Open func(ctx context.Context, logger *slog.Logger) (*system.System, error)
-	// Accelerator is the type of the slice, such as "v5litepod-16". "" means the type that the
-	// cluster resolver returns.
+	// Accelerator is the type of the slice, such as "v5litepod-16". If it is empty, the cluster
+	// resolver determines the type.
 	Accelerator string
-	// Quick reduces the data and the time limits of all parts: the run has 2 minutes instead of 15.
+	// Quick reduces the sizes and the time limits of all parts. The run is then limited to 2
+	// minutes instead of 15.
 	Quick bool
-	// TimeLimit is the time limit of the run. 0 means 15 minutes, or 2 with Quick. At the limit the
-	// running part is canceled.
+	// TimeLimit is the time limit of the run. 0 means 15 minutes, or 2 minutes with Quick. The part
+	// that is running at the limit is canceled.
 	TimeLimit time.Duration
-	// Only lists the parts to run in addition to start. Skip lists the parts to omit.
+	// Only lists the parts to run; the part "start" always runs. Skip lists parts to omit.
 	Only, Skip []string
-	// Store is a directory or URL for checkpoints, which all hosts share. "" means a temporary
-	// directory if there is one host.
+	// Store is a directory or URL for checkpoints that all hosts can access. If it is empty, a
+	// single host uses a temporary directory.
 	Store string
-	// Kill is the index of the host whose process is killed at the end of the run, to record the
-	// errors of the other hosts. nil kills none. It must be equal on all hosts.
+	// Kill is the index of a host whose process is killed at the end of the run, to test how the
+	// other hosts report it. nil kills none. It must be equal on all hosts.
 	Kill *int
-	// KillSelf kills the process of this host if Kill selects it. nil sends SIGKILL to this
-	// process.
+	// KillSelf kills this process when Kill selects this host. nil means to send SIGKILL.
 	KillSelf func()
-	// Getenv reads the environment. Only the variables in [Environment] are read.
+	// Getenv returns the value of an environment variable. It is only called for the variables in
+	// [Environment].
 	Getenv func(string) string
-	// OnOutcome is called with each outcome: when a part of this host starts and ends, and when the
-	// outcomes of other hosts are received. Calls do not overlap.
+	// OnOutcome is called when a part starts or ends on this host, and when the outcome of another
+	// host is received. Calls do not overlap.
 	OnOutcome func(Outcome)
 	// Hooks inject faults in tests.
 	Hooks TestHooks
 }
 
-// TestHooks inject faults into a run. A nil hook changes nothing.
+// TestHooks inject faults into a run for tests. A nil hook has no effect.
 type TestHooks struct {
-	// BeforePart is called at the start of a part, in the goroutine and with the context of the
-	// part.
+	// BeforePart is called at the start of a part, in the goroutine and with the context of the part.
 	BeforePart func(ctx context.Context, host int, part string) error
 	// ChangeResult may change a result before it is compared with the expected result.
 	ChangeResult func(host int, part, check string, answer []byte)
@@ -55,13 +55,14 @@ type TestHooks struct {
 	ChangeDevices func(host int, devices []Device) []Device
 	// ChangeMeasurement returns the value to record for a measurement.
 	ChangeMeasurement func(host int, part string, f Measurement) float64
-	// GracePeriod is the time that a part has to return after its time limit. 0 means 5 seconds.
+	// GracePeriod is how long a part may continue after its time limit before it is abandoned. 0
+	// means 5 seconds.
 	GracePeriod time.Duration
-	// TimeLimits replace the time limits of parts.
+	// TimeLimits overrides the time limits of parts by name.
 	TimeLimits map[string]time.Duration
 }
 
-// Validate returns an error for invalid options, like [Run].
+// Validate returns the error that [Run] returns for invalid options.
 func (o Options) Validate() error {
 	var names []string
 	for _, p := range parts {
@@ -70,20 +71,20 @@ func (o Options) Validate() error {
 	unknown := slices.DeleteFunc(slices.Concat(o.Only, o.Skip), func(name string) bool { return slices.Contains(names, name) })
 	switch {
 	case o.Open == nil:
-		return invalid("give a function that opens the devices", "Options.Open is nil")
+		return optionError("give a function that opens the devices", "Options.Open is nil")
 	case o.TimeLimit < 0:
-		return invalid("give a positive time", "a budget of %v", o.TimeLimit)
+		return optionError("give a positive time", "a budget of %v", o.TimeLimit)
 	case len(unknown) > 0:
-		return invalid("the parts are "+strings.Join(names, ", "), "there is no part %q", unknown[0])
+		return optionError("the parts are "+strings.Join(names, ", "), "there is no part %q", unknown[0])
 	case o.Kill != nil && *o.Kill < 0:
-		return invalid("hosts count from 0", "there is no host %d to end", *o.Kill)
+		return optionError("hosts count from 0", "there is no host %d to end", *o.Kill)
 	case slices.Contains(o.Skip, startName):
-		return invalid("all other parts need what it opens", "the part start cannot be left out")
+		return optionError("all other parts need what it opens", "the part start cannot be left out")
 	}
 	return nil
 }
 
-func invalid(hint, reason string, args ...any) error {
+func optionError(hint, reason string, args ...any) error {
 	return &errkind.Fault{Op: "accept", Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }
 
@@ -97,7 +98,6 @@ func (o Options) includes(name string) bool {
 	return (len(o.Only) == 0 || slices.Contains(o.Only, name)) && !slices.Contains(o.Skip, name)
 }
 
-// timeLimit returns the time limit of a part.
 func (o Options) timeLimit(p Part) time.Duration {
 	if t, ok := o.Hooks.TimeLimits[p.Name]; ok {
 		return t
@@ -108,7 +108,7 @@ func (o Options) timeLimit(p Part) time.Duration {
 	return p.TimeLimit
 }
 
-// TotalTimeLimit returns the time limit of the run.
+// TotalTimeLimit returns the effective time limit of the run.
 func (o Options) TotalTimeLimit() time.Duration {
 	switch {
 	case o.TimeLimit > 0:

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Status is the state of a part on a host.
+// Status is the state of a part of the run on one host.
 type Status string
 
 // The states of a part.
@@ -23,37 +23,37 @@ const (
 	NotRun             Status = "not run"
 )
 
-// Outcome is the result of a part on one host.
+// Outcome is the result of a part of the run on one host.
 type Outcome struct {
 	Part   string `json:"part"`
 	Host   int    `json:"host"`
 	Status Status `json:"status"`
-	// Seconds is the duration of the part, and TimeLimit is its limit, both in seconds.
+	// Seconds is the duration of the part, and TimeLimit is its time limit. Both are in seconds.
 	Seconds   float64 `json:"seconds"`
 	TimeLimit float64 `json:"budget,omitempty"`
-	// Failures say what is wrong, and Findings what is not as expected, and may be lived with.
+	// Failures are errors. Findings are unexpected results that do not prevent the use of the devices.
 	Failures     []string      `json:"failures,omitempty"`
 	Findings     []string      `json:"findings,omitempty"`
 	Facts        []Fact        `json:"facts,omitempty"`
 	Measurements []Measurement `json:"figures,omitempty"`
 }
 
-// Fact is a value that a part read.
+// Fact is a property of the host or the devices, such as a version.
 type Fact struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// Measurement is a value that a part measured.
+// Measurement is a measured value, such as a bandwidth.
 type Measurement struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
-	// Published is the published value of the same quantity, or 0.
+	// Published is the manufacturer's value for the same quantity, or 0 if none is known.
 	Published float64 `json:"of,omitempty"`
 }
 
-// String returns a text such as "matmul bfloat16: 180 TFLOP/s, 91 % of 197".
+// String returns a description such as "matmul bfloat16: 180 TFLOP/s, 91 % of 197".
 func (f Measurement) String() string {
 	text := fmt.Sprintf("%s: %.4g %s", f.Name, f.Value, f.Unit)
 	if f.Published > 0 {
@@ -62,7 +62,7 @@ func (f Measurement) String() string {
 	return text
 }
 
-// Verdict is the result of a run.
+// Verdict is the overall result of a run.
 type Verdict string
 
 // The verdicts.
@@ -72,7 +72,7 @@ const (
 	Rejected     Verdict = "failed"
 )
 
-// Code returns the exit code of a verdict: 0, 6 with findings, or 1 for a failure.
+// Code returns the exit code for a verdict: 0 for Accepted, 6 for WithFindings, and 1 for Rejected.
 func (v Verdict) Code() int {
 	switch v {
 	case Accepted:
@@ -83,18 +83,18 @@ func (v Verdict) Code() int {
 	return 1
 }
 
-// Report contains the outcomes of a run on this host, and those of other hosts that this host
-// received.
+// Report contains the outcomes of all hosts whose outcomes this host received, including its own.
 type Report struct {
 	Version int `json:"version"`
-	// Host is this host's number, and Hosts the number of hosts; 0 of 0 where no devices opened.
+	// Host is the index of this host, and Hosts is the number of hosts. Both are 0 if no devices
+	// could be opened.
 	Host    int       `json:"host"`
 	Hosts   int       `json:"hosts"`
 	Quick   bool      `json:"quick,omitempty"`
 	Began   time.Time `json:"began"`
 	Seconds float64   `json:"seconds"`
 	Verdict Verdict   `json:"verdict"`
-	// Reasons are the failures, or else the findings, each with its part and host.
+	// Reasons lists the failures with their part and host or, if there are none, the findings.
 	Reasons  []string  `json:"reasons,omitempty"`
 	Outcomes []Outcome `json:"-"`
 }
@@ -102,7 +102,7 @@ type Report struct {
 // Version is the version of the archive format.
 const Version = 1
 
-// SetVerdict computes the verdict and its reasons from the outcomes.
+// SetVerdict sets the verdict and the reasons for it, based on the outcomes.
 func (r *Report) SetVerdict() {
 	var failures, findings []string
 	ran := false
@@ -138,7 +138,8 @@ func (r *Report) SetVerdict() {
 	}
 }
 
-// Text returns the outcome as text, with a line for each failure, finding, fact and measurement.
+// Text returns a description of the outcome, with one line for each failure, finding, fact and
+// measurement.
 func (o Outcome) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-13s %s", o.Part, o.Status)
@@ -160,8 +161,8 @@ func (o Outcome) Text() string {
 	return b.String()
 }
 
-// WriteArchive writes a report as JSON lines, compressed with gzip. The first line is the report,
-// and each further line is an outcome.
+// WriteArchive writes a report as gzip-compressed JSON lines. The first line is the report without
+// its outcomes, and each further line is an outcome.
 func WriteArchive(w io.Writer, r *Report) error {
 	packed := gzip.NewWriter(w)
 	lines := json.NewEncoder(packed)

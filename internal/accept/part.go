@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// Part is one part of a run, with its time limits.
+// Part is one part of a run, such as the test of the collectives, with its time limits.
 type Part struct {
 	Name, Description         string
 	TimeLimit, QuickTimeLimit time.Duration
 	check                     func(ctx context.Context, w *partRun) error
 }
 
-// startName is the part that opens the devices for all other parts.
+// startName is the name of the part that opens the devices for all other parts.
 const startName = "start"
 
-// killName is the part that kills a host, if [Options].Kill is set. It is the last part, because
-// later parts would fail.
+// killName is the name of the part that kills a host if [Options].Kill is set. It runs last,
+// because all later parts would fail.
 const killName = "kill"
 
-// parts are all parts in their order. The time limits add up to at most 15 minutes, and to 2
-// minutes with Quick.
+// parts lists all parts in the order in which they run. Their time limits add up to at most 15
+// minutes, or 2 minutes with Quick.
 var parts []Part
 
 func init() {
@@ -47,5 +47,5 @@ func init() {
 	}
 }
 
-// Parts returns all parts in their order.
+// Parts returns all parts in the order in which they run.
 func Parts() []Part { return slices.Clone(parts) }

@@ -17,8 +17,8 @@ import (
 
 const numDrawn = 4096
 
-// randomFunction returns a function that draws random numbers. With own, each replica has its own
-// numbers.
+// randomFunction returns a function that generates random numbers. If own is true, each replica
+// generates different numbers.
 func randomFunction(s *strategy.TPUStrategy, own bool) *strategy.Function {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(17))
@@ -28,8 +28,8 @@ func randomFunction(s *strategy.TPUStrategy, own bool) *strategy.Function {
 	}, strategy.FunctionOptions{Name: fmt.Sprintf("accept random own=%t", own), Store: store, MirroredRandomNumbers: !own})
 }
 
-// checkRandomNumbers checks that replicas draw equal or different numbers as requested, that steps
-// differ, and that a seed repeats.
+// checkRandomNumbers tests that replicas generate equal or different numbers as requested, that
+// steps generate different numbers, and that equal seeds generate equal numbers.
 func checkRandomNumbers(ctx context.Context, w *partRun) error {
 	for _, own := range []bool{false, true} {
 		w.setActivity("numbers of their own: %t", own)

@@ -11,13 +11,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// tensorType is the type of a tensor on a device.
 type tensorType struct {
 	dtype pjrt.DType
 	dims  []int
 }
 
-func (t tensorType) elements() int {
+func (t tensorType) numElements() int {
 	n := 1
 	for _, d := range t.dims {
 		n *= d
@@ -25,7 +24,7 @@ func (t tensorType) elements() int {
 	return n
 }
 
-// String returns the type in MLIR.
+// String returns the MLIR type, such as tensor<8x4xf32>.
 func (t tensorType) String() string {
 	var b strings.Builder
 	b.WriteString("tensor<")
@@ -35,18 +34,19 @@ func (t tensorType) String() string {
 	return b.String() + mlirNames[t.dtype] + ">"
 }
 
-// rawProgram is a StableHLO program with one replica on each device, which is compiled without a
-// partitioner.
+// rawProgram is a StableHLO program that runs one replica on each device. It is compiled without
+// SPMD partitioning.
 type rawProgram struct {
 	name            string
 	inputs, outputs []tensorType
-	// body contains the statements that compute %r0, %r1, ... from %x0, %x1, ...
+	// body contains the StableHLO operations that compute the results %r0, %r1, ... from the
+	// arguments %x0, %x1, ....
 	body string
-	// aliased means that result i uses the memory of argument i, which is donated.
+	// aliased means that the arguments are donated, and that result i reuses the memory of argument i.
 	aliased bool
 }
 
-// stablehlo returns the program for n devices.
+// stablehlo returns the text of the program for n devices.
 func (p rawProgram) stablehlo(n int) []byte {
 	var in, out, ret, types []string
 	for i, t := range p.inputs {
@@ -64,7 +64,7 @@ func (p rawProgram) stablehlo(n int) []byte {
 		strings.NewReplacer(" ", "_", ",", "", "-", "_").Replace(p.name), n, strings.Join(in, ", "), strings.Join(out, ", "), p.body, strings.Join(ret, ", "), strings.Join(types, ", "))
 }
 
-// rawCompileOptions assign replica i to the i-th device.
+// rawCompileOptions returns compile options that assign replica i to the i-th device.
 func rawCompileOptions(ids []int) pjrt.CompileOptions {
 	o := pjrt.CompileOptions{Replicas: len(ids)}
 	for _, id := range ids {
@@ -109,7 +109,7 @@ func (l *executable) copyArguments(ctx context.Context, s *session, value func(r
 	return rows, nil
 }
 
-// launch runs the program and returns its results. With aliased, the arguments are donated.
+// launch runs the program and returns its results. If the program is aliased, the arguments are donated.
 func (l *executable) launch(ctx context.Context, args [][]*pjrt.Buffer) ([][]*pjrt.Buffer, error) {
 	results := make([][]*pjrt.Buffer, len(l.devices))
 	for d := range results {
@@ -170,7 +170,7 @@ func (s *session) runRaw(ctx context.Context, p rawProgram, value func(replica, 
 	defer func() { err = errors.Join(err, closeBuffers(results)) }()
 	for d, row := range results {
 		for i, b := range row {
-			data := make([]byte, l.outputs[i].elements()*l.outputs[i].dtype.HostBytes())
+			data := make([]byte, l.outputs[i].numElements()*l.outputs[i].dtype.HostBytes())
 			if err := b.ToHost(ctx, data); err != nil {
 				return err
 			}
@@ -180,19 +180,19 @@ func (s *session) runRaw(ctx context.Context, p rawProgram, value func(replica, 
 	return nil
 }
 
-// allDevicesProgram returns a program whose result depends on all devices.
+// allDevicesProgram returns a program whose result depends on the inputs of all devices.
 func allDevicesProgram(n int) rawProgram {
 	t := tensorType{pjrt.S32, []int{8}}
 	return rawProgram{name: "devices", inputs: []tensorType{t}, outputs: []tensorType{t}, body: collectiveText("all_reduce", 0, t, t, [][]int{sequence(n)})}
 }
 
-// checkDevices runs a program on all devices.
+// checkDevices runs a small program on all devices. It returns an error if they do not respond.
 func (s *session) checkDevices(ctx context.Context) error {
 	zeros := func(int, int) []byte { return make([]byte, 32) }
 	return s.runRaw(ctx, allDevicesProgram(len(s.deviceIDs())), zeros, func(int, int, []byte) {})
 }
 
-// sequence returns 0, 1, ... n-1.
+// sequence returns 0, 1, ..., n-1.
 func sequence(n int) []int {
 	all := make([]int, n)
 	for i := range all {

@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
-// unevenBatchCases returns cases with batches that the replicas do not divide. The results must
-// depend on the real rows only.
+// unevenBatchCases returns test cases with batches that are not divisible by the number of
+// replicas. Padding rows must not change the results.
 func unevenBatchCases(n int) (all []functionCase) {
 	for _, size := range meshSizes(n) {
 		batch := 2*size[0] - 1
@@ -40,7 +40,8 @@ func unevenBatchCases(n int) (all []functionCase) {
 	return all
 }
 
-// maskedFunction returns a function that sums and counts the rows of a padded batch with its mask.
+// maskedFunction returns a function of a padded batch and its mask. It returns the sum and the
+// number of the rows that are not padding.
 func maskedFunction(s *strategy.TPUStrategy, options strategy.FunctionOptions) *strategy.Function {
 	options.Name = "accept masked batch"
 	return s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -49,7 +50,8 @@ func maskedFunction(s *strategy.TPUStrategy, options strategy.FunctionOptions) *
 	}, options)
 }
 
-// checkUnevenBatches runs short batches, and checks that a function without padding rejects them.
+// checkUnevenBatches tests batches that are not divisible by the number of replicas. It also tests
+// that a function without padding rejects such a batch.
 func checkUnevenBatches(ctx context.Context, w *partRun) (err error) {
 	if w.system().NumProcesses() == 1 { // of several, each has to know the others' rows: that is the feed's
 		if err := w.runCases(ctx, unevenBatchCases(w.numDevices())); err != nil {
@@ -78,7 +80,7 @@ func checkUnevenBatches(ctx context.Context, w *partRun) (err error) {
 	return nil
 }
 
-// feedPadded feeds a dataset whose last batch is short, with padding and a mask.
+// feedPadded tests a dataset whose last batch is short. The feed pads the batch and returns a mask.
 func (w *partRun) feedPadded(ctx context.Context, s *strategy.TPUStrategy) (err error) {
 	w.setActivity("a dataset whose last batch is short")
 	batch := 2 * s.NumReplicasInSync()

@@ -23,21 +23,20 @@ type session struct {
 	log    *startLog
 
 	sys *system.System
-	// exchange is a strategy with one replica for each device. The hosts exchange their outcomes
-	// with it.
+	// exchange is a strategy with one replica on each device, with which the hosts exchange outcomes.
 	exchange *strategy.TPUStrategy
-	// stopReason is not empty if no further part can run on the devices.
+	// stopReason is why no further part can use the devices. It is empty while parts can run.
 	stopReason string
-	// abandoned is true if the goroutine of a part did not return. It still uses the devices.
+	// abandoned is true if a part did not return after its time limit. Its goroutine may still use
+	// the devices.
 	abandoned bool
 }
 
-// gracePeriod is the time that a part has to return after its time limit.
+// gracePeriod is how long a part may continue after its time limit before it is abandoned.
 const gracePeriod = 5 * time.Second
 
-// Run runs the parts and returns the report, which also contains the failures of the slice. It
-// returns an error only for invalid options. All hosts of a slice must call Run with the same
-// options.
+// Run runs the parts and returns a report. Failures of the slice are in the report; the error is
+// non-nil only for invalid options. All hosts of a slice must call Run with the same options.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -65,7 +64,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return s.report, nil
 }
 
-// runPart runs a part and exchanges the outcome with the other hosts.
+// runPart runs a part and exchanges its outcome with the other hosts.
 func (s *session) runPart(ctx context.Context, p Part) {
 	w := &partRun{session: s, part: p, outcome: Outcome{Part: p.Name, Host: s.report.Host, TimeLimit: s.opts.timeLimit(p).Seconds()}}
 	switch {
@@ -75,7 +74,7 @@ func (s *session) runPart(ctx context.Context, p Part) {
 		w.outcome.Status, w.outcome.Findings = NotRun, []string{context.Cause(ctx).Error()}
 	}
 	if w.outcome.Status == NotRun {
-		s.record(w.outcome)
+		s.recordOutcome(w.outcome)
 		return
 	}
 	running := w.outcome
@@ -84,39 +83,39 @@ func (s *session) runPart(ctx context.Context, p Part) {
 	out := w.finish(w.run(ctx))
 	out.Host = s.report.Host // known after start
 	if s.sys == nil {
-		s.record(out)
+		s.recordOutcome(out)
 		if s.stopReason == "" {
 			s.stopReason = "no devices were opened"
 		}
 		return
 	}
 	if p.Name == killName { // the hosts do not exchange outcomes after this part
-		s.record(out)
+		s.recordOutcome(out)
 		s.stopReason = "a host was ended, as asked"
 		return
 	}
 	all, err := s.exchangeOutcomes(ctx, p, out)
 	if err != nil {
-		s.record(out)
+		s.recordOutcome(out)
 		s.stopReason = fmt.Sprintf("after the part %s the devices do not answer: %v", p.Name, err)
 		return
 	}
 	for _, o := range all {
-		s.record(o)
+		s.recordOutcome(o)
 	}
 }
 
-func (s *session) record(o Outcome) {
+func (s *session) recordOutcome(o Outcome) {
 	s.report.Outcomes = append(s.report.Outcomes, o)
 	s.opts.OnOutcome(o)
 }
 
-// exchangeTimeout limits an exchange, in addition to the time limit of the part, by which hosts may
-// differ.
+// exchangeTimeout is how long a host waits for the outcomes of the other hosts, in addition to the
+// time limit of the part.
 const exchangeTimeout = 10 * time.Second
 
-// exchangeOutcomes returns the outcomes of all hosts. After a canceled part it also checks the
-// devices, because their queue may contain a launch that never completes.
+// exchangeOutcomes returns the outcomes of all hosts. After a canceled part it first checks that
+// the devices respond, because a program that the part launched may never complete.
 func (s *session) exchangeOutcomes(ctx context.Context, p Part, mine Outcome) (all []Outcome, err error) {
 	wait := exchangeTimeout
 	if s.sys.NumProcesses() > 1 {
@@ -136,7 +135,8 @@ func (s *session) exchangeOutcomes(ctx context.Context, p Part, mine Outcome) (a
 	return <-came, err
 }
 
-// gatherOutcomes gathers the outcomes of all hosts with a collective.
+// gatherOutcomes sends this host's outcome to all hosts with a collective and returns the outcomes
+// of all hosts.
 func (s *session) gatherOutcomes(ctx context.Context, p Part, mine Outcome) ([]Outcome, error) {
 	if mine.Status == Failed || mine.Status == Hung || s.sys.NumProcesses() > 1 {
 		if err := s.checkDevices(ctx); err != nil {
@@ -163,8 +163,8 @@ func (s *session) gatherOutcomes(ctx context.Context, p Part, mine Outcome) ([]O
 	return all, nil
 }
 
-// runUntil calls f and waits until it returns, or until the grace period after the end of ctx has
-// passed. In the second case it abandons the goroutine and returns false.
+// runUntil calls f in a goroutine and waits for it. It returns false if f has not returned within
+// the grace period after ctx is done. The goroutine then continues to run.
 func (s *session) runUntil(ctx context.Context, while time.Duration, f func() error) (back bool, err error) {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -190,11 +190,11 @@ func (s *session) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 	defer cancel()
 	if err := errors.Join(s.exchange.Shutdown(ctx), s.sys.Shutdown(ctx)); err != nil {
-		s.record(Outcome{Part: startName, Host: s.report.Host, Status: PassedWithFindings, Findings: []string{"closing: " + err.Error()}})
+		s.recordOutcome(Outcome{Part: startName, Host: s.report.Host, Status: PassedWithFindings, Findings: []string{"closing: " + err.Error()}})
 	}
 }
 
-// run runs the part within its time limit. hung is true if the part did not return.
+// run runs the part within its time limit. hung is true if the part did not return in time.
 func (w *partRun) run(ctx context.Context) (hung bool) {
 	budget, seams := w.session.opts.timeLimit(w.part), w.session.opts.Hooks
 	ctx, cancel := withRunningTime(ctx, budget, fmt.Errorf("the time of the part, %v, is over", budget))

@@ -12,7 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// workloadSizes are the sizes of the measurements, in bytes except for the matrices.
+// workloadSizes contains the tensor sizes of the measurements. Sizes of matrices are dimensions;
+// all others are in bytes.
 type workloadSizes struct {
 	donated, transfer, memory int
 	links                     []int
@@ -20,8 +21,8 @@ type workloadSizes struct {
 	launches                  int
 }
 
-// workloadSizesFor returns the sizes for a platform. CPU devices run the same programs with small
-// sizes, because their performance is not of interest.
+// workloadSizesFor returns the sizes for a platform. CPU devices use small sizes, because their
+// performance is not of interest.
 func workloadSizesFor(platform string) workloadSizes {
 	if platform == "cpu" {
 		return workloadSizes{donated: 1 << 20, transfer: 1 << 20, memory: 1 << 20, links: []int{4 << 10, 256 << 10}, matrix: 64, products: 2, launches: 5}
@@ -31,21 +32,22 @@ func workloadSizesFor(platform string) workloadSizes {
 
 func (w *partRun) dataSizes() workloadSizes { return workloadSizesFor(w.system().Platform()) }
 
-// memoryProgram returns a program that reads and writes a tensor once.
+// memoryProgram returns a program that reads a tensor from memory and writes it back once.
 func memoryProgram(sz workloadSizes) rawProgram {
 	t := tensorType{pjrt.F32, []int{sz.memory / 4}}
 	return rawProgram{name: "memory", inputs: []tensorType{t}, outputs: []tensorType{t}, aliased: true,
 		body: fmt.Sprintf("    %%c = stablehlo.constant dense<1.0> : %[1]s\n    %%r0 = stablehlo.add %%x0, %%c : %[1]s\n", t)}
 }
 
-// linkProgram returns a program with an all-reduce whose result equals its argument.
+// linkProgram returns a program with an all-reduce that leaves its argument unchanged if the
+// argument is equal on all devices. It can therefore run repeatedly.
 func linkProgram(n, bytes int) rawProgram {
 	t := tensorType{pjrt.F32, []int{bytes / 4}}
 	return rawProgram{name: fmt.Sprintf("all-reduce of %d bytes", bytes), inputs: []tensorType{t}, outputs: []tensorType{t}, aliased: true,
 		body: collectiveText("all_reduce_max", 0, t, t, [][]int{sequence(n)})}
 }
 
-// matmulProgram returns a program with a chain of matrix products.
+// matmulProgram returns a program that multiplies a chain of matrices.
 func matmulProgram(sz workloadSizes) rawProgram {
 	t := tensorType{pjrt.BF16, []int{sz.matrix, sz.matrix}}
 	p := rawProgram{name: "matmul", inputs: []tensorType{t, t}, outputs: []tensorType{t}, aliased: true}
@@ -109,10 +111,10 @@ func (w *partRun) bestLaunchTime(ctx context.Context, p rawProgram, launches int
 
 func encodeOnes(t tensorType) []byte {
 	one := encodeNumbers(t.dtype, 1)
-	return slices.Repeat(one, t.elements())
+	return slices.Repeat(one, t.numElements())
 }
 
-// measureTransfers copies data to all devices of this host at the same time, and back.
+// measureTransfers measures copies from the host to all its devices at the same time, and back.
 func measureTransfers(ctx context.Context, w *partRun) error {
 	sz := w.dataSizes()
 	host := pjrt.AlignedBytes(sz.transfer)
@@ -161,7 +163,7 @@ func measureTransfers(ctx context.Context, w *partRun) error {
 	return nil
 }
 
-// measureMemoryBandwidth measures a read and a write of a large tensor.
+// measureMemoryBandwidth measures the bandwidth of the device memory.
 func measureMemoryBandwidth(ctx context.Context, w *partRun) error {
 	sz := w.dataSizes()
 	p := memoryProgram(sz)
@@ -174,8 +176,8 @@ func measureMemoryBandwidth(ctx context.Context, w *partRun) error {
 	return nil
 }
 
-// measureLinks measures all-reduces over all devices. The bandwidth is that of the links of a ring:
-// 2(n-1)/n of the bytes, divided by the time.
+// measureLinks measures the bandwidth of all-reduces over all n devices. The bandwidth is 2(n-1)/n times
+// the bytes per device, divided by the time, which is the traffic of a link if the links form a ring.
 func measureLinks(ctx context.Context, w *partRun) error {
 	n := w.numDevices()
 	if n == 1 {
@@ -194,7 +196,7 @@ func measureLinks(ctx context.Context, w *partRun) error {
 	return nil
 }
 
-// measureMatmul measures products of bfloat16 matrices on each device.
+// measureMatmul measures the FLOP/s of products of bfloat16 matrices on each device.
 func measureMatmul(ctx context.Context, w *partRun) error {
 	sz := w.dataSizes()
 	p := matmulProgram(sz)
@@ -202,7 +204,7 @@ func measureMatmul(ctx context.Context, w *partRun) error {
 		if i == 0 {
 			return encodeOnes(p.inputs[0])
 		}
-		one := make([]byte, 0, p.inputs[1].elements()*2) // the unit matrix, so that numbers stay as they are
+		one := make([]byte, 0, p.inputs[1].numElements()*2) // the unit matrix, so that numbers stay as they are
 		for r := range sz.matrix {
 			for c := range sz.matrix {
 				v := 0
@@ -223,11 +225,11 @@ func measureMatmul(ctx context.Context, w *partRun) error {
 	return nil
 }
 
-// slowFraction is the fraction of the expected value below which a measurement is a finding.
+// slowFraction is the fraction of the expected value below which a measurement becomes a finding.
 const slowFraction = 0.5
 
-// addAndCompare records a measurement, and a finding if it is much lower than the published value
-// of a device.
+// addAndCompare records a measurement. It also records a finding if the measurement is much lower
+// than the manufacturer's value.
 func (w *partRun) addAndCompare(f Measurement, published func(tpu.Generation) float64) {
 	if a, known, _ := w.session.acceleratorType(); known {
 		g := a.Generation()
@@ -238,8 +240,8 @@ func (w *partRun) addAndCompare(f Measurement, published func(tpu.Generation) fl
 	}
 }
 
-// compareHosts adds a finding to each outcome with a measurement below half of the median of the
-// hosts.
+// compareHosts adds a finding to each outcome with a measurement that is less than half the median
+// of all hosts.
 func compareHosts(all []Outcome) {
 	for i := range all[0].Measurements {
 		name := all[0].Measurements[i].Name

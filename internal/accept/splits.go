@@ -16,11 +16,11 @@ import (
 type placementCase struct {
 	name       string
 	annotation logical.Annotation
-	// shardShape is the shape of the shard of a device.
+	// shardShape is the expected shape of each device's shard.
 	shardShape [2]int
 }
 
-// rows and columns are the dimensions of the matrix. Both are multiples of 4.
+// rows and columns are the dimensions of the test matrix. Both are multiples of 4.
 const rows, columns = 8, 12
 
 func placementCases(devices int) []placementCase {
@@ -41,8 +41,8 @@ func placementCases(devices int) []placementCase {
 	return forms
 }
 
-// splitCases returns cases that annotate an argument, an intermediate tensor and a result in each
-// way.
+// splitCases returns test cases that apply each sharding to an argument, an intermediate tensor and
+// a result.
 func splitCases(n int) (all []functionCase) {
 	for _, size := range meshSizes(n) {
 		if size[1] == 1 {
@@ -74,8 +74,8 @@ func splitCases(n int) (all []functionCase) {
 	return all
 }
 
-// checkSplits runs the cases, checks the shards of variables, and checks that an indivisible split
-// is an error.
+// checkSplits runs splitCases, checks the shards of variables, and checks that a dimension that is
+// not divisible by the number of shards is an error.
 func checkSplits(ctx context.Context, w *partRun) error {
 	all := splitCases(w.numDevices())
 	if len(all) == 0 {
@@ -97,7 +97,7 @@ func checkSplits(ctx context.Context, w *partRun) error {
 	return nil
 }
 
-// checkSplitVariables creates a variable with each annotation, and checks its value and its shards.
+// checkSplitVariables creates a variable with each sharding, and checks its value and its shards.
 func (w *partRun) checkSplitVariables(ctx context.Context, size [2]int) (err error) {
 	s, err := w.newStrategy(meshOptions(size))
 	if err != nil {

@@ -10,17 +10,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// startLog is a slog.Handler that stores the messages of the start-up.
+// startLog is a slog.Handler that stores the messages logged while the devices are opened.
 type startLog struct {
 	mu       sync.Mutex
 	facts    []Fact
 	warnings []string
 }
 
-// Enabled returns true.
 func (*startLog) Enabled(context.Context, slog.Level) bool { return true }
 
-// Handle stores a message.
+// Handle stores the message.
 func (l *startLog) Handle(_ context.Context, r slog.Record) error {
 	var b strings.Builder
 	r.Attrs(func(a slog.Attr) bool {
@@ -40,13 +39,13 @@ func (l *startLog) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// WithAttrs returns the handler itself.
+// WithAttrs returns l itself.
 func (l *startLog) WithAttrs([]slog.Attr) slog.Handler { return l }
 
-// WithGroup returns the handler itself.
+// WithGroup returns l itself.
 func (l *startLog) WithGroup(string) slog.Handler { return l }
 
-// openDevices opens the devices and launches a program on all of them.
+// openDevices opens the devices and runs a small program on all of them.
 func openDevices(ctx context.Context, w *partRun) error {
 	s := w.session
 	sys, err := s.opts.Open(ctx, s.logger)

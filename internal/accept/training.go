@@ -24,18 +24,18 @@ import (
 
 //go:generate go test -run TestStoredLosses -update .
 
-// storedLosses are the losses of the training on one device of the CPU plugin. The test
-// TestStoredLosses makes them, and makes them again to compare.
+// storedLosses contains the expected losses, which the CPU plugin computed on one device.
+// TestStoredLosses compares and updates the file.
 //
 //go:embed losses.json
 var storedLosses []byte
 
-// ReferenceLosses are the losses and where they come from.
+// ReferenceLosses is the content of losses.json: the expected losses of the training.
 type ReferenceLosses struct {
 	// Origin describes how the file was created. Plugin is the plugin that computed the losses.
 	Origin string `json:"made"`
 	Plugin string `json:"plugin"`
-	// Losses are by the name of a precision.
+	// Losses maps a precision, "float32" or "bfloat16", to the loss of each step.
 	Losses map[string][]float64 `json:"losses"`
 }
 
@@ -44,7 +44,7 @@ func readStoredLosses() (s ReferenceLosses, err error) {
 	return s, err
 }
 
-// The training: a regression of features through a hidden layer.
+// Sizes of the test training, a regression with one hidden layer.
 const (
 	trainSteps    = 100
 	trainBatch    = 256
@@ -52,17 +52,17 @@ const (
 	trainHidden   = 96
 )
 
-// trainCase is a form of the training.
+// trainCase is the test training with a mesh, a sharding and a precision.
 type trainCase struct {
 	name     string
 	losses   string // "float32" or "bfloat16"
 	strategy strategy.Options
 }
 
-// trainCases are the meshes and precisions: replicas alone, two logical devices, eight of them as one
-// axis and as three, which makes four with the replicas' (over slices the compiler may take one and
-// not the other), state in parts, half precision. State in parts over several slices is left out:
-// libtpu ends the process of such a step's compilation (cross_slice_rewrites.cc, kMixed).
+// trainCases returns the training cases for n devices: replicas without logical devices, twice as
+// many logical devices, eight logical devices on one axis and on three axes, sharded state, and
+// bfloat16. Sharded state is omitted for several slices, because libtpu crashes when it compiles
+// such a step (cross_slice_rewrites.cc, kMixed).
 func trainCases(n, slices int) (all []trainCase) {
 	replicas := gcd(n, trainBatch)
 	add := func(losses, what string, r, p int, o strategy.Options) {
@@ -100,9 +100,9 @@ func gcd(a, b int) int {
 	return a
 }
 
-// pattern fills a tensor with numbers between -1/2 and 1/2 that look irregular.
-func pattern(seed int, dims ...int) *tensors.Tensor {
-	flat := make([]float32, tensorType{dims: dims}.elements())
+// pseudorandomTensor returns a float32 tensor of pseudorandom numbers between -1/2 and 1/2.
+func pseudorandomTensor(seed int, dims ...int) *tensors.Tensor {
+	flat := make([]float32, tensorType{dims: dims}.numElements())
 	state := uint32(seed)*2654435761 + 1
 	for i := range flat {
 		state = state*1664525 + 1013904223
@@ -111,9 +111,10 @@ func pattern(seed int, dims ...int) *tensors.Tensor {
 	return tensors.FromFlatDataAndDimensions(flat, dims...)
 }
 
-// trainingBatch is the batch of a step: the target is a function of the features.
+// trainingBatch returns the features and the targets of a step. The targets are a fixed function of
+// the features.
 func trainingBatch(step int) (x, y *tensors.Tensor) {
-	x = pattern(step+1, trainBatch, trainFeatures)
+	x = pseudorandomTensor(step+1, trainBatch, trainFeatures)
 	features := tensors.MustCopyFlatData[float32](x)
 	targets := make([]float32, trainBatch)
 	for i := range targets {
@@ -123,7 +124,8 @@ func trainingBatch(step int) (x, y *tensors.Tensor) {
 	return x, tensors.FromFlatDataAndDimensions(targets, trainBatch, 1)
 }
 
-// trainingStep is the step of the training over a new store.
+// trainingStep returns the training step with new variables. losses is the precision, "float32" or
+// "bfloat16".
 func trainingStep(s *strategy.TPUStrategy, losses string) (*train.Step, error) {
 	var o train.Options
 	o.Name = "accept training " + losses
@@ -135,22 +137,21 @@ func trainingStep(s *strategy.TPUStrategy, losses string) (*train.Step, error) {
 		o.Precision = policy
 	}
 	store := model.NewStore()
-	store.VariableWithValue("/hidden", pattern(10007, trainFeatures, trainHidden))
-	store.VariableWithValue("/output", pattern(20011, trainHidden, 1))
+	store.VariableWithValue("/hidden", pseudorandomTensor(10007, trainFeatures, trainHidden))
+	store.VariableWithValue("/output", pseudorandomTensor(20011, trainHidden, 1))
 	return train.New(s, store, optimizer.StochasticGradientDescent().WithLearningRate(0.2).WithDecay(false).Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-			hidden := precision.Compute(rc.Scope().VariableWithValue("hidden", pattern(10007, trainFeatures, trainHidden)).NodeValue(rc.Graph()))
-			output := precision.Compute(rc.Scope().VariableWithValue("output", pattern(20011, trainHidden, 1)).NodeValue(rc.Graph()))
+			hidden := precision.Compute(rc.Scope().VariableWithValue("hidden", pseudorandomTensor(10007, trainFeatures, trainHidden)).NodeValue(rc.Graph()))
+			output := precision.Compute(rc.Scope().VariableWithValue("output", pseudorandomTensor(20011, trainHidden, 1)).NodeValue(rc.Graph()))
 			y := graph.Dot(graph.Tanh(graph.Dot(in[0], hidden).Product()), output).Product()
 			return graph.ReduceAllMean(graph.Square(graph.Sub(y, in[1])))
 		}, o)
 }
 
-// Tolerance is how far a loss may be from the stored one, as a part of it. The CPU plugin takes the
-// same products in another order of sums where there are more devices. A TPU adds up in its own
-// order, and multiplies float32 in six passes of bfloat16 under the highest precision, which leaves
-// about 2^-22 of each product; the steps let it grow. Half precision rounds each activation to
-// 2^-9, and where a platform fuses differently it rounds elsewhere.
+// Tolerance returns the maximum relative difference between a loss and the stored loss. Sums are
+// computed in a different order on several devices and on a TPU. A TPU also multiplies float32 in
+// six bfloat16 passes with a relative error of about 2^-22, which grows with the steps. bfloat16
+// rounds each activation to 2^-9, at places that depend on the platform's fusions.
 func Tolerance(platform, losses string) float64 {
 	switch {
 	case losses == "bfloat16":
@@ -161,8 +162,9 @@ func Tolerance(platform, losses string) float64 {
 	return 5e-3
 }
 
-// runTraining takes the steps and returns their losses, the time to the first one's end, and that
-// of a step of more that follow without being read.
+// runTraining runs the training and returns the loss of each step. first is the time until the
+// first step completes, and each is the average time of timedSteps additional steps that are
+// launched without waiting.
 func runTraining(ctx context.Context, s *strategy.TPUStrategy, losses string) (all []float64, first, each time.Duration, err error) {
 	step, err := trainingStep(s, losses)
 	if err != nil {
@@ -170,7 +172,7 @@ func runTraining(ctx context.Context, s *strategy.TPUStrategy, losses string) (a
 	}
 	began := time.Now()
 	for i := range trainSteps {
-		value, err := trainOn(ctx, step, i)
+		value, err := runTrainStep(ctx, step, i)
 		if err != nil {
 			return nil, 0, 0, fmt.Errorf("step %d: %w", i, err)
 		}
@@ -190,11 +192,11 @@ func runTraining(ctx context.Context, s *strategy.TPUStrategy, losses string) (a
 	return all, first, time.Since(began) / timedSteps, err
 }
 
-// timedSteps are the steps that are timed.
+// timedSteps is the number of steps over which the step time is averaged.
 const timedSteps = 50
 
-// trainOn takes a step and reads its loss.
-func trainOn(ctx context.Context, step *train.Step, i int) (float64, error) {
+// runTrainStep runs training step i and returns its loss.
+func runTrainStep(ctx context.Context, step *train.Step, i int) (float64, error) {
 	x, y := trainingBatch(i)
 	loss, err := step.Run(ctx, x, y)
 	if err != nil {
@@ -203,7 +205,7 @@ func trainOn(ctx context.Context, step *train.Step, i int) (float64, error) {
 	return loss.Float64(ctx)
 }
 
-// checkTraining takes the steps in each case and holds the losses against the stored ones.
+// checkTraining runs each training case and compares the losses with the stored losses.
 func checkTraining(ctx context.Context, w *partRun) error {
 	want, err := readStoredLosses()
 	if err != nil {
@@ -219,7 +221,7 @@ func checkTraining(ctx context.Context, w *partRun) error {
 	}
 	for _, c := range all {
 		w.setActivity("%s", c.name)
-		if err := w.train(ctx, c, want.Losses[c.losses]); err != nil {
+		if err := w.runTrainCase(ctx, c, want.Losses[c.losses]); err != nil {
 			w.fail("%s: %v", c.name, err)
 		}
 		if ctx.Err() != nil {
@@ -229,7 +231,7 @@ func checkTraining(ctx context.Context, w *partRun) error {
 	return nil
 }
 
-func (w *partRun) train(ctx context.Context, c trainCase, want []float64) (err error) {
+func (w *partRun) runTrainCase(ctx context.Context, c trainCase, want []float64) (err error) {
 	s, err := w.newStrategy(c.strategy)
 	if err != nil {
 		return err

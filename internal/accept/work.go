@@ -10,7 +10,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// partRun collects the outcome of a running part. An abandoned part may still call its methods.
+// partRun collects the outcome of a running part. Its methods may still be called after the part
+// was abandoned.
 type partRun struct {
 	session *session
 	part    Part
@@ -21,8 +22,8 @@ type partRun struct {
 	activity string // the last check that began
 }
 
-// maxEntries limits the number of texts of each kind in an outcome, and maxTextBytes the length of
-// each, because the hosts exchange outcomes.
+// maxEntries limits the number of failures, findings, facts and measurements in an outcome, and
+// maxTextBytes limits the length of each text. The limits keep the messages between hosts small.
 const (
 	maxEntries   = 64
 	maxTextBytes = 2000
@@ -60,7 +61,7 @@ func (w *partRun) addFact(name, format string, args ...any) {
 	}
 }
 
-// addMeasurement records a measurement and returns it.
+// addMeasurement records a measurement. It returns f, possibly changed by a test hook.
 func (w *partRun) addMeasurement(f Measurement) Measurement {
 	if seam := w.session.opts.Hooks.ChangeMeasurement; seam != nil {
 		f.Value = seam(w.session.report.Host, w.part.Name, f)
@@ -73,14 +74,14 @@ func (w *partRun) addMeasurement(f Measurement) Measurement {
 	return f
 }
 
-// setActivity sets the current check, which failures name.
+// setActivity describes the current check. Failures include the description.
 func (w *partRun) setActivity(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.activity = fmt.Sprintf(format, args...)
 }
 
-// finish returns the outcome. Later additions of an abandoned part are ignored.
+// finish returns the outcome. Later calls of other methods have no effect.
 func (w *partRun) finish(hung bool) Outcome {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,14 +104,13 @@ func (w *partRun) finish(hung bool) Outcome {
 
 func (w *partRun) system() *system.System { return w.session.sys }
 
-// deviceIDs returns the ids of all devices, ascending.
 func (s *session) deviceIDs() []int { return sortedIDs(s.sys.Topology().DeviceIDs()) }
 
 func sortedIDs(byTask [][]int) []int { return slices.Sorted(slices.Values(slices.Concat(byTask...))) }
 
 func (w *partRun) numDevices() int { return w.system().Topology().NumDevices() }
 
-// newStrategy returns a strategy for a part. The caller closes it.
+// newStrategy returns a strategy for this part, which the caller must close.
 func (w *partRun) newStrategy(opts strategy.Options) (*strategy.TPUStrategy, error) {
 	return strategy.New(w.system(), opts)
 }

@@ -2,24 +2,24 @@ package activity
 
 import "context"
 
-// Kind is a kind of activity.
+// Kind classifies an activity.
 type Kind uint8
 
 const (
-	// Other is code of the program.
+	// Other is time in the program's own code.
 	Other Kind = iota
-	// Input waits for a batch, Launch launches a step, and Result waits for its result.
+	// Input waits for a batch. Launch launches a training step. Result waits for the result of a step.
 	Input
 	Launch
 	Result
-	// Exchange waits for messages of other hosts.
+	// Exchange waits for messages from other hosts.
 	Exchange
 	// Compile waits for the compiler.
 	Compile
-	// Save writes a checkpoint, and Restore reads one.
+	// Save writes a checkpoint. Restore reads a checkpoint.
 	Save
 	Restore
-	// Hook runs a callback of the user, and Setup prepares a run.
+	// Hook runs a user callback. Setup prepares a training run.
 	Hook
 	Setup
 	// NumKinds is the number of kinds.
@@ -38,7 +38,7 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// ParseKind returns the kind with a name, or Other if there is none.
+// ParseKind returns the kind with the given name, or Other if there is none.
 func ParseKind(s string) Kind {
 	for k, name := range kindNames {
 		if name == s {
@@ -48,21 +48,22 @@ func ParseKind(s string) Kind {
 	return Other
 }
 
-// WaitsForHosts reports whether the activity completes only if other hosts perform it, too.
+// WaitsForHosts reports whether the activity completes only after other hosts have started it, too.
 func (k Kind) WaitsForHosts() bool { return k == Launch || k == Result || k == Exchange }
 
-// Observer is called at the start of an activity, which may be nested. It returns a function that
-// is called at the end. Observers must be safe for concurrent use.
+// Observer is called at the start of an activity, and the returned function at its end. Activities
+// may be nested. Observers must be safe for concurrent use.
 type Observer func(kind Kind, name string) (end func())
 
 type observerKey struct{}
 
-// WithObserver returns a context whose activities are reported to o.
+// WithObserver returns a context that passes activities to o.
 func WithObserver(ctx context.Context, o Observer) context.Context {
 	return context.WithValue(ctx, observerKey{}, o)
 }
 
-// Begin reports the start of an activity to the observer of the context, if there is one.
+// Begin tells the observer of ctx, if any, that an activity starts. The caller must call the
+// returned function at the end of the activity.
 func Begin(ctx context.Context, kind Kind, name string) (end func()) {
 	if o, ok := ctx.Value(observerKey{}).(Observer); ok {
 		return o(kind, name)

@@ -14,27 +14,27 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// These are the exit codes of all commands. A command may have additional ones.
+// Exit codes of all commands. A command may define additional codes.
 const (
 	OK     = 0
 	Failed = 1 // the work failed
 	Usage  = 2 // the command line is invalid
 )
 
-// These exit codes of sysexits.h request that the process is started again.
+// Exit codes from sysexits.h that request a restart of the process.
 const (
 	Unavailable = 69 // another process or a service does not respond; all processes should be restarted
 	Interrupted = 75 // the work was interrupted and resumes from its checkpoint
 )
 
-// Signal reports that a command was canceled by a signal.
+// Signal is the cancellation cause of a context that a signal canceled. It implements error.
 type Signal struct {
 	Signal syscall.Signal
-	// At is the time of the signal.
+	// At is the time at which the signal was received.
 	At time.Time
 }
 
-// Received returns the signal and its time.
+// Received returns the signal and the time at which it was received.
 func (s *Signal) Received() (os.Signal, time.Time) { return s.Signal, s.At }
 
 // Error returns "interrupted" or "terminated".
@@ -48,12 +48,11 @@ func (s *Signal) Error() string {
 // Kind returns CancelledError.
 func (*Signal) Kind() errkind.Kind { return errkind.CancelledError }
 
-// Code returns the exit code that a shell reports for a process that was killed by the signal, such
-// as 130 for SIGINT.
+// Code returns the exit code that a shell reports for a process killed by the signal, such as 130
+// for SIGINT.
 func (s *Signal) Code() int { return 128 + int(s.Signal) }
 
-// Cause returns the signal that canceled ctx. If ctx was not canceled by a signal, it returns
-// SIGINT.
+// Cause returns the signal that canceled ctx. It returns SIGINT if ctx was not canceled by a signal.
 func Cause(ctx context.Context) *Signal {
 	if s := (*Signal)(nil); errors.As(context.Cause(ctx), &s) {
 		return s
@@ -61,8 +60,8 @@ func Cause(ctx context.Context) *Signal {
 	return &Signal{Signal: syscall.SIGINT}
 }
 
-// UntilSignal returns a context that is canceled by the first SIGINT or SIGTERM, with a *[Signal]
-// as the cause. The second signal kills the process. The caller must call stop.
+// UntilSignal returns a context that the first SIGINT or SIGTERM cancels, with a *[Signal] as the
+// cause. A second signal kills the process. The caller must call stop to release resources.
 func UntilSignal(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
@@ -81,16 +80,16 @@ func UntilSignal(parent context.Context) (ctx context.Context, stop func()) {
 	}
 }
 
-// grace is the time for which Main waits after a signal. Work that ignores its context, such as a
-// compilation, does not delay the exit further.
+// grace is how long Main waits for the command to return after a signal. Work that ignores its
+// context, such as a compilation, delays the exit only by this time.
 const grace = 2 * time.Second
 
-// holdKey is the context key of the number of holds.
+// holdKey is the context key for the number of active holds.
 type holdKey struct{}
 
-// Hold makes [Main] wait after a signal until release is called. It is for work that stops when its
-// context ends, but needs more time for it, such as for a checkpoint. Outside of Main, it has no
-// effect.
+// Hold makes [Main] wait after a signal until release is called. Use it for work that stops when
+// its context is canceled but needs more than two seconds, such as saving a checkpoint. Outside of
+// Main, Hold has no effect.
 func Hold(ctx context.Context) (release func()) {
 	held, ok := ctx.Value(holdKey{}).(*atomic.Int64)
 	if !ok {
@@ -100,9 +99,9 @@ func Hold(ctx context.Context) (release func()) {
 	return sync.OnceFunc(func() { held.Add(-1) })
 }
 
-// Main runs a command until it returns or a signal cancels its context, and returns the exit code.
-// If the command does not return within two seconds after the signal and has no [Hold], Main
-// returns the exit code of the signal.
+// Main runs a command with a context that a signal cancels, and returns the exit code. If the
+// command does not return within two seconds after the signal and has no active [Hold], Main
+// returns the exit code of the signal without waiting.
 func Main(run func(ctx context.Context, args []string, stdout, stderr io.Writer) int) int {
 	held := new(atomic.Int64)
 	ctx, stop := UntilSignal(context.WithValue(context.Background(), holdKey{}, held))

@@ -4,8 +4,8 @@
 //
 //	func main() { os.Exit(command.Main(run)) }
 //
-// The first SIGINT or SIGTERM cancels the context of the work, with a *[Signal] as the cause. Main
-// waits two seconds for the work to return and then returns itself, because a compiler ignores its
-// context. Work that first writes a checkpoint calls [Hold] to make Main wait. The second signal
-// kills the process.
+// The first SIGINT or SIGTERM cancels the context, with a *[Signal] as the cause. Main then waits
+// two seconds for the function to return, because a compilation ignores its context. A function
+// that needs more time, for example to save a checkpoint, calls [Hold]. A second signal kills the
+// process.
 package command

@@ -5,8 +5,8 @@ import "runtime/debug"
 // Module is the path of this module.
 const Module = "github.com/tpustrategy/tpustrategy"
 
-// Version returns the version of this module in the program, such as "v0.1.0". For a program that
-// was built in the directory of the module, it is "(devel)" and the commit, if known.
+// Version returns the version of this module in the running program, such as "v0.1.0". For a
+// program that was built from a working copy, it is "(devel)" followed by the commit, if known.
 func Version() string {
 	build, ok := debug.ReadBuildInfo()
 	if !ok {

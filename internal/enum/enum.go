@@ -1,4 +1,3 @@
-// Package enum converts constants to their names.
 package enum
 
 import (
@@ -6,9 +5,9 @@ import (
 	"reflect"
 )
 
-// Name returns the name of a constant. names are the names of the constants 0, 1 and so on; empty
-// strings are skipped. The result for a number without a name is its type and value, such as
-// "Rule(7)".
+// Name returns the name of a constant. names contains the names of the values 0, 1, and so on; an
+// empty string means that a value has no name. For a value without a name, Name returns its type
+// and number, such as "Rule(7)".
 func Name[T ~int | ~uint8](v T, names ...string) string {
 	if i := int(v); i >= 0 && i < len(names) && names[i] != "" {
 		return names[i]

@@ -13,15 +13,14 @@ type Limits []Limit
 
 // Limit contains the limits of one subject.
 type Limit struct {
-	// Subject is a package, a package and a type of it ("strategy.TPUStrategy"), Whole, Harness or
-	// Other.
+	// Subject is a package, a package and a type of it ("strategy.TPUStrategy"), Whole, Harness or Other.
 	Subject string
 	Counts  []Count
 }
 
 // Count limits the number of lines, files, up, names, methods or markers (lines with a marker word
-// among 1,000 lines of text) of a subject. Check tolerates one
-// percent more than Most, so that a small change does not need a new limit.
+// among 1,000 lines of text) of a subject. Check tolerates one percent more than Most, so that a
+// small change does not need a new limit.
 type Count struct {
 	Of   string
 	Most int

@@ -19,21 +19,21 @@ import (
 type Size struct {
 	// Files and Lines count the source files and their lines.
 	Files, Lines int
-	// Arrows counts the pairs of files in which the first file uses a name that the second declares.
-	// Up counts the arrows that point against the best known order of the files.
+	// Arrows counts the pairs of files in which the first file uses a name that the second
+	// declares. Up counts the arrows that point against the best known order of the files.
 	Arrows, Up int
-	// Names counts the exported constants, variables, functions and types, and the exported methods of
-	// all types. A type is allowed to be unexported, because its exported methods can still be called.
+	// Names counts the exported constants, variables, functions and types, and the exported methods of all
+	// types. A type is allowed to be unexported, because its exported methods can still be called.
 	Names int
 	// Methods counts the methods of each type, exported or not.
 	Methods map[string]int
-	// Comments counts the comment lines, or the lines of prose on pages. Marked counts the lines among
-	// them that contain a marker word.
+	// Comments counts the comment lines, or the lines of prose on pages. Marked counts the lines
+	// among them that contain a marker word.
 	Comments, Marked int
 }
 
-// markers matches words that are frequent in unidiomatic English and rare in technical English. Line
-// counts of these words are an early warning that the text becomes hard to read.
+// markers matches words that are frequent in unidiomatic English and rare in technical English.
+// Line counts of these words are an early warning that the text becomes hard to read.
 var markers = regexp.MustCompile(`(?i)\b(says?|is told|gives?|nobody|stands?|lies?|goes on|comes?|those of|of which|by which|the error of|` +
 	`what (it|is|a|the)|so many|hands? on|takes the place|anew|alike|asks?|is made|of its own|held (to|against))\b`)
 

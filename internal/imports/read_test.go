@@ -53,8 +53,8 @@ func Read(root string) (map[string]Imports, error) {
 	return found, err
 }
 
-// eachFile calls f with the name of each file under root, including nested modules and tests. It skips
-// hidden folders and build outputs.
+// eachFile calls f with the name of each file under root, including nested modules and tests. It
+// skips hidden folders and build outputs.
 func eachFile(root string, f func(name string) error) error {
 	return filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		switch {

@@ -71,8 +71,8 @@ type Imports struct {
 	Sources, Tests map[string]bool
 }
 
-// Check returns one sentence for each violation: a package that is not in the law, an import that the
-// law does not permit, and a permitted import or package that does not exist.
+// Check returns one sentence for each violation: a package that is not in the law, an import that
+// the law does not permit, and a permitted import or package that does not exist.
 func (l Law) Check(found map[string]Imports) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	place, kit := map[string]int{}, map[string]bool{}

@@ -14,68 +14,68 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// Exit codes that a machine's start.sh makes of a program's failure, such as a lost peer's: the
-// program has saved a checkpoint since it was started, or has saved one only before.
+// start.sh on a machine replaces the exit code of a failed program by one of these codes. exitCrashed
+// means that the program saved a checkpoint since its start, and exitNoProgress that it did not.
 const (
 	exitCrashed    = 76
 	exitNoProgress = 77
 )
 
-// Job is a program on a slice. Fields with a zero value have the documented default.
+// Job describes a program to run on TPU slices.
 type Job struct {
-	// Slice is the type of each slice. Slices is the number of slices; 0 means 1.
+	// Slice is the accelerator type of each slice. Slices is the number of slices; 0 means 1.
 	Slice  tpu.Accelerator
 	Slices int
-	// On is the service that provides the machines.
+	// On is the Google Cloud service that provides the machines.
 	On Service
-	// Name is the name of the resources. The default is the name of the program.
+	// Name is the name of the cloud resources. The default is derived from the name of the program.
 	Name string
 	// Project and Zone select the Google Cloud project and the zone. If they are empty, the script
-	// reads them from the environment.
+	// uses the environment variables PROJECT and ZONE.
 	Project, Zone string
-	// Spot requests machines that are cheaper and can be preempted at any time.
+	// Spot requests spot machines, which are cheaper and can be preempted at any time.
 	Spot bool
-	// Image is the runtime version (TPUVM, Queued), the image family (GCE, MIG) or the container
-	// image (GKE). The default is that of the generation, and for GKE a name in the registry of the
-	// project.
+	// Image is the runtime version for TPUVM and Queued, the image family for GCE and MIG, or the
+	// container image for GKE. The default depends on the TPU generation. For GKE, it is an image
+	// in the registry of the project.
 	Image string
-	// Program is the Go package of the program, as an argument of go build.
+	// Program is the Go package of the program, in the syntax of go build.
 	Program string
-	// Arguments are the arguments of the program on every host.
+	// Arguments are the command-line arguments of the program on every host.
 	Arguments []string
 	// Bucket is a folder such as gs://bucket/folder. The script uploads the program to it once, and
-	// the machines download it. Without a bucket, the program is copied to each machine. It is not
-	// used on GKE.
+	// the machines download the program. Without a bucket, the script copies the program to each
+	// machine. It must be empty for GKE.
 	Bucket string
 	// Fetch is a file that the program writes, relative to its working directory. Whenever the
-	// program ends, it is copied to the directory of the script, with the name of the machine as a
-	// prefix. On GKE, the program must write to a bucket instead.
+	// program exits, the file is copied to the directory of the script, with the name of the
+	// machine as a prefix. It must be empty for GKE, where the program must write to a bucket.
 	Fetch string
-	// Cluster and Location select the GKE cluster. The default of Location is the region of the
-	// zone.
+	// Cluster and Location select the GKE cluster. The default of Location is the region of the zone.
 	Cluster, Location string
-	// Restarts is the maximum number of restarts after an interruption, or after a failure if the
-	// program has saved a checkpoint. On GKE, interruptions do not count.
+	// Restarts is the maximum number of restarts after a preemption, or after a failure if the
+	// program has saved a checkpoint. On GKE, preemptions do not count.
 	Restarts int
-	// Command is the command line in the comment of a document. The default names this package.
+	// Command is the command line that a comment in each document names as its generator. The
+	// default names this package.
 	Command string
 }
 
-// Document is a kind of text for a job.
+// Document is a kind of file that is generated for a job.
 type Document string
 
 // The parts.
 const (
-	// Script creates the resources, runs the program and deletes the resources.
+	// Script is a shell script that creates the resources, runs the program and deletes the resources.
 	Script Document = "script"
-	// Manifest is the Kubernetes manifest. It exists for GKE only.
+	// Manifest is the Kubernetes manifest. Only GKE has one.
 	Manifest Document = "manifest"
-	// Dockerfile builds the image of the manifest.
+	// Dockerfile builds the container image that the manifest uses. Only GKE has one.
 	Dockerfile Document = "dockerfile"
 )
 
-// jobError returns an error for an invalid field of a job. Most fields are flags of the command
-// launch.
+// jobError returns an error for an invalid field of a job. field is the name of a flag of the
+// command launch, if there is one.
 func jobError(field, hint, format string, args ...any) error {
 	if !slices.Contains([]string{"slice", "slices", "arguments"}, field) {
 		field = "--" + field // of the command launch
@@ -83,9 +83,10 @@ func jobError(field, hint, format string, args ...any) error {
 	return &errkind.Fault{Op: "launch: " + field, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}
 }
 
-// The forms of what is put into a script or a manifest as it is. They are read by Go and by bash: a
-// script checks by them what comes from the environment. Names are labels of RFC 1035, as Google's
-// APIs want them, short enough for what is put behind them.
+// Regular expressions for values that are inserted into a script or a manifest without quoting. Go
+// checks the fields of a job, and bash checks environment variables, so the syntax must be valid in
+// both. Names are RFC 1035 labels, as Google Cloud requires. They are short enough for the suffixes
+// that the scripts append.
 const (
 	nameForm    = `^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$`
 	poolForm    = `^[a-z]([-a-z0-9]{0,34}[a-z0-9])?$` // a node pool's name has at most 40 letters, and this stands before -0
@@ -98,7 +99,8 @@ const (
 	bucketForm  = `^gs://[a-z0-9][-a-z0-9._]{1,61}[a-z0-9](/[-A-Za-z0-9._]+)*$`
 )
 
-// fieldRule is the syntax of a field, and of the environment variable that replaces it.
+// fieldRule is the permitted syntax of a job field, and of the environment variable that overrides
+// the field.
 type fieldRule struct {
 	Field    string
 	Variable string // of a script; empty if there is none
@@ -131,7 +133,7 @@ func (j Job) fieldRules() []fieldRule {
 		fieldRule{"restarts", "RESTARTS", strconv.Itoa(j.Restarts), countForm, "a number from 0 to 999999999"})
 }
 
-// check returns an error for an invalid job. Nothing is rented for such a job.
+// check returns an error for an invalid job.
 func (j Job) check() error {
 	m, ok := MachinesFor(j.Slice.Generation().Name)
 	if !ok {
@@ -188,7 +190,7 @@ func (j Job) check() error {
 	return nil
 }
 
-// invalidUTF8Index returns the index of the first byte that is not UTF-8, or -1.
+// invalidUTF8Index returns the index of the first byte that is not valid UTF-8, or -1.
 func invalidUTF8Index(text string) int {
 	for i, r := range text {
 		if r == utf8.RuneError && !strings.HasPrefix(text[i:], string(r)) {
@@ -198,7 +200,7 @@ func invalidUTF8Index(text string) int {
 	return -1
 }
 
-// joinServices returns a text such as "a, b or c".
+// joinServices joins names, as in "a, b or c".
 func joinServices(list []Service) string {
 	var names []string
 	for _, p := range list {
@@ -210,7 +212,6 @@ func joinServices(list []Service) string {
 	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }
 
-// binaryName returns the file name of the program.
 func (j Job) binaryName() string {
 	name := path.Base(path.Clean(strings.TrimSuffix(j.Program, "/...")))
 	switch name {
@@ -220,7 +221,7 @@ func (j Job) binaryName() string {
 	return strings.TrimLeft(name, "-") // which would be a flag
 }
 
-// resourceName returns Name, or a valid name that is derived from the program.
+// resourceName returns Name or, if it is empty, a valid name that is derived from the program.
 func (j Job) resourceName() string {
 	if j.Name != "" {
 		return j.Name
@@ -243,8 +244,8 @@ func (j Job) resourceName() string {
 	return name
 }
 
-// QuoteBash quotes a word for bash on one line. Characters that are not printable, and bytes that
-// are not UTF-8, are escaped. The word must not contain a zero byte.
+// QuoteBash quotes a word for bash, without line breaks. It escapes characters that are not
+// printable and bytes that are not valid UTF-8. The word must not contain a zero byte.
 func QuoteBash(word string) string {
 	switch {
 	case word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%") == "":

@@ -11,55 +11,56 @@ type Service string
 
 // The places.
 const (
-	// TPUVM is a node of the Cloud TPU API: gcloud compute tpus tpu-vm.
+	// TPUVM is a TPU VM of the Cloud TPU API, created with gcloud compute tpus tpu-vm.
 	TPUVM Service = "tpu-vm"
-	// Queued is a queued resource of the Cloud TPU API, which waits for machines: one node or
-	// several slices.
+	// Queued is a queued resource of the Cloud TPU API, which waits until machines are available.
+	// It has one or more slices.
 	Queued Service = "queued"
-	// GCE is one instance of Compute Engine.
+	// GCE is a single Compute Engine instance.
 	GCE Service = "gce"
-	// MIG is a managed instance group of Compute Engine: a slice of several machines.
+	// MIG is a managed instance group of Compute Engine, for a slice of several machines.
 	MIG Service = "mig"
-	// GKE is a node pool of Google Kubernetes Engine for each slice, with a Job or a JobSet.
+	// GKE is Google Kubernetes Engine, with a node pool for each slice and a Job or a JobSet.
 	GKE Service = "gke"
 )
 
-// Services returns all services, in the order of the documentation.
+// Services returns all services.
 func Services() []Service { return []Service{TPUVM, Queued, GCE, MIG, GKE} }
 
-// Machines describes the machines of a TPU generation. A field is empty if the service does not
-// offer the generation.
+// Machines describes the machines of a TPU generation. A field is empty if the corresponding
+// service does not offer the generation.
 type Machines struct {
-	// Generation is the name in topologies, such as v5e.
+	// Generation is the name of the TPU generation, such as v5e.
 	Generation string
-	// Runtime is the runtime version of the Cloud TPU API.
+	// Runtime is the TPU software version for the Cloud TPU API.
 	Runtime string
-	// ImageFamily is the family of images for Compute Engine, in the project [ImageProject].
+	// ImageFamily is the Compute Engine image family in the project [ImageProject].
 	ImageFamily string
-	// Type is the machine type of Compute Engine and GKE, with %d for the number of chips. Chips
-	// are the possible numbers of chips of a machine.
+	// Type is the machine type for Compute Engine and GKE, a format string with %d for the number
+	// of chips. Chips lists the possible numbers of chips per machine.
 	Type  string
 	Chips []int
-	// Accelerator is the label cloud.google.com/gke-tpu-accelerator.
+	// Accelerator is the value of the node label cloud.google.com/gke-tpu-accelerator.
 	Accelerator string
 	// CLibrary is the version of the GNU C library in the oldest image. A program must not require
-	// a newer one.
+	// a newer version.
 	CLibrary string
 }
 
-// ImageProject is the Google Cloud project of the TPU images.
+// ImageProject is the Google Cloud project that contains the TPU images.
 const ImageProject = "ubuntu-os-accelerator-images"
 
-// AllMachines returns the table, oldest generation first.
+// AllMachines returns the machines of all TPU generations, the oldest generation first.
 //
-// Sources, read in November 2026: runtime versions, "TPU software versions",
-// cloud.google.com/tpu/docs/runtimes; that the Cloud TPU API does not make TPU7x, "Create Cloud TPU
-// VMs", docs.cloud.google.com/tpu/docs/create-tpu-vm; that Compute Engine makes v5p, v6e and TPU7x,
-// "TPU machines", docs.cloud.google.com/compute/docs/tpus/tpu-machines; image families, "TPU OS
-// images", docs.cloud.google.com/tpu/docs/tpu-os-images, and skypilot-org/skypilot, sky/clouds/
-// gcp.py; machine types and labels of GKE, "Plan TPUs in GKE", docs.cloud.google.com/
-// kubernetes-engine/docs/concepts/plan-tpus, and AI-Hypercomputer/xpk, in
-// core/system_characteristics.py. The images are Ubuntu 22.04 (C library 2.35) and, for TPU7x, 24.04 (2.39).
+// Sources, read in November 2026. Runtime versions: "TPU software versions",
+// cloud.google.com/tpu/docs/runtimes. No TPU7x in the Cloud TPU API: "Create Cloud TPU VMs",
+// docs.cloud.google.com/tpu/docs/create-tpu-vm. v5p, v6e and TPU7x in Compute Engine: "TPU
+// machines", docs.cloud.google.com/compute/docs/tpus/tpu-machines. Image families: "TPU OS images",
+// docs.cloud.google.com/tpu/docs/tpu-os-images, and skypilot-org/skypilot, sky/clouds/gcp.py.
+// Machine types and labels of GKE: "Plan TPUs in GKE",
+// docs.cloud.google.com/kubernetes-engine/docs/concepts/plan-tpus, and AI-Hypercomputer/xpk,
+// core/system_characteristics.py. The images are Ubuntu 22.04 (C library 2.35) and, for TPU7x,
+// 24.04 (2.39).
 func AllMachines() []Machines {
 	const ubuntu22 = "ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e"
 	return []Machines{
@@ -73,7 +74,7 @@ func AllMachines() []Machines {
 	}
 }
 
-// MachinesFor returns the entry of a generation, by its name in topologies.
+// MachinesFor returns the machines of the TPU generation with a name such as "v5e".
 func MachinesFor(generation string) (Machines, bool) {
 	all := AllMachines()
 	i := slices.IndexFunc(all, func(m Machines) bool { return m.Generation == generation })
@@ -83,7 +84,7 @@ func MachinesFor(generation string) (Machines, bool) {
 	return all[i], true
 }
 
-// isOffered reports whether a service offers the generation.
+// isOffered reports whether a service offers machines of this TPU generation.
 func (m Machines) isOffered(p Service) bool {
 	switch p {
 	case TPUVM, Queued:
@@ -96,7 +97,6 @@ func (m Machines) isOffered(p Service) bool {
 	return false
 }
 
-// services returns the services that offer the generation.
 func (m Machines) services() []Service {
 	return slices.DeleteFunc(Services(), func(p Service) bool { return !m.isOffered(p) })
 }

@@ -284,8 +284,8 @@ func TestTheProgramGoesThroughABucketOnce(t *testing.T) {
 	assert.Contains(t, all, "gcloud storage rm gs://bucket/jobs/multihost.tar.gz")
 }
 
-// TestTheScriptSaysWhereTheTimeWent: as the first machine knows it, before that is deleted, and however
-// the program ends.
+// TestTheScriptSaysWhereTheTimeWent: as the first machine knows it, before that is deleted, and
+// however the program ends.
 func TestTheScriptSaysWhereTheTimeWent(t *testing.T) {
 	const line = "goodput 91.2 % of 2h3m0s in 3 lives: compile 4.1 %"
 	for place, codes := range map[string]string{"tpu-vm": "0\n", "queued": "3\n", "gke": ""} {
@@ -366,8 +366,8 @@ var hostileWords = []string{"", " ", "a,b", "a, b", `","`, "it's", `"`, `\`, `\n
 	"\U0001f600", "\ufffe", "$HOME", "$(touch PWNED)", "$$", "$$(X)", "$é", "$", "`touch PWNED`", "; touch PWNED", "& touch PWNED", "-rf", "*", "~", "!!", "#x", "{a,b}", "null", "true", "1e3",
 	"END_OF_MANIFEST", "NAME_OF_THE_JOB", "IMAGE_OF_THE_JOB", "image: \"IMAGE_OF_THE_JOB\"", "  name: \"NAME_OF_THE_JOB\"", "\x01\x02", "é", "''", "'\\''", "a\n", "%s", "&"}
 
-// TestArgumentsReachTheProgramThroughBothShells: the arguments of the job, which are UTF-8, and those of
-// the script's own call, which may be any bytes.
+// TestArgumentsReachTheProgramThroughBothShells: the arguments of the job, which are UTF-8, and
+// those of the script's own call, which may be any bytes.
 func TestArgumentsReachTheProgramThroughBothShells(t *testing.T) {
 	own := append(slices.Clone(hostileWords), "\xef\xbf\xbd")
 	words := append(slices.Clone(own), "\xff\xfe", "a\xe2\x80b")

@@ -16,17 +16,18 @@ import (
 //go:embed templates
 var templates embed.FS
 
-// The names that a script puts in place of those in the manifest that it carries.
+// Placeholders in the manifest that a script contains. The script replaces them by the name and the
+// image of the job.
 const (
 	nameToken  = "NAME_OF_THE_JOB"
 	imageToken = "IMAGE_OF_THE_JOB"
 )
 
-// installCommand prints the path of the pinned libtpu. -mod=mod allows it in a module whose go.sum
-// lacks the dependencies of the command.
+// installCommand prints the path of the pinned libtpu. The flag -mod=mod lets it run in a module
+// whose go.sum lacks the dependencies of the command.
 const installCommand = `go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install tpu --path`
 
-// templateData is the data of the templates.
+// templateData is the input of the templates.
 type templateData struct {
 	Job
 	Machines
@@ -52,7 +53,7 @@ type templateData struct {
 	DockerfileText         string
 }
 
-// Text returns a document of the job. It is deterministic.
+// Text returns a document of the job. Equal jobs result in equal documents.
 func (j Job) Text(part Document) (string, error) {
 	if err := j.check(); err != nil {
 		return "", err
@@ -129,7 +130,7 @@ func (j Job) templateData() templateData {
 	return v
 }
 
-// setGKEFields sets the fields that only the templates for GKE use.
+// setGKEFields sets the fields that only the GKE templates use.
 func (v *templateData) setGKEFields() {
 	v.Look = "gcloud container node-pools list --cluster=CLUSTER --location=LOCATION"
 	v.Policy = v.Generation == "tpu7x" && v.Hosts > 1 // GKE makes the policies of older generations itself
@@ -151,8 +152,8 @@ func (v *templateData) setGKEFields() {
 	v.Succeeded, v.Failed = "Completed", "Failed"
 }
 
-// yamlScalar returns an argument as a double-quoted YAML scalar. $ is escaped where Kubernetes
-// would expand $(NAME) or $$.
+// yamlScalar returns an argument as a double-quoted YAML string. It escapes $ where Kubernetes
+// would replace $(NAME) or $$.
 func yamlScalar(argument string) string {
 	var b strings.Builder
 	for i := range len(argument) {
@@ -164,7 +165,6 @@ func yamlScalar(argument string) string {
 	return strconv.Quote(b.String())
 }
 
-// summary returns a one-line description of the job.
 func (j Job) summary() string {
 	a, n := j.Slice, j.Slice.Hosts()
 	machines := "one machine"
@@ -184,7 +184,7 @@ func (j Job) summary() string {
 	return text + "."
 }
 
-// render executes a template of this package.
+// render executes an embedded template. It panics on an error, because the tests cover all templates.
 func render(name string, v templateData) string {
 	functions := template.FuncMap{"indent": indent, "quote": QuoteBash, "pod": func(templateData) (string, error) { return "", nil }}
 	t := template.New(name).Funcs(functions)

@@ -14,28 +14,28 @@ import (
 const (
 	// MaxDepth is the maximum number of levels of a nest.
 	MaxDepth = 100
-	// MaxSize is the maximum number of leaves and branches. A branch that is referenced several
-	// times is counted for each reference.
+	// MaxSize is the maximum number of members of a nest, which are its leaves and its slices, maps
+	// and structs. Values that are referenced several times count once for each reference.
 	MaxSize = 1 << 20
 )
 
-// ErrorKind is the reason of an error.
+// ErrorKind classifies an [Error].
 type ErrorKind uint8
 
 const (
 	// DifferentStructure means that two nests have different structures.
 	DifferentStructure ErrorKind = iota
-	// TooDeep means that a nest has too many levels or contains itself.
+	// TooDeep means that a nest has more than MaxDepth levels or contains itself.
 	TooDeep
-	// TooLarge means that a nest has too many members.
+	// TooLarge means that a nest has more than MaxSize members.
 	TooLarge
-	// NaNKey means that a map has a NaN as a key.
+	// NaNKey means that a map has a NaN key.
 	NaNKey
-	// WrongMemberType means that the type of a member cannot hold the new leaf.
+	// WrongMemberType means that a result of a callback is not assignable to the element or field type.
 	WrongMemberType
 )
 
-// Error describes an invalid nest and a correction.
+// Error describes an invalid nest. Hint suggests a correction.
 type Error struct {
 	ErrorKind    ErrorKind
 	Reason, Hint string
@@ -46,7 +46,7 @@ func (e *Error) Error() string { return e.Reason + "; " + e.Hint }
 // Kind returns ValueError.
 func (*Error) Kind() errkind.Kind { return errkind.ValueError }
 
-// IsNest reports whether values of a type are nests.
+// IsNest reports whether values of type t are nests.
 func IsNest(t reflect.Type) bool { return isNestAt(t, 0) }
 
 func isNestAt(t reflect.Type, depth int) bool {
@@ -69,9 +69,10 @@ func isNestAt(t reflect.Type, depth int) bool {
 	return false
 }
 
-// Zip traverses one or more nests with the same structure and returns a nest with the same
-// structure that contains the results of leaf. A path has the form .Field[0][key]. name is
-// prepended to paths in errors. Errors are an [*Error] or an error of leaf.
+// Zip traverses nests with the same structure in parallel. It calls leaf with the path and the
+// values of each leaf, and returns a nest of the same structure that contains the results. A path
+// has the form .Field[0][key]. The path starts with name, which errors contain. Zip returns an
+// [*Error] or an error of leaf.
 func Zip(name string, nests []any, leaf func(path string, leaves []any) (any, error)) (any, error) {
 	values := make([]reflect.Value, len(nests))
 	for i, n := range nests {
@@ -84,19 +85,19 @@ func Zip(name string, nests []any, leaf func(path string, leaves []any) (any, er
 	return out.Interface(), nil
 }
 
-// Map replaces the leaves of one nest; see Zip.
+// Map returns a copy of a nest with each leaf replaced by the result of the callback. See [Zip].
 func Map(name string, nest any, leaf func(path string, x any) (any, error)) (any, error) {
 	return Zip(name, []any{nest}, func(path string, leaves []any) (any, error) { return leaf(path, leaves[0]) })
 }
 
-// zipper is the state of a Zip.
+// zipper is the state of one call of Zip.
 type zipper struct {
 	name string
 	leaf func(path string, leaves []any) (any, error)
 	size int
 }
 
-// structureError returns the error for nests that differ at a path.
+// structureError returns an error for nests whose structures differ at path.
 func (z *zipper) structureError(path, format string, args ...any) (reflect.Value, error) {
 	return reflect.Value{}, &Error{DifferentStructure, cmp.Or(path, "the nest") + ": " + fmt.Sprintf(format, args...),
 		"return the same structure on all replicas"}
@@ -197,8 +198,7 @@ func (z *zipper) maps(path string, values []reflect.Value, depth int) (reflect.V
 	return out, nil
 }
 
-// member zips the members that get returns, without their interfaces. t is the type of the member
-// in the result.
+// member zips one member of each nest. get returns the member of a nest, and t is its type in the result.
 func (z *zipper) member(path string, t reflect.Type, values []reflect.Value, depth int,
 	get func(reflect.Value) reflect.Value) (reflect.Value, error) {
 	members := make([]reflect.Value, len(values))
@@ -229,7 +229,7 @@ func toInterfaces(values []reflect.Value) []any {
 	return all
 }
 
-// sortedKeys sorts numbers by value, and other keys by their text.
+// sortedKeys returns the keys of a map. It sorts numbers by value, and other keys by their text.
 func sortedKeys(m reflect.Value) []reflect.Value {
 	keys := m.MapKeys()
 	zeroKey := reflect.Zero(m.Type().Key())
@@ -275,8 +275,8 @@ func SameStructure(a, b any) bool {
 	return x.Comparable() && x.Equal(y)
 }
 
-// closureOf returns the address of a closure. It differs between closures with the same code,
-// unlike reflect.Value.Pointer.
+// closureOf returns the address of a closure. Unlike reflect.Value.Pointer, it distinguishes
+// closures with the same code.
 func closureOf(f reflect.Value) uint64 {
 	p := reflect.New(f.Type())
 	p.Elem().Set(f)

@@ -11,28 +11,28 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Pin is one pinned plugin build, which is a wheel on PyPI.
+// Pin is a pinned plugin build, a wheel from PyPI.
 type Pin struct {
-	// Kind is "cpu", "tpu" or "cuda", or "cuda-tools" for the programs that the CUDA plugin runs.
+	// Kind is "cpu", "tpu", "cuda", or "cuda-tools" for the programs that the CUDA plugin executes.
 	Kind string
-	// GOARCH is the architecture of the wheel.
+	// GOARCH is the processor architecture of the wheel.
 	GOARCH string
 	// Package and Version identify the wheel.
 	Package, Version string
-	// SHA256 is the hash of the wheel in hexadecimal digits. It is the name of the cache directory.
+	// SHA256 is the hexadecimal hash of the wheel. It is the name of the cache directory.
 	SHA256 string
 	// Library is the path of the shared library in the wheel. Header is the path of pjrt_c_api.h in
-	// the wheel, or empty if there is none.
+	// the wheel, or empty if the wheel does not contain it.
 	Library, Header string
-	// LibrarySHA256 is the hash of the shared library in hexadecimal digits. A file at LibraryPath
-	// with another hash was modified or is incomplete.
+	// LibrarySHA256 is the hexadecimal hash of the shared library. If the file at LibraryPath has
+	// another hash, it was modified or is incomplete.
 	LibrarySHA256 string
 }
 
 //go:embed pins.tsv
 var tableText string
 
-// All returns all pins in the order of the table.
+// All returns all pins in the order of pins.tsv.
 func All() []Pin {
 	var pins []Pin
 	for line := range strings.Lines(tableText) {
@@ -48,8 +48,8 @@ func All() []Pin {
 	return pins
 }
 
-// Find returns the pin for a kind and a GOARCH. The error reports whether the kind
-// or the architecture is unsupported.
+// Find returns the pin for a kind and a GOARCH. The error states whether the kind or the
+// architecture is unsupported.
 func Find(kind, goarch string) (Pin, error) {
 	all := All()
 	i := slices.IndexFunc(all, func(p Pin) bool { return p.Kind == kind && p.GOARCH == goarch })
@@ -64,15 +64,14 @@ func Find(kind, goarch string) (Pin, error) {
 		Reason: fmt.Sprintf("no plugin kind %q", kind), Hint: `use "cpu", "tpu" or "cuda"`}
 }
 
-// Dir returns the directory of the pin, <user cache>/tpustrategy/plugins/<sha256>. userCacheDir is
-// the result of os.UserCacheDir.
+// Dir returns the directory of the installed pin, <userCacheDir>/tpustrategy/plugins/<sha256>.
+// userCacheDir is the result of os.UserCacheDir.
 func (p Pin) Dir(userCacheDir string) string {
 	return filepath.Join(userCacheDir, "tpustrategy", "plugins", p.SHA256)
 }
 
-// LibraryPath returns the path at which the installer stores the shared library. A library that
-// runs other programs is in the subdirectory "plugin", because it expects them in the parent of its
-// directory.
+// LibraryPath returns the path of the installed shared library. A library that executes other programs is
+// in the subdirectory "plugin", because it searches for the programs in the parent of its own directory.
 func (p Pin) LibraryPath(userCacheDir string) string {
 	dir := p.Dir(userCacheDir)
 	if _, err := Find(p.Kind+"-tools", p.GOARCH); err == nil {
@@ -81,20 +80,19 @@ func (p Pin) LibraryPath(userCacheDir string) string {
 	return filepath.Join(dir, filepath.Base(p.Library))
 }
 
-// VerifiedSuffix follows the name of an installed library in the name of its record, which contains
-// the text of [Pin.VerifiedRecord].
+// VerifiedSuffix is the suffix of the file that contains [Pin.VerifiedRecord]. The file is next to
+// the installed library.
 const VerifiedSuffix = ".verified"
 
-// VerifiedRecord returns the hash, the size in bytes and the modification time of an installed
-// library whose hash was verified. While the record matches the file, the file is not hashed again.
-// install.sh writes the same text.
+// VerifiedRecord returns a text with the hash, the size in bytes and the modification time of an
+// installed library after its hash was verified. A library that matches its record is not hashed
+// again. install.sh writes the same text.
 func (p Pin) VerifiedRecord(info fs.FileInfo) string {
 	t := info.ModTime()
 	return fmt.Sprintf("%s %d %d.%09d", p.LibrarySHA256, info.Size(), t.Unix(), t.Nanosecond())
 }
 
-// HeaderPath returns the path at which the installer stores pjrt_c_api.h, or "" if the wheel does
-// not contain it.
+// HeaderPath returns the path of the installed pjrt_c_api.h, or "" if the wheel does not contain it.
 func (p Pin) HeaderPath(userCacheDir string) string {
 	if p.Header == "" {
 		return ""

@@ -2,11 +2,11 @@ package pins
 
 import _ "embed"
 
-// InstallScript is the source of install.sh, for programs that contain it. The script reads
-// [TableText] from a file pins.tsv in its directory.
+// InstallScript is the content of install.sh, for programs that embed it. The script expects
+// [TableText] in a file pins.tsv in its directory.
 //
 //go:embed install.sh
 var InstallScript string
 
-// TableText returns the contents of pins.tsv, which [All] reads.
+// TableText returns the content of pins.tsv.
 func TableText() string { return tableText }

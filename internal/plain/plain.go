@@ -9,18 +9,18 @@ import (
 	"unicode/utf8"
 )
 
-// EscapeText returns a text of any number of lines in printable form. Line ends and tabs are kept.
+// EscapeText escapes all characters that are not printable, except for line breaks and tabs.
 func EscapeText(s string) string {
 	return escape(s, func(r rune) bool { return r == '\n' || r == '\t' })
 }
 
-// EscapeLine returns a text as one printable line. Line ends and tabs become spaces.
+// EscapeLine escapes all characters that are not printable. It replaces line breaks and tabs by spaces.
 func EscapeLine(s string) string {
 	return escape(strings.NewReplacer("\r\n", " ", "\n", " ", "\t", " ").Replace(s), func(rune) bool { return false })
 }
 
-// escape writes characters that are not printable as \u001b, which is also valid in JSON, and bytes
-// that are not UTF-8 as \xff. Characters for which keep returns true are unchanged.
+// escape writes a character that is not printable as \u001b, which is also valid in JSON, and an
+// invalid UTF-8 byte as \xff. Characters for which keep returns true are unchanged.
 func escape(s string, keep func(rune) bool) string {
 	var b strings.Builder
 	start := 0 // start of the text that is not in b yet
@@ -51,8 +51,8 @@ func escape(s string, keep func(rune) bool) string {
 	return b.String()
 }
 
-// Writer writes text as returned by [EscapeText]. A character may be split over several writes. A
-// Writer is not safe for concurrent use.
+// Writer escapes text like [EscapeText] and writes the result to another writer. A UTF-8 sequence
+// may be split over several calls of Write. A Writer is not safe for concurrent use.
 type Writer struct {
 	w          io.Writer
 	incomplete []byte // start of an incomplete character
@@ -61,7 +61,7 @@ type Writer struct {
 // NewWriter returns a Writer that writes to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
-// Write writes p except for an incomplete character at its end.
+// Write escapes and writes p. An incomplete UTF-8 sequence at the end of p is kept for the next call.
 func (w *Writer) Write(p []byte) (int, error) {
 	text := append(w.incomplete, p...)
 	end := len(text)
@@ -80,7 +80,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush writes an incomplete character.
+// Flush writes the bytes of an incomplete UTF-8 sequence.
 func (w *Writer) Flush() error {
 	rest := w.incomplete
 	w.incomplete = nil

@@ -14,8 +14,8 @@ type Field struct {
 	Bytes  []byte // nil for a varint
 }
 
-// Fields returns the varint and length-delimited fields of a message and skips others. If the
-// message is malformed, the last element is an error.
+// Fields iterates over the varint and length-delimited fields of a message and skips all others. If
+// the message is malformed, the iteration ends with an error.
 func Fields(m []byte) iter.Seq2[Field, error] {
 	return func(yield func(Field, error) bool) {
 		for len(m) > 0 {
@@ -46,7 +46,7 @@ func Fields(m []byte) iter.Seq2[Field, error] {
 	}
 }
 
-// AppendNumbers appends the values of a repeated field of numbers, packed or not, to list.
+// AppendNumbers appends the numbers in one occurrence of a repeated field, packed or not, to list.
 func AppendNumbers[T int64 | uint64](list []T, f Field) ([]T, error) {
 	if f.Bytes == nil {
 		return append(list, T(f.Value)), nil

@@ -10,8 +10,8 @@ import (
 // DType is the name of an element type in the format.
 type DType string
 
-// These are the element types of the format. Values of F4 and of the F6 types are packed, and their
-// tensors must fill complete bytes.
+// Element types of the format. Elements of F4 and of the F6 types are packed, and their tensors
+// must fill a whole number of bytes.
 const (
 	Bool       DType = "BOOL"
 	F4         DType = "F4"
@@ -37,8 +37,8 @@ const (
 	U64        DType = "U64"
 )
 
-// dtypeInfo has for each element type the size of an element in bits and the GoMLX dtype with the
-// same representation in memory, if there is one.
+// dtypeInfo contains, for each element type, the size of an element in bits and the GoMLX dtype
+// with the same memory representation, if there is one.
 var dtypeInfo = map[DType]struct {
 	bits int
 	same dtypes.DType
@@ -52,14 +52,15 @@ var dtypeInfo = map[DType]struct {
 	F8E5M2: {bits: 8}, F8E4M3: {bits: 8}, F8E8M0: {bits: 8}, F8E4M3FNUZ: {bits: 8}, F8E5M2FNUZ: {bits: 8},
 }
 
-// Bits returns the size of one element in bits, or 0 for an unknown type.
+// Bits returns the size of an element in bits, or 0 for an unknown type.
 func (d DType) Bits() int { return dtypeInfo[d].bits }
 
-// GoMLX returns the dtype with the same representation in memory, or dtypes.InvalidDType if there
-// is none.
+// GoMLX returns the GoMLX dtype with the same memory representation, or dtypes.InvalidDType if
+// there is none.
 func (d DType) GoMLX() dtypes.DType { return dtypeInfo[d].same }
 
-// FromGoMLX is the inverse of [DType.GoMLX]. It returns "" if there is no such type.
+// FromGoMLX returns the DType with the same memory representation as a GoMLX dtype, or "" if there
+// is none.
 func FromGoMLX(dtype dtypes.DType) DType {
 	for d, t := range dtypeInfo {
 		if t.same == dtype && dtype != dtypes.InvalidDType {

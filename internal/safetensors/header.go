@@ -14,7 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// MaxHeaderBytes is the maximum size of a header in the format.
+// MaxHeaderBytes is the maximum size of a header that the format permits.
 const MaxHeaderBytes = 100_000_000
 
 const (
@@ -22,14 +22,14 @@ const (
 	metadataKey = "__metadata__"
 )
 
-// ErrFormat is matched by all errors for files or tensors that violate the format.
+// ErrFormat matches all errors caused by files or tensors that violate the format.
 var ErrFormat = errkind.New(errkind.DataLossError, "safetensors: invalid")
 
 func formatError(format string, args ...any) error {
 	return &errkind.Fault{Match: ErrFormat, Reason: fmt.Sprintf(format, args...)}
 }
 
-// ioError adds the operation and its subject to an error of the file system.
+// ioError adds the operation and the file or tensor name to an I/O error.
 func ioError(op, subject string, err error) error {
 	return &errkind.Fault{Op: "safetensors: " + op, Subject: subject, Err: err}
 }
@@ -45,15 +45,15 @@ type Spec struct {
 // dimension is negative, or the size overflows.
 func (s Spec) Bytes() (int64, error) { return s.DType.byteSize(s.Shape) }
 
-// Info describes a tensor and its position in the data.
+// Info describes a tensor and its position in a file.
 type Info struct {
 	Spec
 	Offset int64 // from the start of the data, in bytes
 	Bytes  int64
 }
 
-// parseHeader decodes the header of a file with a number of data bytes. The tensors are in the
-// order of their data.
+// parseHeader decodes the header of a file and validates it against the number of data bytes. It
+// returns the tensors in the order of their data.
 func parseHeader(header []byte, data int64) ([]Info, map[string]string, error) {
 	if len(header) == 0 || header[0] != '{' {
 		return nil, nil, formatError("the header does not start with {")
@@ -83,7 +83,7 @@ func parseHeader(header []byte, data int64) ([]Info, map[string]string, error) {
 	return tensors, metadata, checkCoverage(tensors, data)
 }
 
-// checkCoverage sorts tensors by position and checks that they cover the data without gaps.
+// checkCoverage sorts tensors by offset and checks that they cover the data without gaps or overlaps.
 func checkCoverage(tensors []Info, data int64) error {
 	slices.SortFunc(tensors, func(a, b Info) int {
 		return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(a.Name, b.Name))
@@ -107,8 +107,7 @@ func checkCoverage(tensors []Info, data int64) error {
 	return nil
 }
 
-// headerDecoder reads the header token by token, which unlike decoding to a map detects duplicate
-// keys.
+// headerDecoder reads the header token by token. Unlike decoding to a map, this detects duplicate keys.
 type headerDecoder struct{ *json.Decoder }
 
 func (d *headerDecoder) token() (json.Token, error) {
@@ -130,7 +129,7 @@ func (d *headerDecoder) expectDelim(delim json.Delim, subject string) error {
 	return err
 }
 
-// readObject calls field for each key. field must read the value.
+// readObject reads an object and calls field for each key. field must read the value.
 func (d *headerDecoder) readObject(subject string, field func(key string) error) error {
 	if err := d.expectDelim('{', subject); err != nil {
 		return err
@@ -174,7 +173,6 @@ func (d *headerDecoder) readMetadata() (map[string]string, error) {
 	return out, err
 }
 
-// readInts reads an array of non-negative integers.
 func (d *headerDecoder) readInts(subject string) ([]int, error) {
 	if err := d.expectDelim('[', subject); err != nil {
 		return nil, err
@@ -234,7 +232,7 @@ func (d *headerDecoder) readTensor(name string) (Info, error) {
 	return t, nil
 }
 
-// layoutTensors returns the tensors in the order in which they are written, with their positions.
+// layoutTensors returns the tensors with their offsets, in the order in which they are written.
 func layoutTensors(tensors []Spec) ([]Info, error) {
 	out := make([]Info, len(tensors))
 	seen := map[string]bool{}
@@ -263,9 +261,9 @@ func layoutTensors(tensors []Spec) ([]Info, error) {
 	return out, nil
 }
 
-// EncodeHeader returns the bytes of a file before its data, and the tensors in the order in which
-// they are written. The data starts at a multiple of align bytes. Tensors are sorted by descending
-// element size, so that all values are aligned, and then by name.
+// EncodeHeader returns all bytes that precede the data of a file, and the tensors in the order in
+// which they must be written. The data starts at a multiple of align bytes. Tensors are sorted by
+// descending element size, so that all elements are aligned, and then by name.
 func EncodeHeader(tensors []Spec, metadata map[string]string, align int) ([]byte, []Info, error) {
 	layout, err := layoutTensors(tensors)
 	if err != nil {
@@ -305,7 +303,7 @@ func EncodeHeader(tensors []Spec, metadata map[string]string, align int) ([]byte
 	return header, layout, nil
 }
 
-// appendJSON appends a value of strings and numbers in JSON without unnecessary escapes.
+// appendJSON appends the JSON encoding of v without HTML escapes.
 func appendJSON(dst []byte, v any) []byte {
 	out := bytes.NewBuffer(dst)
 	e := json.NewEncoder(out)

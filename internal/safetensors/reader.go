@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// File is a safetensors file with a decoded header. It is safe for concurrent use.
+// File is an open safetensors file. It is safe for concurrent use.
 type File struct {
 	src      io.ReaderAt
 	base     int64 // offset of the data in the file
@@ -16,7 +16,8 @@ type File struct {
 	metadata map[string]string
 }
 
-// New reads the header of a file of size bytes. src must stay open while tensors are read.
+// New reads and validates the header of a file of the given size in bytes. src must remain usable
+// while tensors are read.
 func New(src io.ReaderAt, size int64) (*File, error) {
 	if size < lengthBytes {
 		return nil, formatError("a file of %d bytes is too short", size)
@@ -48,7 +49,7 @@ func New(src io.ReaderAt, size int64) (*File, error) {
 	return f, nil
 }
 
-// readFull reads len(p) bytes. If src is too short, the error matches ErrFormat.
+// readFull reads len(p) bytes. If src has fewer bytes, the error matches ErrFormat.
 func readFull(src io.ReaderAt, p []byte, offset int64) error {
 	n, err := src.ReadAt(p, offset)
 	if n == len(p) {
@@ -60,7 +61,7 @@ func readFull(src io.ReaderAt, p []byte, offset int64) error {
 	return ioError("read", "", err)
 }
 
-// Tensors returns the tensors in the order of their data.
+// Tensors returns all tensors in the order of their data.
 func (f *File) Tensors() []Info {
 	out := slices.Clone(f.tensors)
 	for i := range out {
@@ -69,7 +70,7 @@ func (f *File) Tensors() []Info {
 	return out
 }
 
-// Tensor returns the tensor with a name.
+// Tensor returns the tensor with the given name.
 func (f *File) Tensor(name string) (Info, bool) {
 	i, ok := f.byName[name]
 	if !ok {
@@ -80,14 +81,14 @@ func (f *File) Tensor(name string) (Info, bool) {
 	return t, true
 }
 
-// DataOffset returns the offset of the data in the file, in bytes.
+// DataOffset returns the byte offset of the data in the file.
 func (f *File) DataOffset() int64 { return f.base }
 
 // Metadata returns a copy of the metadata, or nil if there is none.
 func (f *File) Metadata() map[string]string { return maps.Clone(f.metadata) }
 
-// ReadAt fills p with bytes of a tensor, starting at offset in the tensor. If the range is not
-// inside the tensor, ReadAt reads nothing, and the error matches [ErrFormat].
+// ReadAt fills p with bytes of a tensor, starting at a byte offset in the tensor. If the range
+// exceeds the tensor, ReadAt reads nothing and returns an error that matches [ErrFormat].
 func (f *File) ReadAt(name string, p []byte, offset int64) error {
 	i, ok := f.byName[name]
 	if !ok {

@@ -10,10 +10,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// Write writes tensors and metadata. It calls data for each tensor that is not empty, in the order
-// of [EncodeHeader]. data must write all bytes of the tensor to w. Errors match [ErrFormat] if a
-// dtype, a shape, a name or the size of the header is not permitted, or if data writes more or
-// fewer bytes than the tensor has.
+// Write writes tensors and metadata to a stream. It calls data for each nonempty tensor, in the
+// order of [EncodeHeader]. data must write all bytes of the tensor to w. An error matches
+// [ErrFormat] if the format does not permit a dtype, a shape, a name or the size of the header, or
+// if data writes a wrong number of bytes.
 func Write(w io.Writer, tensors []Spec, metadata map[string]string, data func(t Info, w io.Writer) error) error {
 	header, layout, err := EncodeHeader(tensors, metadata, 8)
 	if err != nil {
@@ -37,7 +37,8 @@ func Write(w io.Writer, tensors []Spec, metadata map[string]string, data func(t 
 	return nil
 }
 
-// tensorWriter writes the bytes of one tensor and returns an error for additional bytes.
+// tensorWriter writes the bytes of one tensor. It returns an error if more bytes are written than
+// the tensor has.
 type tensorWriter struct {
 	w       io.Writer
 	tensor  Info
@@ -56,8 +57,8 @@ func (s *tensorWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// WriteFile is like [Write], but writes a file atomically. It returns when the file is on the disk.
-// After an error, an existing file is unchanged.
+// WriteFile is like [Write], but atomically replaces a file and syncs it to the disk. After an
+// error, an existing file is unchanged.
 func WriteFile(path string, tensors []Spec, metadata map[string]string, data func(t Info, w io.Writer) error) error {
 	var failed error
 	err := files.Replace(path, func(w io.Writer) error {
@@ -76,7 +77,7 @@ func WriteFile(path string, tensors []Spec, metadata map[string]string, data fun
 	return nil
 }
 
-// syncDir syncs the directory of a file, so that its name survives a power failure.
+// syncDir syncs the directory of a file, so that a renamed file persists after a power failure.
 func syncDir(path string) error {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real

@@ -1,3 +1,3 @@
-// Package similar finds the names that are most similar to a pattern. Error messages about patterns
-// without a match list these names.
+// Package similar finds the names that are most similar to a pattern. Error messages suggest these
+// names if a pattern matches no name.
 package similar

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// TrimOperators returns the text of a regular expression without its operators.
+// TrimOperators removes the operators of regular expressions from a pattern.
 func TrimOperators(pattern string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(`\^$.*+?()[]{}|`, r) {
@@ -16,8 +16,8 @@ func TrimOperators(pattern string) string {
 	}, pattern)
 }
 
-// Nearest returns the indexes of at most n names, ordered by the number of edits between the text
-// and the most similar substring of the name, then by the length of the name.
+// Nearest returns the indexes of at most n names, the most similar name first. Names are ordered by
+// the edit distance between text and the most similar substring of the name, and then by length.
 func Nearest(text string, names []string, n int) []int {
 	cost := make([]int, len(names))
 	order := make([]int, len(names))
@@ -30,8 +30,8 @@ func Nearest(text string, names []string, n int) []int {
 	return order[:min(n, len(order))]
 }
 
-// editDistance returns the least number of edits that turn the text into a substring of the name.
-// It compares at most the first 200 bytes of the text.
+// editDistance returns the minimum number of edits that convert text to any substring of name. It
+// considers at most the first 200 bytes of text.
 func editDistance(text, name string) int {
 	if len(text) > 200 {
 		text = text[:200]

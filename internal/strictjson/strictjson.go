@@ -1,6 +1,3 @@
-// Package strictjson decodes JSON files that users write. Package json accepts duplicate keys and
-// keys that differ only in letter case, so that a limit that is set twice can be ignored silently.
-// This package returns an error for such a file, for unknown keys, and for text after the value.
 package strictjson
 
 import (
@@ -15,8 +12,8 @@ import (
 	"unicode"
 )
 
-// Decode decodes data, which must contain one JSON value, to dst, which must be a pointer. Errors
-// contain the key.
+// Decode decodes data, which must contain exactly one JSON value, into the value that dst points
+// to. Errors name the invalid key.
 func Decode(data []byte, dst any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -29,8 +26,8 @@ func Decode(data []byte, dst any) error {
 	return checkKeys(json.NewDecoder(bytes.NewReader(data)), reflect.TypeOf(dst), true)
 }
 
-// Unmarshal is like json.Unmarshal, but duplicate keys are an error. It is for files of other
-// programs, so unknown keys are ignored.
+// Unmarshal is like json.Unmarshal, but returns an error for duplicate keys. It ignores unknown
+// keys, because it is used for files that other programs write.
 func Unmarshal(data []byte, dst any) error {
 	if err := json.Unmarshal(data, dst); err != nil {
 		return err
@@ -38,7 +35,7 @@ func Unmarshal(data []byte, dst any) error {
 	return checkKeys(json.NewDecoder(bytes.NewReader(data)), nil, false)
 }
 
-// truncationError replaces the errors of truncated files.
+// truncationError returns a clearer error if err was caused by truncated JSON, and otherwise err.
 func truncationError(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		return errors.New("the file ends before the end of its JSON value")
@@ -46,8 +43,8 @@ func truncationError(err error) error {
 	return err
 }
 
-// checkKeys checks the keys of the next value. t is the type of its destination, or nil if unknown.
-// If foldCase is true, keys that differ only in letter case are an error.
+// checkKeys reads a JSON value and returns an error for invalid keys. t is the type of the destination, or
+// nil if unknown. If foldCase is true, keys that differ only in letter case are an error.
 func checkKeys(d *json.Decoder, t reflect.Type, foldCase bool) error {
 	token, err := d.Token()
 	open, nested := token.(json.Delim)
@@ -88,7 +85,8 @@ func checkKeys(d *json.Decoder, t reflect.Type, foldCase bool) error {
 	return err
 }
 
-// derefStruct returns the type behind pointers, or nil for a type that decodes itself.
+// derefStruct returns the type that pointers lead to. It returns nil if the type implements its own
+// JSON decoding.
 func derefStruct(t reflect.Type) reflect.Type {
 	for t != nil {
 		if t.Kind() != reflect.Pointer {
@@ -102,7 +100,7 @@ func derefStruct(t reflect.Type) reflect.Type {
 	return nil
 }
 
-// containerElem returns the type of the elements of a list or a map, and nil for other types.
+// containerElem returns the element type of a slice, an array or a map, and nil for other types.
 func containerElem(t reflect.Type) reflect.Type {
 	if t != nil && slices.Contains([]reflect.Kind{reflect.Slice, reflect.Array, reflect.Map}, t.Kind()) {
 		return t.Elem()
@@ -110,8 +108,8 @@ func containerElem(t reflect.Type) reflect.Type {
 	return nil
 }
 
-// fieldType returns the type of the field for a key. The key must have the letter case of the name
-// in the tag of the field.
+// fieldType returns the type of the struct field for a key. It returns an error if the letter case
+// of the key differs from the field's JSON name.
 func fieldType(t reflect.Type, key string) (reflect.Type, error) {
 	for _, f := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -125,7 +123,7 @@ func fieldType(t reflect.Type, key string) (reflect.Type, error) {
 	return nil, nil
 }
 
-// foldKey returns the same string for all strings that differ only in letter case.
+// foldKey returns a key that is equal for all strings that differ only in letter case.
 func foldKey(s string) string {
 	return strings.Map(func(r rune) rune {
 		least := r

@@ -1,6 +1,9 @@
 package units
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Bytes formats a number of bytes with a binary prefix, such as "1.50 MiB".
 func Bytes(n int64) string {
@@ -38,3 +41,6 @@ func Seconds(s float64) string {
 	}
 	return fmt.Sprintf("%.1f us", s*1e6)
 }
+
+// Duration formats a duration rounded to seconds, such as "1m30s".
+func Duration(d time.Duration) string { return d.Round(time.Second).String() }

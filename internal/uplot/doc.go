@@ -1,3 +1,3 @@
-// Package uplot contains uPlot, the charting library of the pages, in unmodified form. fetch.sh
-// contains its source, and a test checks its hashes.
+// Package uplot embeds the unmodified charting library uPlot for HTML pages. fetch.sh downloads the
+// library, and a test verifies its hashes.
 package uplot

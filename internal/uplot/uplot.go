@@ -10,11 +10,11 @@ var (
 	program string
 	//go:embed LICENSE
 	license string
-	// Style is the library's style sheet.
+	// Style is uPlot's style sheet.
 	//
 	//go:embed uPlot.min.css
 	Style template.CSS
 )
 
-// Program returns the library with its license.
+// Program returns uPlot's JavaScript code and its license.
 func Program() template.JS { return template.JS("/*\n" + license + "*/\n" + program) }

@@ -1,3 +1,3 @@
-// Package usercode distinguishes stack frames of the user's code from frames of the libraries that
-// build graphs.
+// Package usercode distinguishes stack frames of user code from frames of the libraries that build
+// computation graphs.
 package usercode

@@ -9,15 +9,15 @@ import (
 
 const ours = "github.com/tpustrategy/tpustrategy/"
 
-// libraries are prefixes of library functions: packages of the standard library that call
-// callbacks, GoMLX, and this module except for its programs.
+// libraries contains the prefixes of library functions: GoMLX, this module, and packages of the
+// standard library that call callbacks.
 var libraries = []string{"runtime.", "reflect.", "slices.", "maps.", "iter.", "sync.", "sort.", "testing.",
 	"github.com/gomlx/", ours}
 
-// programs are prefixes of packages of this module that are considered as user code.
+// programs contains the prefixes of functions in this module that count as user code.
 var programs = []string{ours + "examples/", ours + "cmd/", ours + "internal/test/", ours + "lm/decoder."}
 
-// Library reports whether a frame belongs to a library. Tests are user code.
+// Library reports whether a frame belongs to a library. Frames in _test.go files never do.
 func Library(f runtime.Frame) bool {
 	return !strings.HasSuffix(f.File, "_test.go") && hasPrefix(f.Function, libraries) &&
 		!hasPrefix(f.Function, programs)
@@ -27,7 +27,7 @@ func hasPrefix(s string, prefixes []string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s, p) })
 }
 
-// File returns the file of a frame with the import path of its package, such as
+// File returns the file of a frame, prefixed with the import path of its package, such as
 // github.com/me/model/decoder.go. For package main, it returns only the file name.
 func File(f runtime.Frame) string {
 	base := path.Base(f.File)
@@ -39,8 +39,8 @@ func File(f runtime.Frame) string {
 	return base
 }
 
-// Function returns the short name of the function of a frame, such as layers.Dense or
-// decoder.Config.Loss.
+// Function returns the name of a frame's function without the directory of its package, such as
+// layers.Dense or decoder.Config.Loss.
 func Function(f runtime.Frame) string {
 	name := path.Base(f.Function)
 	if at := strings.Index(name, "["); at > 0 { // type parameters

@@ -19,8 +19,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
-// savedModel is what the checkpoint benchmarks save: on one device, or shared out over 4 replicas of
-// 2 logical devices, 507 MB of variables. Two have 50,000 rows; many are small.
+// savedModel is the model of the checkpoint benchmarks: 507 MB of variables on one device, or
+// sharded over 4 replicas of 2 logical devices. Two variables have 50,000 rows, and many are small.
 type savedModel struct {
 	group   checkpoint.Group
 	manager *checkpoint.Manager
@@ -60,7 +60,7 @@ func (r *rig) savedModel(ctx context.Context) (*savedModel, error) {
 	return m, err
 }
 
-// save saves a step until the checkpoint is there.
+// save saves a checkpoint and waits until it is complete.
 func (m *savedModel) save(ctx context.Context, step int64) error {
 	if err := m.manager.Save(ctx, step, m.group, checkpoint.SaveOptions{}); err != nil {
 		return err
@@ -68,9 +68,9 @@ func (m *savedModel) save(ctx context.Context, step int64) error {
 	return m.manager.Wait(ctx)
 }
 
-// checkpointSave is a save in shards until the checkpoint is there; the floor writes as many bytes
-// and syncs them. The note tells for how long a save blocks the next step: the shards are copied off
-// the devices.
+// checkpointSave measures a complete save of a sharded checkpoint. The baseline writes and syncs
+// the same number of bytes. The note reports how long a save blocks the next step while the shards
+// are copied from the devices.
 func checkpointSave(ctx context.Context, r *rig) (row, error) {
 	m, err := r.savedModel(ctx)
 	if err != nil {
@@ -78,8 +78,8 @@ func checkpointSave(ctx context.Context, r *rig) (row, error) {
 	}
 	debug.FreeOSMemory()
 	before := memoryOf("VmRSS:")
-	// From here on the peak is counted anew. Where that is not allowed the figure is that of the whole
-	// process, which is more.
+	// From here on the peak is counted anew. Where that is not allowed the figure is that of the
+	// whole process, which is more.
 	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)
 	var blocked []float64
 	step := int64(0)
@@ -96,7 +96,7 @@ func checkpointSave(ctx context.Context, r *rig) (row, error) {
 	return result, err
 }
 
-// write writes as many bytes as the model has, in pieces of 4 MiB, until they are on the disk.
+// write writes and syncs as many bytes as the model has, in blocks of 4 MiB.
 func (m *savedModel) write() error {
 	piece := random(4 << 20)
 	path := filepath.Join(m.dir, "floor")
@@ -111,8 +111,8 @@ func (m *savedModel) write() error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// checkpointRestore is a restore of a checkpoint whose files the system has in its cache. The floor
-// reads as many bytes of a file to memory of their own and sums them, by as many goroutines.
+// checkpointRestore measures a restore from files in the page cache. The baseline reads and sums
+// the same number of bytes with the same number of goroutines.
 func checkpointRestore(ctx context.Context, r *rig) (row, error) {
 	m, err := r.savedModel(ctx)
 	if err != nil {
@@ -137,7 +137,7 @@ func checkpointRestore(ctx context.Context, r *rig) (row, error) {
 	return result, err
 }
 
-// readAndSum reads a file into memory, with checksums, by two goroutines.
+// readAndSum reads a file with two goroutines and computes checksums.
 func readAndSum(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

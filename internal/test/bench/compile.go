@@ -12,8 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// lower is the trace of the MLP's training step, gradients and update included, and its lowering to
-// text.
+// lower measures tracing the MLP's training step and lowering it to StableHLO text.
 func lower(ctx context.Context, r *rig) (row, error) {
 	m, err := r.workload(ctx)
 	if err != nil {
@@ -31,7 +30,7 @@ func lower(ctx context.Context, r *rig) (row, error) {
 	return result, err
 }
 
-// compile is the plugin's compilation of that text.
+// compile measures the plugin's compilation of the MLP's training step.
 func compile(ctx context.Context, r *rig) (row, error) {
 	p := mlp()
 	return growth(ctx, r, []int{1}, 12, func(ctx context.Context, r *rig, _ int) (*strategy.CompiledStep, error) {
@@ -47,8 +46,8 @@ func compile(ctx context.Context, r *rig) (row, error) {
 	})
 }
 
-// compileVariables compiles a step x+1 of many variables of 8 floats each: how what a step costs
-// before it runs grows with its variables.
+// compileVariables compiles a step x+1 of many variables with 8 floats each. It shows how the
+// compile time grows with the number of variables.
 func compileVariables(ctx context.Context, r *rig) (row, error) {
 	return growth(ctx, r, []int{sized(500, 1), sized(1000, 1), sized(2000, 1)}, 3, func(ctx context.Context, r *rig, n int) (*strategy.CompiledStep, error) {
 		strat, err := r.strategy(ctx, strategy.Options{})
@@ -60,8 +59,8 @@ func compileVariables(ctx context.Context, r *rig) (row, error) {
 	})
 }
 
-// depthLoop compiles a decoder's training step of width 256 on replicas of 2 logical devices, with
-// its layers in a loop: how what a step costs before it runs grows with its layers.
+// depthLoop compiles the training step of a decoder of width 256 with its layers in a loop, on
+// replicas of 2 logical devices. It shows how the compile time grows with the number of layers.
 func depthLoop(ctx context.Context, r *rig) (row, error) {
 	c, depths := transformer.Peer(), []int{2, 12, 48}
 	if effort < 1 {
@@ -78,8 +77,8 @@ func depthLoop(ctx context.Context, r *rig) (row, error) {
 	})
 }
 
-// growth compiles steps of several sizes, each several times from nothing. The times are the
-// compiler's: Us is that of the largest and FloorUs that of the smallest, and the note has all.
+// growth compiles steps of several sizes without caches and measures the compiler. Us is the time
+// of the largest step, FloorUs that of the smallest, and the note lists all times.
 func growth(ctx context.Context, r *rig, sizes []int, times int, of func(ctx context.Context, r *rig, size int) (*strategy.CompiledStep, error)) (result row, err error) {
 	var notes []string
 	for _, size := range sizes {

@@ -16,11 +16,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// untilReady is ctx for waits of a few milliseconds, which need no way out: a wait that can be
-// broken off costs some allocations.
+// untilReady returns ctx without cancellation, for waits of a few milliseconds. A cancelable wait
+// would allocate.
 func untilReady(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
 
-// increments is a step x+1 of n donated variables of 8 floats, and their store.
+// increments returns a step x+1 of n donated variables with 8 floats each, and their store.
 func increments(strat *strategy.TPUStrategy, n int) (*strategy.Function, *model.Store) {
 	store := model.NewStore()
 	return strat.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
@@ -32,9 +32,9 @@ func increments(strat *strategy.TPUStrategy, n int) (*strategy.Function, *model.
 	}, strategy.FunctionOptions{Name: "add_one", Store: store}), store
 }
 
-// launches are the ways of a bound launch of increments, and of the same program in a loop in C,
-// which has a state of its own.
-func (r *rig) launches(ctx context.Context, strat *strategy.TPUStrategy, n int, args ...any) (ours, inC way, err error) {
+// launches returns a launch of increments through a bound function, and a launch of the same
+// program in a C loop with its own buffers.
+func (r *rig) launches(ctx context.Context, strat *strategy.TPUStrategy, n int, args ...any) (ours, inC runner, err error) {
 	f, store := increments(strat, n)
 	bound, err := f.Bind(ctx, args...)
 	if err != nil {
@@ -69,7 +69,7 @@ func (r *rig) launches(ctx context.Context, strat *strategy.TPUStrategy, n int, 
 	}, nil
 }
 
-// addOne is the cost of a launch: x+1 on each device, x a donated variable.
+// addOne measures a launch of x+1 on each device, where x is a donated variable.
 func addOne(ctx context.Context, r *rig) (row, error) {
 	strat, err := r.strategy(ctx, strategy.Options{})
 	if err != nil {
@@ -82,9 +82,8 @@ func addOne(ctx context.Context, r *rig) (row, error) {
 	return repeat{turns: 200, limit: time.Minute, ops: 20, blocks: 4}.time(ours, inC)
 }
 
-// launchVariables is the processor time of a launch of x+1 of many donated variables: what a step
-// costs that does next to nothing with many variables. The loop in C runs ahead as far as the plugin
-// lets it.
+// launchVariables measures the processor time of a launch of x+1 of many donated variables. The
+// baseline is a C loop that does not wait for the results.
 func launchVariables(n int) func(ctx context.Context, r *rig) (row, error) {
 	return func(ctx context.Context, r *rig) (row, error) {
 		strat, err := r.strategy(ctx, strategy.Options{})
@@ -99,7 +98,8 @@ func launchVariables(n int) func(ctx context.Context, r *rig) (row, error) {
 	}
 }
 
-// runSteps is 100 steps of x+1 in one launch, a loop on the devices. The floor is 100 launches in C.
+// runSteps measures 100 steps of x+1 in one launch, a loop on the devices. The baseline is 100
+// launches in C.
 func runSteps(ctx context.Context, r *rig) (row, error) {
 	const steps = 100
 	strat, err := r.strategy(ctx, strategy.Options{})
@@ -125,7 +125,7 @@ func runSteps(ctx context.Context, r *rig) (row, error) {
 	return repeat{turns: 1000, limit: 4 * time.Second, ops: 1, blocks: 4}.time(ours, func(n int) (time.Duration, error) { return inC(steps * n) })
 }
 
-// allReduce is an all-reduce of 1 MiB for each replica.
+// allReduce measures an all-reduce of 1 MiB per replica.
 func allReduce(ctx context.Context, r *rig) (row, error) {
 	strat, err := r.strategy(ctx, strategy.Options{})
 	if err != nil {
@@ -142,13 +142,13 @@ func allReduce(ctx context.Context, r *rig) (row, error) {
 	return repeat{turns: 4000, limit: 2 * time.Second, ops: 1}.time(launched(ctx, bound), nil)
 }
 
-// launched is the way of a bound function with a result.
-func launched(ctx context.Context, bound *strategy.Binding) way {
+// launched returns the runner of a bound function with a result.
+func launched(ctx context.Context, bound *strategy.Binding) runner {
 	short := untilReady(ctx)
 	return timed(func() error { return bound.Launch(ctx) }, func() error { return bound.Results()[0].Ready(short) })
 }
 
-// hostToDevice copies 16 MiB to each device; the floor is a memcpy of as much.
+// hostToDevice measures a copy of 16 MiB to each device. The baseline is a memcpy of the same size.
 func hostToDevice(ctx context.Context, r *rig) (row, error) {
 	strat, err := r.strategy(ctx, strategy.Options{})
 	if err != nil {

@@ -1,13 +1,3 @@
-// Command bench measures the module on the XLA CPU plugin and prints one JSON object a line: name,
-// devices, us (median microseconds), cpu_us (those of the processor), allocs (Go heap allocations an
-// operation), and floor_us where there is a floor, measured in turn in the same run. See
-// docs/benchmarks.md for what each name means.
-//
-//	go run ./internal/test/bench            all
-//	go run ./internal/test/bench add_one    those whose name contains a word
-//
-// Exit codes: 0 done, 1 a benchmark failed, 2 wrong usage, 130 interrupted (143 by SIGTERM), after
-// the lines of what was done.
 package main
 
 import (
@@ -25,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/command"
 )
 
-// row is one line of output.
+// row is one line of the output.
 type row struct {
 	Name    string  `json:"name"`
 	Devices int     `json:"devices"`
@@ -33,13 +23,13 @@ type row struct {
 	Allocs  float64 `json:"allocs"`
 	FloorUs float64 `json:"floor_us,omitempty"`
 	Ratio   float64 `json:"ratio,omitempty"`
-	// CPUUs is the processor time of an operation, in user mode and in the kernel.
+	// CPUUs is the user and system time of an operation in microseconds.
 	CPUUs float64 `json:"cpu_us,omitempty"`
 	GBps  float64 `json:"gb_per_s,omitempty"`
 	Note  string  `json:"note,omitempty"`
 }
 
-// bench is one benchmark on a number of devices.
+// bench is a benchmark on a number of devices.
 type bench struct {
 	name    string
 	devices int
@@ -72,7 +62,7 @@ var benches = []bench{
 
 func main() { os.Exit(command.Main(run)) }
 
-// run is the command, with all it touches given. It returns the exit code.
+// run runs the command and returns its exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -109,7 +99,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return command.Failed
 }
 
-// runAll prints a line for each benchmark when it is done.
+// runAll runs the benchmarks and prints the result of each one as soon as it is available.
 func runAll(ctx context.Context, chosen []bench, stdout io.Writer) error {
 	out := json.NewEncoder(stdout)
 	for _, b := range chosen {
@@ -127,7 +117,6 @@ func runAll(ctx context.Context, chosen []bench, stdout io.Writer) error {
 	return nil
 }
 
-// measure runs the benchmark.
 func (b bench) measure(ctx context.Context) (row, error) {
 	r := &rig{devices: b.devices}
 	defer r.close()
@@ -136,7 +125,7 @@ func (b bench) measure(ctx context.Context) (row, error) {
 	return result, err
 }
 
-// choose returns the benchmarks whose name contains a word, in their order.
+// choose returns the benchmarks whose name contains one of the words.
 func choose(words []string) ([]bench, error) {
 	if len(words) == 0 {
 		return benches, nil
@@ -155,7 +144,6 @@ func choose(words []string) ([]bench, error) {
 	return chosen, nil
 }
 
-// names lists the benchmarks.
 func names() string {
 	var all []string
 	for _, b := range benches {

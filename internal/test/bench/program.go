@@ -30,15 +30,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// program is a training program as GoMLX's users write it: a model function and what it is trained
-// with. It knows no devices.
+// program is a GoMLX training program without knowledge of devices: a model function and its
+// training options.
 type program struct {
 	model     func(scope *model.Scope, spec any, in []*graph.Node) []*graph.Node
 	optimizer optimizer.Interface
 	x, y      *tensors.Tensor // a batch
 }
 
-// mlp is 784-512-512-10 with batches of 256 rows and plain SGD.
+// mlp is a 784-512-512-10 network with batches of 256 rows and plain SGD.
 func mlp() program {
 	const rows = 256
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -63,7 +63,7 @@ func mlp() program {
 	}
 }
 
-// decoder is one of the size of transformer_step, of GoMLX's own layers.
+// decoder is a decoder of the size of transformer_step that uses GoMLX's layers.
 func decoder() program {
 	numLayers, width, heads, sequence, vocabulary, batch := 4, 256, 8, 128, 256, 32
 	if effort < 1 {
@@ -105,7 +105,7 @@ func (program) store() *model.Store {
 	return store
 }
 
-// batch copies the batch in the host's memory, as each step gets a new one.
+// batch returns a copy of the batch in host memory, because each step consumes its batch.
 func (p program) batch() (x, y *tensors.Tensor, err error) {
 	x, err = p.x.LocalClone()
 	if err == nil {
@@ -114,15 +114,15 @@ func (p program) batch() (x, y *tensors.Tensor, err error) {
 	return x, y, err
 }
 
-// step is the program's training step on replicas.
+// step returns the training step of the program on replicas.
 func (p program) step(strat *strategy.TPUStrategy) (*train.Step, error) {
 	return train.New(strat, p.store(), p.optimizer, func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return p.loss(in[1:], p.model(rc.Scope(), nil, in[:1]))
 	}, train.Options{})
 }
 
-// byStrategy is the way of package strategy/train, fed from the host.
-func (p program) byStrategy(ctx context.Context, r *rig) (way, error) {
+// byStrategy returns a runner that uses package strategy/train and copies batches from the host.
+func (p program) byStrategy(ctx context.Context, r *rig) (runner, error) {
 	strat, err := r.strategy(ctx, strategy.Options{})
 	if err != nil {
 		return nil, err
@@ -138,8 +138,8 @@ func (p program) byStrategy(ctx context.Context, r *rig) (way, error) {
 	}, func() error { return last.Ready(ctx) }), err
 }
 
-// byTrainer is the way of GoMLX's own Trainer on a backend, which knows nothing of devices either.
-func (p program) byTrainer(r *rig, backend compute.Backend) way {
+// byTrainer returns a runner that uses GoMLX's Trainer on a backend.
+func (p program) byTrainer(r *rig, backend compute.Backend) runner {
 	r.later(backend.Finalize)
 	trainer := gomlxtrain.NewTrainer(backend, p.store(), p.model, p.loss, p.optimizer, nil, nil)
 	var metrics []*tensors.Tensor
@@ -157,8 +157,8 @@ func (p program) byTrainer(r *rig, backend compute.Backend) way {
 	})
 }
 
-// onUpstream is the way of GoMLX's XLA backend, with one device of the plugin that ours opens.
-func (p program) onUpstream(r *rig) (way, error) {
+// onUpstream returns a runner that uses GoMLX's XLA backend with one device and the same plugin.
+func (p program) onUpstream(r *rig) (runner, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return nil, err
@@ -174,9 +174,8 @@ func (p program) onUpstream(r *rig) (way, error) {
 	return p.byTrainer(r, backend), nil
 }
 
-// globalStep returns the benchmark of a training step by GoMLX's own Trainer on the backend of one
-// global view, fed from the host. The floor is the same program by package strategy/train; on one
-// device, by the same Trainer on GoMLX's XLA backend with the same plugin.
+// globalStep returns a benchmark of GoMLX's Trainer on this module's backend, which shows all devices as
+// one. The baseline is package strategy/train or, on one device, GoMLX's XLA backend with the same plugin.
 func globalStep(of func() program) func(ctx context.Context, r *rig) (row, error) {
 	return func(ctx context.Context, r *rig) (row, error) {
 		backend, err := compute.NewWithConfig(fmt.Sprintf("tpustrategy:devices=%d", r.devices))
@@ -184,7 +183,7 @@ func globalStep(of func() program) func(ctx context.Context, r *rig) (row, error
 			return row{}, err
 		}
 		ours := of().byTrainer(r, backend)
-		var other way
+		var other runner
 		if r.devices > 1 {
 			other, err = of().byStrategy(ctx, r)
 		} else {

@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// rig opens what a benchmark runs on, and closes it when the benchmark has ended.
+// rig opens the resources of a benchmark and closes them at the end of the benchmark.
 type rig struct {
 	devices int
 	closers []func()
@@ -22,10 +22,9 @@ func (r *rig) close() {
 	r.closers = nil
 }
 
-// later runs c when the benchmark has ended.
+// later registers a function to call at the end of the benchmark.
 func (r *rig) later(c func()) { r.closers = append(r.closers, c) }
 
-// system opens the rig's CPU devices.
 func (r *rig) system(ctx context.Context) (*system.System, error) {
 	sys, err := system.Open(ctx, system.Options{CPUDevices: r.devices})
 	if err == nil {
@@ -34,7 +33,7 @@ func (r *rig) system(ctx context.Context) (*system.System, error) {
 	return sys, err
 }
 
-// strategy opens the devices as replicas, of opts.LogicalDevices each.
+// strategy returns a strategy whose replicas use all devices of the rig.
 func (r *rig) strategy(ctx context.Context, opts strategy.Options) (*strategy.TPUStrategy, error) {
 	sys, err := r.system(ctx)
 	if err != nil {
@@ -51,7 +50,7 @@ func (r *rig) strategy(ctx context.Context, opts strategy.Options) (*strategy.TP
 	return strat, err
 }
 
-// folder makes a temporary folder.
+// folder creates a temporary folder.
 func (r *rig) folder() (string, error) {
 	dir, err := os.MkdirTemp("", "bench-")
 	if err == nil {

@@ -14,18 +14,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// start is a process that takes one training step, of the MLP or of the decoder of the comparison
-// on replicas of up to 2 logical devices, and ends with its loss.
+// start describes a process that runs one training step and prints its loss. The model is the MLP
+// or the decoder, on replicas of up to 2 logical devices.
 type start struct {
 	Cached, Decoder, Loop bool
-	// Set by the parent: the cache of compiled programs, the devices, and the parent's effort.
+	// The parent process sets the cache folder, the number of devices, and the effort.
 	Dir     string
 	Devices int
 	Effort  float64
 }
 
-// firstStep returns the benchmark of a process from its start to its end. The first fills the
-// caches.
+// firstStep returns a benchmark of a process from its start to its exit. The first process fills
+// the caches.
 func firstStep(s start) func(ctx context.Context, r *rig) (row, error) {
 	return func(ctx context.Context, r *rig) (row, error) {
 		self, err := os.Executable()
@@ -56,7 +56,7 @@ func firstStep(s start) func(ctx context.Context, r *rig) (row, error) {
 	}
 }
 
-// takeStep is the child: it takes one step and waits for the loss.
+// takeStep runs one step in the child process and waits for the loss.
 func takeStep(ctx context.Context, mode string) error {
 	var s start
 	err := json.Unmarshal([]byte(mode), &s)

@@ -18,13 +18,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// variable is one that a step declares.
+// variable is a variable that a step declares.
 type variable struct {
 	path  string
 	shape shapes.Shape
 }
 
-// float32s are n variables of a shape, whose paths begin with the name.
+// float32s returns n variables of the same shape. Their paths begin with name.
 func float32s(name string, n int, dims ...int) (all []variable) {
 	for i := range n {
 		all = append(all, variable{fmt.Sprintf("/%s%d", name, i), shapes.Make(dtypes.Float32, dims...)})
@@ -32,8 +32,8 @@ func float32s(name string, n int, dims ...int) (all []variable) {
 	return all
 }
 
-// parts are options for one device, or for replicas of 2 logical devices that each hold half of
-// every variable that a rule cuts.
+// parts returns options for one device, or for replicas of 2 logical devices over which the rules
+// shard variables.
 func (r *rig) parts(rules logical.Rules) strategy.Options {
 	if r.devices == 1 {
 		rules = nil
@@ -41,7 +41,7 @@ func (r *rig) parts(rules logical.Rules) strategy.Options {
 	return strategy.Options{LogicalDevices: min(r.devices, 2), Variables: rules}
 }
 
-// declared is a step that declares variables and nothing else.
+// declared returns a step that only declares variables.
 func declared(strat *strategy.TPUStrategy, store *model.Store, all []variable, first model.VariableInitializer) *strategy.Function {
 	return strat.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		for _, v := range all {
@@ -51,7 +51,7 @@ func declared(strat *strategy.TPUStrategy, store *model.Store, all []variable, f
 	}, strategy.FunctionOptions{Name: "variables", Store: store})
 }
 
-// random returns bytes that are numbers without large exponents.
+// random returns bytes that represent numbers without large exponents.
 func random(n int) []byte {
 	rng := rand.New(rand.NewPCG(1, 1))
 	block := make([]byte, 1<<16)
@@ -61,8 +61,8 @@ func random(n int) []byte {
 	return bytes.Repeat(block, n/len(block)+1)[:n]
 }
 
-// firstValues is the making of the first values of a language model's 162 million parameters: the
-// tokens' table, the output's weights, and twelve blocks.
+// firstValues measures the initialization of a language model with 162 million parameters: the
+// token table, the output weights, and twelve blocks.
 func firstValues(ctx context.Context, r *rig) (row, error) {
 	const blocks = 12
 	vocabulary, width := sized(50257, 64)&^1, sized(768, 2)&^1
@@ -85,7 +85,7 @@ func firstValues(ctx context.Context, r *rig) (row, error) {
 		made.Making.Seconds(), made.Compiling.Seconds(), made.Programs, made.Lowering.Seconds(), made.OnDevices, made.OnHost, memoryOf("VmHWM:"))}, err
 }
 
-// memoryOf is a line of what Linux says of this process's memory, in kB; 0 if it says nothing.
+// memoryOf returns a field of /proc/self/status in kB, or 0 if it is not available.
 func memoryOf(line string) (kB int64) {
 	text, _ := os.ReadFile("/proc/self/status")
 	_, rest, _ := strings.Cut(string(text), "\n"+line)

@@ -20,12 +20,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// workload is the MLP's training step and its way on data that stays on the devices.
+// workload is the MLP's training step, and its runner on batches that stay on the devices.
 type workload struct {
 	program
-	strat *strategy.TPUStrategy
-	step  *train.Step
-	way   way
+	strat  *strategy.TPUStrategy
+	step   *train.Step
+	runner runner
 }
 
 func (r *rig) workload(ctx context.Context) (*workload, error) {
@@ -42,11 +42,12 @@ func (r *rig) workload(ctx context.Context) (*workload, error) {
 		return nil, err
 	}
 	r.later(func() { _ = bound.Close() })
-	m.way = launched(ctx, bound)
+	m.runner = launched(ctx, bound)
 	return m, nil
 }
 
-// fed times a step that gets its arguments in turn with the same step on data that stays.
+// fed compares a step that receives a new batch each time with the same step on batches that stay
+// on the devices.
 func (m *workload) fed(ctx context.Context, args func() ([]any, error)) (row, error) {
 	var loss *strategy.Mirrored
 	short := untilReady(ctx)
@@ -56,19 +57,19 @@ func (m *workload) fed(ctx context.Context, args func() ([]any, error)) (row, er
 			loss, err = m.step.Run(ctx, in...)
 		}
 		return err
-	}, func() error { return loss.Ready(short) }), m.way)
+	}, func() error { return loss.Ready(short) }), m.runner)
 }
 
-// mlpStep is a training step on data that stays on the devices.
+// mlpStep measures a training step on a batch that stays on the devices.
 func mlpStep(ctx context.Context, r *rig) (row, error) {
 	m, err := r.workload(ctx)
 	if err != nil {
 		return row{}, err
 	}
-	return repeat{turns: 400, limit: 5 * time.Second, ops: 20}.time(m.way, nil)
+	return repeat{turns: 400, limit: 5 * time.Second, ops: 20}.time(m.runner, nil)
 }
 
-// mlpStepFeed copies the batch from the host for each step. The floor is the step without that.
+// mlpStepFeed measures a step that copies its batch from the host. The baseline does not copy.
 func mlpStepFeed(ctx context.Context, r *rig) (row, error) {
 	m, err := r.workload(ctx)
 	if err != nil {
@@ -78,8 +79,8 @@ func mlpStepFeed(ctx context.Context, r *rig) (row, error) {
 	return m.fed(ctx, func() ([]any, error) { return args, nil })
 }
 
-// mlpStepPrefetch reads the batches from a dataset, put together anew for each step, through the
-// input pipeline and a feed that copies them ahead of the step. The floor is as in mlpStepFeed.
+// mlpStepPrefetch measures steps whose batches are built from a dataset and copied to the devices
+// in advance by the input pipeline and a feed. The baseline is the same as in mlpStepFeed.
 func mlpStepPrefetch(ctx context.Context, r *rig) (result row, err error) {
 	m, err := r.workload(ctx)
 	if err != nil {
@@ -116,9 +117,8 @@ func mlpStepPrefetch(ctx context.Context, r *rig) (result row, err error) {
 	})
 }
 
-// fitLoop is a step of package fit's loop between two records, on data that stays on the devices.
-// The step is as small as a training step can be, so that the loop shows beside it. The floor is a
-// bare loop of the same steps.
+// fitLoop measures an iteration of package fit's loop between two records. The step is very small,
+// so that the overhead of the loop is visible. The baseline is a plain loop of the same steps.
 func fitLoop(ctx context.Context, r *rig) (result row, err error) {
 	strat, err := r.strategy(ctx, strategy.Options{})
 	if err != nil {

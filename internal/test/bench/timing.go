@@ -11,21 +11,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// effort is the share of the usual time, rounds and sizes; a test lowers it.
+// effort scales the times, rounds and sizes of the benchmarks. A test reduces it.
 var effort = 1.0
 
-// compiler compiles in place of the devices' client, if it is not nil; a test sets it.
+// compiler replaces the client's compiler if it is not nil. Only a test sets it.
 var compiler pjrt.Compiler
 
-// sized is n, or less with less effort.
+// sized returns n scaled by effort, but at least the given minimum.
 func sized(n, least int) int { return max(least, int(float64(n)*effort)) }
 
-// way takes n operations, waits until the last of them is done, and returns how long that took.
-type way func(n int) (time.Duration, error)
+// runner runs n operations, waits for the last one to complete, and returns the elapsed time.
+type runner func(n int) (time.Duration, error)
 
-// timed is the way of operations that are timed from here; wait, if there is one, ends when the
-// last of them is done.
-func timed(op, wait func() error) way {
+// timed returns a runner that calls op n times and then wait, which may be nil.
+func timed(op, wait func() error) runner {
 	return func(n int) (time.Duration, error) {
 		start := time.Now()
 		for range n {
@@ -42,24 +41,24 @@ func timed(op, wait func() error) way {
 	}
 }
 
-// repeat says how often a way is timed.
+// repeat specifies how often an operation is measured.
 type repeat struct {
 	turns int           // after one that warms up
 	limit time.Duration // the turn that begins after it is the last, but for the first
 	ops   int           // that are timed together
-	// blocks are timed in a turn, and their median counts. Of several the first does not count: it
-	// brings its code back into the processor's caches.
+	// blocks is the number of blocks of operations per turn, whose median counts. The first of
+	// several blocks is ignored, because it loads the code into the processor's caches.
 	blocks int
 	byCPU  bool // Us and FloorUs are of processor time
 }
 
-// time times a way, and in turn with it the floor, if there is one. The ratio is the median over the
-// turns, as the machine's clock may change between them. The note tells its 95 % interval: a busy
-// machine needs it to tell 2 % from nothing.
-func (p repeat) time(ours, floor way) (r row, err error) {
-	ways := []way{ours}
+// time measures an operation and its baseline floor, which may be nil, in alternation. The ratio is
+// the median over the turns, because the clock frequency of the machine may change between turns.
+// The note contains the 95 % confidence interval of the ratio.
+func (p repeat) time(ours, floor runner) (r row, err error) {
+	runners := []runner{ours}
 	if floor != nil {
-		ways = append(ways, floor)
+		runners = append(runners, floor)
 	}
 	var wall, cpu [2][]float64
 	var ratios []float64
@@ -71,12 +70,12 @@ func (p repeat) time(ours, floor way) (r row, err error) {
 			turns = max(turn, 1) // the last
 		}
 		var took [2]float64
-		for i := range ways {
-			k := (turn + i) % len(ways)
+		for i := range runners {
+			k := (turn + i) % len(runners)
 			if turn == turns && k == 0 {
 				runtime.ReadMemStats(&before)
 			}
-			w, c, err := p.block(ways[k])
+			w, c, err := p.block(runners[k])
 			if err != nil {
 				return row{}, err
 			}
@@ -107,8 +106,8 @@ func (p repeat) time(ours, floor way) (r row, err error) {
 	return r, nil
 }
 
-// block times its operations once, or the blocks of them: microseconds of one operation.
-func (p repeat) block(w way) (wall, cpu float64, err error) {
+// block measures the operations of one turn. It returns microseconds per operation.
+func (p repeat) block(w runner) (wall, cpu float64, err error) {
 	walls, cpus := make([]float64, 0, 4), make([]float64, 0, 4) // on the stack: allocations are counted
 	for i := range max(p.blocks, 1) {
 		before := cpuTime()
@@ -126,7 +125,7 @@ func (p repeat) block(w way) (wall, cpu float64, err error) {
 	return walls[len(walls)/2], cpus[len(cpus)/2], nil
 }
 
-// median sorts x and returns its median, rounded; 0 of nothing.
+// median sorts x and returns its rounded median, or 0 if x is empty.
 func median(x []float64) float64 {
 	if len(x) == 0 {
 		return 0
@@ -139,7 +138,7 @@ func us(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
 func round(x float64) float64 { return math.Round(x*100) / 100 }
 
-// cpuTime is the processor time that this process has taken.
+// cpuTime returns the processor time that this process has used.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

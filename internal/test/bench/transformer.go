@@ -11,11 +11,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// asJAX are the compiler options that JAX 0.10.2 sets for the same plugin, of those that change
-// what it makes of a step.
+// asJAX contains the compiler options that JAX 0.10.2 sets for the same plugin and that affect the
+// compiled step.
 var asJAX = map[string]any{"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE"}
 
-// peer is the decoder of the comparison, or with less effort a tiny one.
+// peer returns the decoder that is compared with other frameworks, or a tiny one if effort is reduced.
 func peer() transformer.Config {
 	c := transformer.Peer()
 	if effort < 1 {
@@ -25,9 +25,8 @@ func peer() transformer.Config {
 	return c
 }
 
-// transformerStep returns the benchmark of a decoder's training step on replicas of some logical
-// devices, with the tokens on the devices. Each step is awaited. The compiler has the options that
-// it has under JAX.
+// transformerStep returns a benchmark of a decoder's training step with the tokens on the devices
+// and JAX's compiler options. It waits for each step.
 func transformerStep(logicalDevices, batch int) func(ctx context.Context, r *rig) (row, error) {
 	return func(ctx context.Context, r *rig) (row, error) {
 		c := peer()
@@ -53,8 +52,9 @@ func transformerStep(logicalDevices, batch int) func(ctx context.Context, r *rig
 	}
 }
 
-// generateDecode returns the benchmark of a further token of 8 rows, with a cache of 320 slots, and
-// some tokens a launch. The time is that of texts of 128 tokens, with the reading of their prompts.
+// generateDecode returns a benchmark of generating one token for 8 rows with a cache of 320
+// positions. chunk is the number of tokens per launch. The time is averaged over texts of 128
+// tokens and includes the processing of the prompts.
 func generateDecode(chunk int) func(ctx context.Context, r *rig) (row, error) {
 	return func(ctx context.Context, r *rig) (row, error) {
 		c, made := peer(), sized(128, 4)

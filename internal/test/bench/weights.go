@@ -17,10 +17,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// weightsLoad is the loading of a file of Hugging Face's form, a decoder of 67 million parameters in
-// bfloat16, into float32 variables: whole on one device, or as 4 replicas of 2 logical devices that
-// share it out. Most matrices are transposed, as dense layers have them. The floor is a read of the
-// file.
+// weightsLoad measures loading a Hugging Face file of a decoder with 67 million parameters from
+// bfloat16 into float32 variables, on one device or sharded over 4 replicas of 2 logical devices.
+// Most matrices are transposed. The baseline reads the file.
 func weightsLoad(ctx context.Context, r *rig) (row, error) {
 	width := sized(768, 64) &^ 63
 	c := weights.Config{Type: "llama", Layers: 6, Width: width, Heads: width / 64, KeyHeads: width / 64, HeadSize: 64, Hidden: width * 8 / 3 &^ 63, Vocabulary: 16000}

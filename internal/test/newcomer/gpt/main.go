@@ -1,5 +1,3 @@
-// Command gpt is the small language model of a newcomer, who has read the pages and no source: one
-// attention layer over the bytes of a text.
 package main
 
 import (

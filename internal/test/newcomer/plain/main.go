@@ -1,4 +1,3 @@
-// Command plain is a GoMLX program of a newcomer: nothing in it but one import is of this module.
 package main
 
 import (

@@ -1,0 +1,2 @@
+// Package enum implements the String methods of constants.
+package enum

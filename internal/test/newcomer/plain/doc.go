@@ -1,0 +1,2 @@
+// Command plain is a plain GoMLX program. Only one of its imports belongs to this module.
+package main
