@@ -22,7 +22,11 @@ func ExampleZip() {
 		return leaves[0].(int) + leaves[1].(int), nil
 	})
 	fmt.Println(sum, err)
-	// Output: [x] [1 10] [y][0] [2 20] [y][1] [3 30] map[x:11 y:[22 33]] <nil>
+	// Output:
+	// [x] [1 10]
+	// [y][0] [2 20]
+	// [y][1] [3 30]
+	// map[x:11 y:[22 33]] <nil>
 }
 
 type pair struct{ First, Second any }
