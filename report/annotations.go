@@ -63,8 +63,8 @@ type AnnotationFigures struct {
 	Peak int64 `json:"peak_bytes"`
 }
 
-// Of returns the annotated names, or the line of the annotation, such as "model.go:12".
-func (m AnnotationSuggestion) Of() string {
+// subject returns the annotated names, or the line of the annotation, such as "model.go:12".
+func (m AnnotationSuggestion) subject() string {
 	switch {
 	case m.At != nil:
 		return m.At.String()
@@ -419,17 +419,17 @@ type side struct {
 
 func (m AnnotationSuggestion) sides() []side { return []side{{"-", m.Removes}, {"+", m.Adds}} }
 
-// Summary returns the number of annotations that were tried, and whether any of them is better.
-func (m *AnnotationSuggestions) Summary() string {
+// summary returns the number of annotations that were tried, and whether any of them is better.
+func (m *AnnotationSuggestions) summary() string {
 	text := fmt.Sprintf("%d tried", m.Tried)
 	if m.Refused > 0 {
-		text += fmt.Sprintf(", %d of them refused by the compiler", m.Refused)
+		text += fmt.Sprintf(", %d of them rejected by the compiler", m.Refused)
 	}
 	if m.Left > 0 {
 		text += fmt.Sprintf(", %d left", m.Left)
 	}
 	if len(m.All) == 0 {
-		text += "; none takes a collective over the logical devices away and is better"
+		text += "; none removes a collective over the logical devices and is better"
 	}
 	return text
 }

@@ -132,7 +132,7 @@ func TestABetterSplitIsSuggested(t *testing.T) {
 			assert.Greater(t, suggested.Now.Sent, least[bad.step], "it costs something")
 			require.NotEmpty(t, suggested.All)
 			best := suggested.All[0]
-			t.Logf("%s from %s to %s, of %d tried", best.Of(), best.From, best.To, suggested.Tried)
+			t.Logf("%s from %s to %s, of %d tried", best.Name, best.From, best.To, suggested.Tried)
 			require.NotEmpty(t, best.Removes)
 			assert.NotEmpty(t, best.Removes[0].Collectives)
 			assert.Contains(t, best.Removes[0].String(), "annotations_test.go:")

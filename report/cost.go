@@ -16,7 +16,7 @@ func (r *Report) addModelFLOPs(text []byte, ours bool) {
 	flops, unknown := hlo.ModelFLOPs(text)
 	r.Cost = Cost{FLOPs: -1, BytesAccessed: -1, ModelFLOPs: flops}
 	if unknown > 0 {
-		r.note("%d loops of the step as it was written run for a number of rounds that is not known; what the model asks for counts one", unknown)
+		r.note("%d loops of the step as written have an unknown number of iterations; the model FLOPs count one iteration", unknown)
 	}
 	if ours {
 		// The step function is the program of one replica.
@@ -28,12 +28,12 @@ func (r *Report) addModelFLOPs(text []byte, ours bool) {
 // further iterations of loops according to the simulated program, which is nil if it cannot be read.
 func (r *Report) addCost(p *pjrt.Executable, e *cost.Estimate) error {
 	if e != nil && e.Truncated {
-		r.note("the optimized program is too large to be counted to its end: what is in loops counts once, and there is no roofline")
+		r.note("the optimized program is too large to count completely: loops count once, and there is no roofline")
 		e = nil
 	}
 	analysis, err := p.CostAnalysis()
 	if errors.Is(err, errors.ErrUnsupported) {
-		r.note("the plugin estimates no cost: operations and bytes are counted in the optimized program, without those of custom calls")
+		r.note("the plugin does not estimate the cost: operations and bytes are counted in the optimized program, without custom calls")
 	} else if err != nil {
 		return fromPlugin("read the cost analysis", err)
 	}
@@ -54,7 +54,7 @@ func (r *Report) addCost(p *pjrt.Executable, e *cost.Estimate) error {
 	}
 	r.addRoofline(e, isCounted)
 	if isCounted && e.Prediction == nil && r.Target.HBMBandwidth > 0 {
-		r.note("no time is predicted for %s: the prediction knows TPUs alone, and the roofline knows nothing of launches and of the network", r.Target.Name)
+		r.note("no time is predicted for %s: predictions support only TPUs, and the roofline does not include launches and the network", r.Target.Name)
 	}
 	if r.Predicted = e.Prediction; r.Predicted != nil {
 		if possible := e.PeakFLOPS * float64(r.Replicas*r.LogicalDevices) * r.Predicted.Seconds; possible > 0 {
@@ -67,11 +67,11 @@ func (r *Report) addCost(p *pjrt.Executable, e *cost.Estimate) error {
 // addRoofline adds the times that follow from the work of a program.
 func (r *Report) addRoofline(e *cost.Estimate, isCounted bool) {
 	if e.UnknownLoops > 0 {
-		r.note("%d loops run for a number of rounds that is not known; what is in them counts for one", e.UnknownLoops)
+		r.note("%d loops have an unknown number of iterations; they count as one iteration", e.UnknownLoops)
 	}
 	target := r.Target
 	if target.PeakFLOPS <= 0 || target.HBMBandwidth <= 0 {
-		r.note("the peak and the memory's rate of %s are not known, so no time is estimated", target.Name)
+		r.note("the peak and the memory bandwidth of %s are unknown, so no time is estimated", target.Name)
 		return
 	}
 	flops, bytes := r.Cost.FLOPs, r.Cost.BytesAccessed

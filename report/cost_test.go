@@ -133,7 +133,7 @@ func TestALoopReportsWhatItsRoundsDo(t *testing.T) {
 		require.NoError(t, r.WriteHTML(&page))
 		for _, shown := range []string{text.String(), page.String()} {
 			assert.Contains(t, shown, "roofline")
-			assert.Contains(t, shown, "without 24 operations whose time is not known")
+			assert.Contains(t, shown, "without 24 operations of unknown time")
 			assert.NotContains(t, shown, "time of a step")
 		}
 	})

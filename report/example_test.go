@@ -43,9 +43,9 @@ func ExampleParse() {
 	//   kind        axis     cores  count  operands  sent, at least
 	//   all-reduce  replica  4      1      1.00 MiB  1.50 MiB
 	//
-	// cost, estimated
+	// estimated cost
 	//   operations of one core  1.00 GFLOP
 	//   bytes accessed          2.00 GiB
-	//   roofline                2.00 ms, operation after operation at the published peak and rate of memory
+	//   roofline                2.00 ms, operations in sequence at the published peak and memory bandwidth
 	// gradients: 1.00 MiB
 }

@@ -9,28 +9,28 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/memory"
 )
 
-// TensorGroup is a group of tensors whose names differ only in numbers, such as the layers of a stack.
-type TensorGroup struct {
+// tensorGroup is a group of tensors whose names differ only in numbers, such as the layers of a stack.
+type tensorGroup struct {
 	// Tensor is the first tensor of the group. If there are several, its name is the pattern of
 	// their names, such as "/layers_*/up".
 	memory.Tensor
 	Count int
 }
 
-// Grouped returns the tensors in groups with equal patterns, sorted by the bytes of the group on a
+// groupTensors returns the tensors in groups with equal patterns, sorted by the bytes of the group on a
 // core, the largest first.
-func (r *Report) Grouped() []TensorGroup {
-	var each []TensorGroup
+func (r *Report) groupTensors() []tensorGroup {
+	var each []tensorGroup
 	for _, t := range r.Tensors {
-		each = append(each, TensorGroup{t, 1})
+		each = append(each, tensorGroup{t, 1})
 	}
-	all := groupBy(each, func(t TensorGroup) string {
+	all := groupBy(each, func(t tensorGroup) string {
 		return fmt.Sprint(t.Role, pattern(t.Name), t.DType, t.Shape, t.Shard, layout(t.Tensor), t.Copies, t.Donated)
-	}, func(first *TensorGroup, next TensorGroup) {
+	}, func(first *tensorGroup, next tensorGroup) {
 		first.Count++
 		first.Name = commonName(first.Name, next.Name)
 	})
-	slices.SortStableFunc(all, func(a, b TensorGroup) int {
+	slices.SortStableFunc(all, func(a, b tensorGroup) int {
 		return cmp.Compare(product64(b.BytesPerCore, int64(b.Count)), product64(a.BytesPerCore, int64(a.Count)))
 	})
 	return all

@@ -79,10 +79,10 @@ func (r *Report) cards() (cards []card) {
 	if m := r.Memory; m.Limit > 0 && m.Needs > 0 {
 		add("memory of a core", units.Bytes(m.Needs), "%s of %s: %s", memoryPercent(m), units.Bytes(m.Limit), m.Verdict)
 	} else if m.Needs > 0 {
-		add("memory of a core", units.Bytes(m.Needs), "the size is not known")
+		add("memory of a core", units.Bytes(m.Needs), "unknown size")
 	}
 	if p := r.Predicted; p != nil && p.Seconds > 0 {
-		add("a step", units.Seconds(p.Seconds), "predicted")
+		add("time of a step", units.Seconds(p.Seconds), "predicted")
 		add("waiting", percentText((p.Interconnect.Exposed+p.Network.Exposed)/p.Seconds), "of the step, for collectives")
 		if p.Utilization > 0 {
 			add("utilization", percentText(p.Utilization), "of the peak, predicted")
@@ -161,7 +161,7 @@ func (m Memory) isSmall() bool { return m.Total > 0 && m.Total < m.Limit/50 }
 
 // shardingMap is a diagram of the shards of a tensor.
 type shardingMap struct {
-	Tensor        TensorGroup
+	Tensor        tensorGroup
 	Width, Height int
 	Tiles         []tile
 }
@@ -174,7 +174,7 @@ type tile struct {
 // maps returns diagrams of the largest tensors.
 func (r *Report) maps() (all []shardingMap) {
 	const most = 12
-	for _, t := range r.Grouped() {
+	for _, t := range r.groupTensors() {
 		if len(all) < most && len(t.Shape) > 0 && t.Role != "result" {
 			all = append(all, t.shardingMap(r.LogicalDevices))
 		}
@@ -187,7 +187,7 @@ const mapSide, mapLeast = 150, 48
 
 // shardingMap draws the last two dimensions. A vector is one row. For a tensor that is sharded over
 // the replicas along one of these dimensions, it draws the shards of all replicas.
-func (t TensorGroup) shardingMap(logicalDevices int) shardingMap {
+func (t tensorGroup) shardingMap(logicalDevices int) shardingMap {
 	rank := len(t.Shape)
 	rows, columns := 1, max(t.Shape[rank-1], 1)
 	if rank > 1 {
@@ -233,8 +233,8 @@ func (t TensorGroup) shardingMap(logicalDevices int) shardingMap {
 		m.Tiles = append(m.Tiles, one)
 	}
 	replicas, dim, part := 1, rank-1, 0
-	if c := t.Cut; c != nil && c.Dim >= max(rank-2, 0) && c.Dim < rank {
-		replicas, dim, part = min(c.Replicas, mapSide/2), c.Dim, c.Part
+	if c := t.ReplicaShard; c != nil && c.Dim >= max(rank-2, 0) && c.Dim < rank {
+		replicas, dim, part = min(c.Replicas, mapSide/2), c.Dim, c.Size
 	}
 	for replica := range max(replicas, 1) {
 		for device, start := range t.Starts {

@@ -21,7 +21,7 @@ func TestThePageStandsAlone(t *testing.T) {
 	text := b.String()
 	for _, want := range []string{"train_step", "v5e:2x2", "all-gather", "replica", "/up/weights", "11.00 GiB", "fits", "44.00%", "10.00 GiB", "68.8% of the memory of a core", "shard-state <b>parameters</b>",
 		"/layers/up", "bf16[32768, 65536]", "/layer_*/weights", "9.00 GiB", "roofline", "without 36 operations", "2.79 GiB", "50.00 ms", "model/net.go:41", "model.Net.Loss", "main.&lt;b&gt;", "/up*/&lt;b&gt; (2)",
-		"without all-gather over logical of model/net.go:41, forward, up*", "With all-to-all over logical of main.go:14, forward", "6 tried, 1 of them refused by the compiler, 3 left"} {
+		"without all-gather over logical of model/net.go:41, forward, up*", "With all-to-all over logical of main.go:14, forward", "6 tried, 1 of them rejected by the compiler, 3 left"} {
 		assert.Contains(t, text, want)
 	}
 	for _, no := range []string{"src=", "href=", "@import", "url(", "ZgotmplZ", "/bias<script>", "<b>\"", "fetch("} {
@@ -36,8 +36,8 @@ func TestThePageStandsAlone(t *testing.T) {
 	deep := sample()
 	deep.Torus.Shape, deep.Torus.Links[0].Axis, deep.Predicted, deep.Schedule.Layers = [3]int{2, 2, 2}, 2, nil, nil
 	require.NoError(t, deep.WriteHTML(&b))
-	assert.Contains(t, b.String(), "No times are predicted: the operations are counted.")
-	assert.Contains(t, b.String(), "one at a corner leads to the next plane")
+	assert.Contains(t, b.String(), "No times are predicted, so the axis shows the numbers of the operations.")
+	assert.Contains(t, b.String(), "a diagonal line leads to the next plane")
 	assert.Contains(t, b.String(), `<td class="any">z</td>`)
 	var bare bytes.Buffer
 	require.NoError(t, refused().WriteHTML(&bare))
@@ -84,10 +84,10 @@ func TestPagesAreLegibleAndHaveTheFiguresOfTheJSON(t *testing.T) {
 			}
 			if s := want.Schedule; s != nil {
 				all = append(all, float64(s.Peak))
-				for _, x := range s.AtPeak() {
+				for _, x := range s.valuesAtPeak() {
 					all = append(all, float64(x.Bytes))
 				}
-				for _, x := range (&Report{Lines: want.Lines}).ByLine() {
+				for _, x := range (&Report{Lines: want.Lines}).sumLines() {
 					moved := 0.0
 					for _, c := range x.Collectives {
 						moved += float64(c.Moved)
@@ -154,14 +154,14 @@ func TestAReaderOfAPage(t *testing.T) {
 	assert.Equal(t, got.Peak, got.Back)
 	assert.NotContains(t, got.There, "up: /layers/up", "it is gone when the step updates")
 	assert.Contains(t, got.There, "/layer_*/weightsvariablef32[16384, 16384]1 GiB2")
-	assert.Equal(t, "What is in memory at 48 ms, update: 5 GiB", got.Where)
+	assert.Equal(t, "Values in memory at 48 ms, update: 5 GiB", got.Where)
 	assert.InDeltaSlice(t, []float64{0, 0.05}, got.All[:], 1e-9, "the whole step")
 	assert.Equal(t, "loop, 4 rounds: 40 ms from 0, products", strings.ReplaceAll(got.Progress, "0 us", "0"))
 	assert.Equal(t, "product: 7.5 ms from 0, products; up; model/net.go:41", strings.ReplaceAll(got.Inner, "0 us", "0"))
-	assert.Equal(t, "gather: 12 ms from 0, beside the core, on links; up", strings.ReplaceAll(got.Links, "0 us", "0"))
+	assert.Equal(t, "gather: 12 ms from 0, concurrent with the core, on links; up", strings.ReplaceAll(got.Links, "0 us", "0"))
 	assert.InDeltaSlice(t, []float64{0.01, 0.02}, got.Loop[:], 1e-4)
 	assert.InDeltaSlice(t, []float64{0.0125, 0.0175}, got.Half[:], 1e-4)
-	assert.Equal(t, "Device 2 at (0,1,0) talks over replica with 0, and sends at least 4 MiB a step over that axis.", got.Torus)
+	assert.Equal(t, "Device 2 at (0,1,0) communicates over replica with 0, and sends at least 4 MiB per step over this axis.", got.Torus)
 	for _, text := range []string{"core", "in loops", "links", "product", "8 GiB"} {
 		assert.Contains(t, got.Rows, text)
 	}

@@ -107,9 +107,9 @@ func (t *lineTable) setLines(all []cost.Operation, numbers []int) {
 	}
 }
 
-// ByLine returns one entry per line of Go, in the order of [Report].Lines: the longest time first.
+// sumLines returns one entry per line of Go, in the order of [Report].Lines: the longest time first.
 // Layer, Pass and Call are set if all entries of the line have the same.
-func (r *Report) ByLine() []Line {
+func (r *Report) sumLines() []Line {
 	all := groupBy(r.Lines, func(l Line) string { return l.String() + l.File }, (*Line).add)
 	slices.SortStableFunc(all, func(a, b Line) int {
 		return cmp.Or(cmp.Compare(b.Seconds(), a.Seconds()), cmp.Compare(b.PeakBytes, a.PeakBytes))

@@ -8,7 +8,7 @@ import (
 
 func TestLinesAddUp(t *testing.T) {
 	r := sample()
-	lines := r.ByLine()
+	lines := r.sumLines()
 	assert.Len(t, lines, 3)
 	net := lines[0]
 	assert.Equal(t, "model/net.go:41", net.String())

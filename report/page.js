@@ -86,7 +86,7 @@ function here(event) {
     else { group.count++; if (group.of !== of) group.of = of.replace(/[0-9]+/g, "*"); }
   }
   const all = [...groups.values()].sort((a, b) => b.bytes * b.count - a.bytes * a.count).slice(0, 12);
-  where.textContent = "What is in memory at " + place(event.start) + ", " + name(event.o) + ": " + bytes(event.o.in_use_bytes);
+  where.textContent = "Values in memory at " + place(event.start) + ", " + name(event.o) + ": " + bytes(event.o.in_use_bytes);
   peak.replaceChildren(peakRows[0], ...all.map((v) => {
     const row = document.createElement("tr");
     for (const [text, style] of [[v.of, "any"], [v.role], [v.dtype + "[" + v.shape.join(", ") + "]"], [bytes(v.bytes), "n"], [v.count, "n"], [line(v), "full"]]) {
@@ -168,7 +168,7 @@ if (rows.length) {
     const { px, row, width } = at(event), s = time(px, width);
     if (selection && event.buttons) { selection[1] = px; drawTimeline(); }
     const slack = 2 / width * (view[1] - view[0]), e = rows[row]?.all.find((e) => e.start <= s + slack && s <= e.start + e.took + slack);
-    told.textContent = e ? name(e.o) + ": " + seconds(e.took) + " from " + seconds(e.start) + ", " + (e.on ? "beside the core, on " + rows[row].name : kindOf(e)) + [e.o.layer, line(e.o) || e.o.source].filter(Boolean).map((t) => "; " + t).join("") : first;
+    told.textContent = e ? name(e.o) + ": " + seconds(e.took) + " from " + seconds(e.start) + ", " + (e.on ? "concurrent with the core, on " + rows[row].name : kindOf(e)) + [e.o.layer, line(e.o) || e.o.source].filter(Boolean).map((t) => "; " + t).join("") : first;
   });
   const release = (event) => {
     const [a, b] = selection || [0, 0], { width } = at(event);
@@ -184,7 +184,7 @@ if (rows.length) {
   buttons.all.addEventListener("click", () => zoom(0, whole));
 }
 
-// The slice, plane by plane, with each chip in the color of the group that it talks to.
+// The slice, plane by plane, with each chip in the color of its group.
 const slice = document.getElementById("torus");
 let chips = [], held = null;
 function drawTorus() {
@@ -238,7 +238,7 @@ if (slice) {
     held = now;
     const chosen = torus.groups[Number(slice.querySelector("input:checked").value)], members = held === null ? [] : chosen.groups.filter((m) => m.includes(held)).flat().filter((p) => p !== held);
     const sent = data.collectives.filter((c) => c.axis === chosen.axis).reduce((n, c) => n + c.moved_bytes, 0), [px, py, pz] = torus.places[held] || [];
-    told.textContent = held === null ? first : "Device " + held + " at (" + [px, py, pz] + ") talks over " + chosen.axis + (members.length > 12 ? " with " + members.length + " others" : members.length ? " with " + members.join(", ") : " with none") + ", and sends at least " + bytes(sent) + " a step over that axis.";
+    told.textContent = held === null ? first : "Device " + held + " at (" + [px, py, pz] + ") communicates over " + chosen.axis + (members.length > 12 ? " with " + members.length + " others" : members.length ? " with " + members.join(", ") : " with no device") + ", and sends at least " + bytes(sent) + " per step over this axis.";
     drawTorus();
   };
   at.addEventListener("pointermove", point);

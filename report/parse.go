@@ -21,7 +21,7 @@ func Parse(data []byte) (*Report, error) {
 	}
 	if r.Version == 1 {
 		r.Version = formatVersion
-		r.note("the report is of an older version, which counted what is in loops once")
+		r.note("the report has an older version, which counted each loop once")
 	}
 	switch {
 	case r.Version == 0:

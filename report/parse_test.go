@@ -51,7 +51,7 @@ func TestAReportOfTheFirstVersionSaysSo(t *testing.T) {
 	r, err := Parse([]byte(`{"version":1,"replicas":1,"logical_devices":1,"cost":{"flops_per_core":1,"seconds":-35.98}}`))
 	require.NoError(t, err)
 	assert.Equal(t, formatVersion, r.Version)
-	assert.Contains(t, r.Notes[0], "counted what is in loops once")
+	assert.Contains(t, r.Notes[0], "counted each loop once")
 	var b bytes.Buffer
 	require.NoError(t, r.WriteText(&b))
 	assert.NotContains(t, b.String(), "-35", "no negative time is shown")

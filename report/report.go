@@ -272,7 +272,7 @@ func (r *Report) addRefusal(refusal *memory.Refusal) {
 		Refused: true, Arguments: memory.ArgumentBytes(r.Tensors), Needs: refusal.UsedBytes(),
 		Limit: cmp.Or(r.Target.HBMBytes, refusal.LimitBytes()), Verdict: TooLarge,
 	}
-	r.note("the compiler refused the program as too large, so its temporaries, its collectives and its cost are not known")
+	r.note("the compiler rejected the program as too large, so its temporaries, collectives and cost are unknown")
 }
 
 // addSuggestions adds suggestions to the report of a step that does not fit.
@@ -289,7 +289,7 @@ func (r *Report) addSuggestions(in Input) {
 func (r *Report) addMemory(p *pjrt.Executable) error {
 	stats, err := p.MemoryStats()
 	if errors.Is(err, errors.ErrUnsupported) {
-		r.note("the plugin keeps no account of a program's memory")
+		r.note("the plugin does not report the memory of a program")
 		r.Memory.Verdict = Unknown
 		return nil
 	} else if err != nil {
@@ -344,14 +344,14 @@ func (m *Memory) excludeFast(main, fast, both int64) {
 func (r *Report) parseOptimized(p *pjrt.Executable, step *spmd.Module) (*hlo.Program, error) {
 	program, err := p.OptimizedProgram()
 	if errors.Is(err, errors.ErrUnsupported) {
-		r.note("the plugin does not give the optimized program, so the collectives are not known, and what is in loops counts once")
+		r.note("the plugin does not provide the optimized program, so the collectives are unknown and loops count once")
 		return nil, nil
 	} else if err != nil {
 		return nil, fromPlugin("read the optimized program", err)
 	}
 	m, err := hlo.Parse(program, step)
 	if errors.Is(err, errors.ErrUnsupported) {
-		r.note("the optimized program is in a form that is not read (%s), so the collectives are not known, and what is in loops counts once", program.Format)
+		r.note("the optimized program has the unsupported format %s, so the collectives are unknown and loops count once", program.Format)
 		return nil, nil
 	}
 	return m, err
@@ -376,21 +376,8 @@ func (r *Report) addCollectives(c *collectiveCounter, devices []int) {
 	}
 	r.CollectiveDTypes = c.dtypes()
 	if slices.ContainsFunc(r.Collectives, func(c Collective) bool { return c.InLoop }) {
-		r.note("some collectives are in a loop whose number of rounds is not known; they are counted for one round")
+		r.note("some collectives are in a loop with an unknown number of iterations; they count once")
 	}
-}
-
-// Largest returns the tensors of a role, or all tensors if role is empty, sorted by bytes per core,
-// the largest first.
-func (r *Report) Largest(role string) []memory.Tensor {
-	var all []memory.Tensor
-	for _, t := range r.Tensors {
-		if role == "" || t.Role == role {
-			all = append(all, t)
-		}
-	}
-	slices.SortStableFunc(all, func(a, b memory.Tensor) int { return cmp.Compare(b.BytesPerCore, a.BytesPerCore) })
-	return all
 }
 
 // CollectiveBytes returns the sums of [Collective].Bytes and of [Collective].Moved over the

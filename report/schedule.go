@@ -69,7 +69,7 @@ const maxOperations, maxValues = 4000, 400
 // set. byLine are the collectives by origin.
 func (r *Report) addSchedule(e *cost.Estimate, hasOrigins bool, byLine map[lineKey]*Collective) {
 	if e.Unscheduled {
-		r.note("the optimized program is too large to be laid out in its order, so the memory over the schedule is not known")
+		r.note("the optimized program is too large to simulate, so the memory over the schedule is unknown")
 	}
 	if len(e.Operations) == 0 {
 		return
@@ -138,28 +138,29 @@ func (s *Schedule) addValues(r *Report, all []*cost.Buffer, lines *lineTable) {
 	}
 }
 
-// AtPeak returns the values that are live at the peak, in groups of similar values, the most bytes
+// valuesAtPeak returns the values that are live at the peak, in groups of similar values, the most bytes
 // first.
-func (s *Schedule) AtPeak() []Values {
+func (s *Schedule) valuesAtPeak() []similarValues {
 	type kind struct{ role, of, dtype, shape string }
-	var each []Values
+	var each []similarValues
 	for _, v := range s.Values {
 		if v.From <= s.PeakAt && s.PeakAt <= v.To {
-			each = append(each, Values{v, v.of(), 1})
+			each = append(each, similarValues{v, v.of(), 1})
 		}
 	}
-	all := groupBy(each, func(v Values) kind { return kind{v.Role, pattern(v.Of), v.DType, dimsText(v.Shape)} }, func(first *Values, next Values) {
+	all := groupBy(each, func(v similarValues) kind { return kind{v.Role, pattern(v.Of), v.DType, dimsText(v.Shape)} }, func(first *similarValues, next similarValues) {
 		first.Count++
 		first.Of = commonName(first.Of, next.Of)
 	})
-	slices.SortStableFunc(all, func(a, b Values) int {
+	slices.SortStableFunc(all, func(a, b similarValues) int {
 		return cmp.Compare(product64(b.Bytes, int64(b.Count)), product64(a.Bytes, int64(a.Count)))
 	})
 	return all
 }
 
-// Values are similar values. Of describes them, with a star for each number in which they differ.
-type Values struct {
+// similarValues are values with the same role and type, whose descriptions differ only in numbers. Of is
+// the description with a star for each of these numbers.
+type similarValues struct {
 	Value
 	Of    string
 	Count int
@@ -270,8 +271,8 @@ func (s *Schedule) join(count int) {
 	}
 }
 
-// During describes the time of the peak, such as "during fusion.7".
-func (s *Schedule) During() string {
+// peakOperation describes the time of the peak, such as "during fusion.7".
+func (s *Schedule) peakOperation() string {
 	if o := numbered(s.Operations, s.PeakAt); o != nil {
 		return "during " + cmp.Or(o.Name, fmt.Sprintf("%d operations", o.Joined))
 	}

@@ -84,7 +84,7 @@ func TestValuesLiveUntilTheyAreTakenLast(t *testing.T) {
 	assert.Equal(t, 1, s.PeakAt)
 	assert.Equal(t, "second", s.Operations[s.PeakAt].Name)
 	var at []string
-	for _, v := range s.AtPeak() {
+	for _, v := range s.valuesAtPeak() {
 		at = append(at, fmt.Sprint(v.Role, " ", v.Of, " ", v.Bytes/kilo, " ", v.From, v.To))
 	}
 	assert.Equal(t, []string{"variable /w 100 0 3", "temporary second 16 1 3", "temporary first 8 0 1"}, at)
@@ -341,7 +341,7 @@ func TestTensorsThatAreAlikeAreOne(t *testing.T) {
 	r.Tensors = append(r.Tensors, memory.Tensor{Role: "variable", Name: "/layers_24/up", Shape: []int{8, 9}, Shard: []int{2, 9}, BytesPerCore: 72, Annotation: "1"},
 		memory.Tensor{Role: "variable", Name: "/weights_1st", Shape: []int{800}, Shard: []int{800}, BytesPerCore: 3200, Annotation: "none"})
 	var got []string
-	for _, g := range r.Grouped() {
+	for _, g := range r.groupTensors() {
 		got = append(got, fmt.Sprintf("%d %s %v", g.Count, g.Name, g.Shape))
 	}
 	assert.Equal(t, []string{"1 /weights_1st [800]", "24 /layers_*/up [8 8]", "1 /layers_24/up [8 9]"}, got)

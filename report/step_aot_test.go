@@ -48,7 +48,7 @@ func TestAOTReportOfASmallStep(t *testing.T) {
 	assert.Positive(t, products["up/dense"])
 	assert.Positive(t, products["down/dense"])
 	assert.Less(t, products["norm/rms_norm"], 0.2*r.Predicted.Products, "%v", products)
-	for _, l := range r.ByLine() {
+	for _, l := range r.Lines {
 		if l.File != "" {
 			assert.True(t, strings.HasSuffix(l.File, "_test.go"), l.String())
 		}

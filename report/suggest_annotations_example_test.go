@@ -37,6 +37,6 @@ func ExampleSuggestAnnotations() {
 	suggested := strategytest.OK(report.SuggestAnnotations(ctx, compiled, report.AnnotationOptions{}))
 	best := suggested.All[0]
 	fmt.Printf("%s from %s to %s: %d collectives less, %d bytes sent instead of %d\n",
-		best.Of(), best.From, best.To, len(best.Removes), best.After.Sent, suggested.Now.Sent)
+		best.Name, best.From, best.To, len(best.Removes), best.After.Sent, suggested.Now.Sent)
 	// Output: /down/dense/weights from 1,2 to 2,1: 3 collectives less, 2048 bytes sent instead of 12292
 }

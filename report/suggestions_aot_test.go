@@ -52,9 +52,9 @@ func TestAOTSuggestionsOfARefusedStepNameNoOptionThatIsSet(t *testing.T) {
 		keep  remat.Policy
 		o     train.Options
 	}{
-		"state sharding":    {"share the state of training out", logical.Rules{share}, remat.Everything(), train.Options{}},
+		"state sharding":    {"shard the training state over the replicas", logical.Rules{share}, remat.Everything(), train.Options{}},
 		"splits":            {"split /layers/dense/weights over the logical devices", logical.Rules{split}, remat.Everything(), train.Options{}},
-		"rematerialization": {"keep less", nil, remat.Nothing(), train.Options{}},
+		"rematerialization": {"save fewer values", nil, remat.Nothing(), train.Options{}},
 		"host memory":       {"remat.Policy.OnHost", nil, remat.Everything().OnHost(), train.Options{}},
 		"half precision":    {"bfloat16", nil, remat.Everything(), train.Options{Precision: precision.MixedBFloat16}},
 		"microbatches":      {"microbatches", nil, remat.Everything(), train.Options{Accumulate: rows / 2}},

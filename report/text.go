@@ -47,7 +47,8 @@ var functions = template.FuncMap{
 	"beyond": func(n int, list any) int { return max(reflect.ValueOf(list).Len()-n, 0) },
 	"parts":  Memory.parts, "letters": Memory.letters, "verdict": Memory.verdict, "layout": layout, "layers": (*Schedule).byLayer,
 	"waits": func(l Line) float64 { return l.Interconnect + l.Network }, "times": func(l Line) []LayerTime { return timesByKind(l.CoreTime) }, "moves": moves, "sides": AnnotationSuggestion.sides, "several": (*Report).severalDTypes, "dtypes": (*Report).dtypesOf,
-	"predicted": predictionParts, "uncertain": uncertainConstants,
+	"valuesAtPeak": (*Schedule).valuesAtPeak, "peakOperation": (*Schedule).peakOperation, "groupTensors": (*Report).groupTensors, "sumLines": (*Report).sumLines,
+	"summary": (*AnnotationSuggestions).summary, "subject": AnnotationSuggestion.subject, "predicted": predictionParts, "uncertain": uncertainConstants,
 }
 
 var text = template.Must(template.New("text").Funcs(functions).Parse(textForm))
@@ -152,13 +153,13 @@ func layout(t memory.Tensor) string {
 	if t.PerReplica {
 		return text + ", per replica"
 	}
-	if t.Cut != nil {
+	if t.ReplicaShard != nil {
 		if text == "whole" {
 			text = ""
 		} else {
 			text += ", "
 		}
-		return text + fmt.Sprintf("dimension %d over %d replicas", t.Cut.Dim, t.Cut.Replicas)
+		return text + fmt.Sprintf("dimension %d over %d replicas", t.ReplicaShard.Dim, t.ReplicaShard.Replicas)
 	}
 	if overReplicas.MatchString(text) {
 		return text // each replica has a shard
@@ -204,7 +205,7 @@ func predictionParts(p *cost.Prediction) []timePart {
 	}{{"waits for collectives", p.Interconnect}, {"waits for other slices", p.Network}} {
 		note := ""
 		if x.Hidden > 0 {
-			note = fmt.Sprintf(", and %s more behind other operations", units.Seconds(x.Hidden))
+			note = fmt.Sprintf(", and %s hidden by other operations", units.Seconds(x.Hidden))
 		}
 		if x.Overlap != (cost.Overlap{}) {
 			parts = append(parts, timePart{x.name, x.Exposed, note})

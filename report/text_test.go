@@ -69,8 +69,8 @@ func TestTheTextSaysWhatReplicasHave(t *testing.T) {
 		"logical+replica,-":                {Annotation: "logical+replica,-"},
 		"over({replica}, {logical})":       {Annotation: "over({replica}, {logical})"}, // the previous format
 		"whole, per replica":               {Annotation: "none", PerReplica: true},
-		"dimension 0 over 4 replicas":      {Annotation: "none", Cut: &memory.Cut{Dim: 0, Replicas: 4, Part: 64}},
-		"1,2, dimension 0 over 4 replicas": {Annotation: "1,2", Cut: &memory.Cut{Dim: 0, Replicas: 4, Part: 64}},
+		"dimension 0 over 4 replicas":      {Annotation: "none", ReplicaShard: &memory.ReplicaShard{Dim: 0, Replicas: 4, Size: 64}},
+		"1,2, dimension 0 over 4 replicas": {Annotation: "1,2", ReplicaShard: &memory.ReplicaShard{Dim: 0, Replicas: 4, Size: 64}},
 	} {
 		assert.Equal(t, want, layout(x))
 	}

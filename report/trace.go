@@ -43,7 +43,7 @@ const maxEvents, fewIterations = 200_000, 3
 // times are predicted, the error matches errors.ErrUnsupported.
 func (r *Report) WriteTrace(w io.Writer) error {
 	if r.Schedule == nil || r.Predicted == nil {
-		return &errkind.Fault{Op: "report: trace", Subject: r.Step + " on " + r.Target.Name, Reason: "no times are predicted for it",
+		return &errkind.Fault{Op: "report: trace", Subject: r.Step + " on " + r.Target.Name, Reason: "it has no predicted times",
 			Hint: "compile it for a slice of TPUs that it fits", Match: errors.ErrUnsupported}
 	}
 	t := &tracer{w: bufio.NewWriter(w), report: r, rounds: 1 << 30}

@@ -101,7 +101,7 @@ func reportOfGPT(t *testing.T, flags ...string) *report.Report {
 	r := all[0].Report
 	assert.GreaterOrEqual(t, r.Predicted.Seconds, r.Cost.FloorSeconds, "the prediction is not below the floor")
 	assert.InEpsilon(t, float64(r.Schedule.Peak), float64(r.Memory.Peak), 0.01)
-	for _, l := range r.ByLine() {
+	for _, l := range r.Lines {
 		if l.File != "" {
 			assert.Regexp(t, `lm/decoder/\w+\.go$`, l.File, "a line of the user's code")
 		}

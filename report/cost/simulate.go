@@ -99,11 +99,11 @@ func Simulate(p *hlo.Program, target string, peak, rate float64, layerOf func(pa
 func Predict(p *hlo.Program, target string) (*Estimate, error) {
 	if newSlice(target) == nil {
 		return nil, &errkind.Fault{Op: "report: predict", Subject: fmt.Sprintf("%q", target), Match: errors.ErrUnsupported,
-			Reason: "it is no slice of TPUs whose chips are known", Hint: "name one such as v5e:4x4"}
+			Reason: "it is not a slice of known TPUs", Hint: "name one such as v5e:4x4"}
 	}
 	e := Simulate(p, target, 0, 0, nil)
 	if e.Truncated {
-		return nil, &errkind.Fault{Op: "report: predict", Match: hlo.ErrProgram, Reason: "it is too large to be counted to its end"}
+		return nil, &errkind.Fault{Op: "report: predict", Match: hlo.ErrProgram, Reason: "it is too large to count completely"}
 	}
 	return e, nil
 }

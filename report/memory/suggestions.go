@@ -113,9 +113,9 @@ func newFeatures(s Step) *features {
 		case t.Role == "argument" && t.PerReplica && len(t.Shape) > 0:
 			f.rows = append(f.rows, t.Shape[0])
 		case t.Role != "variable":
-		case t.Cut != nil && logical.OwnerOfState(t.Name, nil) != "":
+		case t.ReplicaShard != nil && logical.OwnerOfState(t.Name, nil) != "":
 			*sharded |= logical.OptimizerState
-		case t.Cut != nil:
+		case t.ReplicaShard != nil:
 			*sharded |= logical.ShardParameters.Parts()
 		case len(f.replicated) < 3 && f.canSplit(t):
 			f.replicated = append(f.replicated, t.Name)
@@ -140,11 +140,11 @@ func (f *features) shardState() string {
 	case f.Replicas < 2 || !f.hasVariables() || f.Settings.ShardedState.Contains(logical.Parameter):
 		return ""
 	case f.Settings.ShardedState.Contains(logical.Gradient):
-		return "share out the parameters among the replicas too, and not only the gradients and the state of the optimizer (logical.MatchState with logical.ShardParameters)"
+		return "shard the parameters over the replicas too, not only the gradients and the state of the optimizer (logical.MatchState with logical.ShardParameters)"
 	case f.Settings.ShardedState.Contains(logical.OptimizerState):
-		return "share out the parameters among the replicas too, and not only the state of the optimizer (logical.MatchState with logical.ShardParameters)"
+		return "shard the parameters over the replicas too, not only the state of the optimizer (logical.MatchState with logical.ShardParameters)"
 	}
-	return "share the state of training out among the replicas (a rule by logical.MatchState)"
+	return "shard the training state over the replicas (a rule with logical.MatchState)"
 }
 
 func (f *features) splitVariables() string {
@@ -174,7 +174,7 @@ func (f *features) useRingAttention() string {
 	for _, t := range f.Temporaries {
 		dims := slices.DeleteFunc(slices.Clone(t.Shape), func(d int) bool { return d < manyTokens })
 		if len(dims) > 1 && len(t.Shape) > 2 && dims[len(dims)-1] == dims[len(dims)-2] {
-			return fmt.Sprintf("split the sequence over logical devices and use ring attention (package manual/ring), which does not hold %s%s", t, lineText(t.Line))
+			return fmt.Sprintf("split the sequence over logical devices and use ring attention (package manual/ring), which does not store %s%s", t, lineText(t.Line))
 		}
 	}
 	return ""
@@ -195,7 +195,7 @@ func (f *features) rematerialize() string {
 	}
 	switch {
 	case most != "":
-		return "keep less for the backward pass than " + most + ", as remat.Nothing() does"
+		return "save fewer values for the backward pass than " + most + ", as remat.Nothing() does"
 	case f.backward && !f.Global && len(f.policies) == 0:
 		return "compute layers again in the backward pass (package remat)"
 	}

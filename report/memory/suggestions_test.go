@@ -23,7 +23,7 @@ func TestNoSuggestionNamesAnOptionThatIsSet(t *testing.T) {
 	}
 	w := Tensor{Role: "variable", Name: "/w", Shape: []int{64, 64}, Copies: 2, BytesPerCore: 1 << 30}
 	moment := Tensor{Role: "variable", Name: "/AdamOptimizer/w_1st_moment", Shape: []int{64, 64}, Copies: 2, BytesPerCore: 1 << 30}
-	sharedOut := func(t Tensor) Tensor { t.Cut = &Cut{Replicas: 2, Part: 32}; return t }
+	sharedOut := func(t Tensor) Tensor { t.ReplicaShard = &ReplicaShard{Replicas: 2, Size: 32}; return t }
 	argument := func(rows int) Tensor {
 		return Tensor{Role: "argument", PerReplica: true, Shape: []int{rows, 16}, Copies: 1}
 	}
@@ -58,8 +58,8 @@ func TestNoSuggestionNamesAnOptionThatIsSet(t *testing.T) {
 	}
 	for name, cases := range map[string][]made{
 		"state sharding": {
-			{func(*Step) {}, "share the state of training out"},
-			{sharing(logical.ShardNothing), "share the state of training out"},
+			{func(*Step) {}, "shard the training state over the replicas"},
+			{sharing(logical.ShardNothing), "shard the training state over the replicas"},
 			{sharing(logical.ShardOptimizer), "not only the state of the optimizer"},
 			{sharing(logical.ShardGradients), "not only the gradients"},
 			{sharing(logical.ShardParameters), ""},
@@ -79,7 +79,7 @@ func TestNoSuggestionNamesAnOptionThatIsSet(t *testing.T) {
 			}, ""},
 		},
 		"ring attention": {
-			{func(*Step) {}, "which does not hold f32[2 4096 4096] of me/model.go:7"},
+			{func(*Step) {}, "which does not store f32[2 4096 4096] of me/model.go:7"},
 			{func(s *Step) { s.Module.Origins = []*ir.Origin{{Call: "ring.Attention"}} }, ""},
 			{func(s *Step) { s.Global = true }, ""},
 			{func(s *Step) { s.Devices, s.Replicas, s.LogicalDevices = 1, 1, 1 }, ""},
@@ -89,7 +89,7 @@ func TestNoSuggestionNamesAnOptionThatIsSet(t *testing.T) {
 			{func(*Step) {}, "compute layers again"},
 			{func(s *Step) { s.Module.Origins = nil }, ""}, // no backward pass
 			{func(s *Step) { s.Global = true }, ""},
-			{policies(spmd.Policy{RematPolicy: all}), "keep less for the backward pass than all values"},
+			{policies(spmd.Policy{RematPolicy: all}), "save fewer values for the backward pass than all values"},
 			{policies(spmd.Policy{RematPolicy: passes.RematPolicy{Selective: true, Products: true}}), "than the products"},
 			{policies(spmd.Policy{RematPolicy: passes.RematPolicy{Selective: true, Names: []string{"scores"}}}), "than values by name"},
 			{policies(spmd.Policy{RematPolicy: nothing}, spmd.Policy{RematPolicy: all}), "than all values"},

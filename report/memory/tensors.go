@@ -14,15 +14,15 @@ type Tensor struct {
 	Role  string `json:"role"`
 	Name  string `json:"name"`
 	DType string `json:"dtype"`
-	// Shape is the shape of one replica's tensor, or of the unsharded tensor if Cut is set. Shard
+	// Shape is the shape of one replica's tensor, or of the unsharded tensor if ReplicaShard is set. Shard
 	// is the shape of the shard on one core, with its padding.
 	Shape []int `json:"shape"`
 	Shard []int `json:"shard"`
 	// PerReplica is true if the tensor differs between replicas, and false if it is the same on all
 	// replicas.
 	PerReplica bool `json:"per_replica"`
-	// Cut is nil unless the tensor is sharded over the replicas.
-	Cut *Cut `json:"cut,omitempty"`
+	// ReplicaShard is nil unless the tensor is sharded over the replicas.
+	ReplicaShard *ReplicaShard `json:"cut,omitempty"`
 	// Annotation is the sharding over the logical devices as written in the step. Spec is the
 	// sharding over the mesh.
 	Annotation string `json:"annotation"`
@@ -40,12 +40,12 @@ type Tensor struct {
 	Starts [][]int `json:"starts,omitempty"`
 }
 
-// Cut describes a tensor that is sharded over the replicas: each replica has the given number of
-// indices of a dimension, the last replicas fewer or none.
-type Cut struct {
+// ReplicaShard describes a tensor that is sharded over the replicas. Each replica has Size indices of
+// dimension Dim, and the last replicas have fewer or none.
+type ReplicaShard struct {
 	Dim      int `json:"dim"`
 	Replicas int `json:"replicas"`
-	Part     int `json:"part"`
+	Size     int `json:"part"`
 }
 
 // Tensors returns the variables, arguments and results of a step. variables reports for each
@@ -90,19 +90,19 @@ func newTensor(mesh sharding.Mesh, role string, p spmd.ShardedTensor, replicas, 
 		return fail(err)
 	}
 	shape := p.ReplicaShard.UnshardedDims(p.LocalDims)
-	var cut *Cut
+	var shard *ReplicaShard
 	if p.ReplicaShard.IsSharded() {
-		cut = &Cut{Dim: p.ReplicaShard.Dim, Replicas: replicas, Part: p.ReplicaShard.ShardSize(replicas)}
+		shard = &ReplicaShard{Dim: p.ReplicaShard.Dim, Replicas: replicas, Size: p.ReplicaShard.ShardSize(replicas)}
 	} else if !p.PerReplica {
 		copies /= replicas
 	}
 	t := Tensor{
 		Role: role, Name: p.Name, DType: p.DType.String(), Shape: nonNil(shape), Shard: nonNil(p.ShardDims),
-		PerReplica: p.PerReplica, Cut: cut, Annotation: p.Annotation.String(), Spec: p.Spec.String(),
+		PerReplica: p.PerReplica, ReplicaShard: shard, Annotation: p.Annotation.String(), Spec: p.Spec.String(),
 		BytesPerCore: int64(p.DType.Size()) * product(p.ShardDims), TotalBytes: int64(p.DType.Size()) * product(shape),
 		Copies: max(copies, 1), Donated: p.Donated,
 	}
-	for device := 0; device < logicalDevices && (t.Copies < logicalDevices || cut != nil); device++ {
+	for device := 0; device < logicalDevices && (t.Copies < logicalDevices || shard != nil); device++ {
 		// The first devices of the mesh belong to replica 0.
 		ranges, err := sharding.IndexRanges(mesh, p.Spec, p.GlobalDims, device)
 		if err != nil {

@@ -40,7 +40,7 @@ func TestTheReportOfSharedState(t *testing.T) {
 	require.NotNil(t, weights)
 	assert.Equal(t, []int{254, 64}, weights.Shape)
 	assert.Equal(t, []int{254, 16}, weights.Shard)
-	assert.Equal(t, &memory.Cut{Dim: 1, Replicas: 4, Part: 16}, weights.Cut)
+	assert.Equal(t, &memory.ReplicaShard{Dim: 1, Replicas: 4, Size: 16}, weights.ReplicaShard)
 	assert.Equal(t, int64(4*254*64), weights.TotalBytes)
 	assert.Equal(t, 2, weights.Copies, "each logical device of a replica has the replica's part")
 	var text, page bytes.Buffer
