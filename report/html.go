@@ -82,7 +82,7 @@ func (r *Report) cards() (cards []card) {
 		add("memory of a core", units.Bytes(m.Needs), "unknown size")
 	}
 	if p := r.Predicted; p != nil && p.Seconds > 0 {
-		add("time of a step", units.Seconds(p.Seconds), "predicted")
+		add("step time", units.Seconds(p.Seconds), "predicted")
 		add("waiting", percentText((p.Interconnect.Exposed+p.Network.Exposed)/p.Seconds), "of the step, for collectives")
 		if p.Utilization > 0 {
 			add("utilization", percentText(p.Utilization), "of the peak, predicted")
