@@ -185,7 +185,8 @@ type originKey struct {
 	origin     ir.Origin
 }
 
-func placed(o *ir.Origin) ir.Origin {
+// originPattern returns an origin whose layer has a star for each number.
+func originPattern(o *ir.Origin) ir.Origin {
 	at := *o
 	at.Layer = pattern(strings.TrimPrefix(o.Layer, "/"))
 	return at
@@ -210,7 +211,7 @@ func (s *annotationSearch) try(ctx context.Context, m *spmd.Module) (*annotation
 		if key.origin == nil || key.axis == spmd.ReplicaAxis {
 			continue // collectives between replicas do not depend on splits
 		}
-		at := originKey{key.kind, key.axis, placed(key.origin)}
+		at := originKey{key.kind, key.axis, originPattern(key.origin)}
 		if out.at[at] == nil {
 			out.at[at] = &Collective{Kind: c.Kind, Axis: c.Axis, GroupSize: c.GroupSize}
 		}
@@ -226,8 +227,8 @@ func (s *annotationSearch) try(ctx context.Context, m *spmd.Module) (*annotation
 	return out, nil
 }
 
-// places returns the keys of the collectives of the module, the most bytes first.
-func (p *annotationCost) places() (keys []originKey) {
+// sortedKeys returns the keys of the collectives of the module, the most bytes first.
+func (p *annotationCost) sortedKeys() (keys []originKey) {
 	for key := range p.at {
 		keys = append(keys, key)
 	}
@@ -237,9 +238,9 @@ func (p *annotationCost) places() (keys []originKey) {
 	return keys
 }
 
-// without returns the collectives that o does not have.
-func (t *annotationCost) without(o *annotationCost) (all []Line) {
-	for _, key := range t.places() {
+// missingFrom returns the collectives of t that o does not have.
+func (t *annotationCost) missingFrom(o *annotationCost) (all []Line) {
+	for _, key := range t.sortedKeys() {
 		if o.at[key] == nil {
 			all = append(all, Line{SourceLine: *memory.NewSourceLine(&key.origin), Collectives: []Collective{*t.at[key]}})
 		}
@@ -250,40 +251,41 @@ func (t *annotationCost) without(o *annotationCost) (all []Line) {
 // trials returns the annotations to try, the nearest to the largest collectives first.
 func (s *annotationSearch) trials(splits []spmd.AnnotationSite, mesh sharding.Mesh) (all []trial) {
 	type group struct {
-		splits []spmd.AnnotationSite
-		far    int
+		splits   []spmd.AnnotationSite
+		distance int
 	}
 	var groups []group
-	at, keys := map[string]int{}, s.now.places()
+	at, keys := map[string]int{}, s.now.sortedKeys()
 	if len(keys) == 0 {
 		return nil
 	}
 	for _, split := range splits {
-		far := far(split, keys)
+		distance := distanceTo(split, keys)
 		if split.Name != "" && !split.Annotation.IsSharded(mesh) {
-			far += 2 * len(keys) // most replicated arguments are replicated for a good reason
+			distance += 2 * len(keys) // most replicated arguments are replicated for a good reason
 		}
 		key := fmt.Sprint(pattern(split.Name), split.Dims, split.Annotation)
 		if n, known := at[key]; known && split.Name != "" {
-			groups[n].splits, groups[n].far = append(groups[n].splits, split), min(groups[n].far, far)
+			groups[n].splits, groups[n].distance = append(groups[n].splits, split), min(groups[n].distance, distance)
 			continue
 		}
 		at[key] = len(groups)
-		groups = append(groups, group{[]spmd.AnnotationSite{split}, far})
+		groups = append(groups, group{[]spmd.AnnotationSite{split}, distance})
 	}
-	slices.SortStableFunc(groups, func(a, b group) int { return cmp.Compare(a.far, b.far) })
+	slices.SortStableFunc(groups, func(a, b group) int { return cmp.Compare(a.distance, b.distance) })
 	for _, g := range groups {
-		for _, to := range others(g.splits[0], mesh) {
+		for _, to := range alternatives(g.splits[0], mesh) {
 			all = append(all, trial{splits: g.splits, to: to})
 		}
 	}
 	return all
 }
 
-// far returns the distance of a split from the collectives: whether it is in the layer of one, in
-// its line, in its function or elsewhere, and then by the order of the collectives.
-func far(s spmd.AnnotationSite, keys []originKey) int {
-	at, least := placed(s.Origin), 3*len(keys)
+// distanceTo returns a number that orders annotations by their distance from the collectives: first those
+// in the layer of a collective, then in its line, in its function and elsewhere. Annotations at equal
+// distance have the order of the collectives.
+func distanceTo(s spmd.AnnotationSite, keys []originKey) int {
+	at, least := originPattern(s.Origin), 3*len(keys)
 	for n, key := range keys {
 		switch {
 		case at.Layer == key.origin.Layer && at.Layer != "":
@@ -303,7 +305,7 @@ func (s *annotationSearch) best(trials []trial) (all []AnnotationSuggestion) {
 	var found []*trial
 	for k := range trials {
 		t := &trials[k]
-		if t.after != nil && t.after.better(s.now) && (s.o.Target.HBMBytes == 0 || t.after.Peak <= s.o.Target.HBMBytes) {
+		if t.after != nil && t.after.isBetterThan(s.now) && (s.o.Target.HBMBytes == 0 || t.after.Peak <= s.o.Target.HBMBytes) {
 			found = append(found, t)
 		}
 	}
@@ -313,13 +315,13 @@ func (s *annotationSearch) best(trials []trial) (all []AnnotationSuggestion) {
 	gone := map[originKey]bool{}
 	for _, t := range found {
 		m, fresh := t.suggestion(), false
-		for _, key := range s.now.places() {
+		for _, key := range s.now.sortedKeys() {
 			if t.after.at[key] == nil {
 				fresh = fresh || !gone[key]
 				gone[key] = true
 			}
 		}
-		m.Removes, m.Adds = s.now.without(t.after), t.after.without(s.now)
+		m.Removes, m.Adds = s.now.missingFrom(t.after), t.after.missingFrom(s.now)
 		if fresh {
 			all = append(all, m)
 		}
@@ -327,10 +329,10 @@ func (s *annotationSearch) best(trials []trial) (all []AnnotationSuggestion) {
 	return all
 }
 
-// better reports whether a step is faster, or, without predicted times, sends less and does not
+// isBetterThan reports whether a step is faster, or, without predicted times, sends less and does not
 // compute more.
-func (t *annotationCost) better(than *annotationCost) bool {
-	return t.cost() < than.cost() && (t.Seconds > 0 || t.flops <= 1.02*than.flops)
+func (t *annotationCost) isBetterThan(o *annotationCost) bool {
+	return t.cost() < o.cost() && (t.Seconds > 0 || t.flops <= 1.02*o.flops)
 }
 
 // cost returns the figure to reduce: seconds, or the bytes sent if no time is predicted.
@@ -352,9 +354,9 @@ func (t *trial) suggestion() AnnotationSuggestion {
 	return m
 }
 
-// others returns the alternatives to the annotation of a split: one axis moved to another dimension
+// alternatives returns the alternatives to the annotation of a split: one axis moved to another dimension
 // or removed, or, for a value, no annotation.
-func others(s spmd.AnnotationSite, mesh sharding.Mesh) (all []logical.Annotation) {
+func alternatives(s spmd.AnnotationSite, mesh sharding.Mesh) (all []logical.Annotation) {
 	add := func(a logical.Annotation) {
 		if !a.Equal(s.Annotation) && a.ValidateOn(mesh, "", s.Dims) == nil && !slices.ContainsFunc(all, a.Equal) {
 			all = append(all, a)
@@ -382,7 +384,7 @@ func others(s spmd.AnnotationSite, mesh sharding.Mesh) (all []logical.Annotation
 	} else {
 		for _, axis := range mesh.Axes() {
 			for to := -1; to < len(s.Dims) && axis.Size > 1; to++ {
-				add(moved(s.Annotation, len(s.Dims), axis.Name, to))
+				add(moveAxis(s.Annotation, len(s.Dims), axis.Name, to))
 			}
 		}
 	}
@@ -390,8 +392,8 @@ func others(s spmd.AnnotationSite, mesh sharding.Mesh) (all []logical.Annotation
 	return all
 }
 
-// moved returns the annotation with an axis moved to dimension to, or removed if to is -1.
-func moved(a logical.Annotation, rank int, axis string, to int) logical.Annotation {
+// moveAxis returns the annotation with an axis moved to dimension to, or removed if to is -1.
+func moveAxis(a logical.Annotation, rank int, axis string, to int) logical.Annotation {
 	dims := a.Axes()
 	if dims == nil {
 		dims = make([][]string, rank)
@@ -411,13 +413,15 @@ func moved(a logical.Annotation, rank int, axis string, to int) logical.Annotati
 	return logical.SplitOverAxes(names...)
 }
 
-// side lists the collectives that a suggestion removes (Sign is "-") or adds ("+").
-type side struct {
+// suggestionSide lists the collectives that a suggestion removes (Sign is "-") or adds ("+").
+type suggestionSide struct {
 	Sign  string
 	Lines []Line
 }
 
-func (m AnnotationSuggestion) sides() []side { return []side{{"-", m.Removes}, {"+", m.Adds}} }
+func (m AnnotationSuggestion) sides() []suggestionSide {
+	return []suggestionSide{{"-", m.Removes}, {"+", m.Adds}}
+}
 
 // summary returns the number of annotations that were tried, and whether any of them is better.
 func (m *AnnotationSuggestions) summary() string {

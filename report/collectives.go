@@ -99,7 +99,7 @@ type collectiveKey struct {
 	size       int
 }
 
-func (one Collective) key() collectiveKey { return collectiveKey{one.Kind, one.Axis, one.GroupSize} }
+func (c Collective) key() collectiveKey { return collectiveKey{c.Kind, c.Axis, c.GroupSize} }
 
 // lineKey identifies the collectives of one kind and one origin.
 type lineKey struct {

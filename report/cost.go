@@ -35,7 +35,7 @@ func (r *Report) addCost(p *pjrt.Executable, e *cost.Estimate) error {
 	if errors.Is(err, errors.ErrUnsupported) {
 		r.note("the plugin does not estimate the cost: operations and bytes are counted in the optimized program, without custom calls")
 	} else if err != nil {
-		return fromPlugin("read the cost analysis", err)
+		return pluginError("read the cost analysis", err)
 	}
 	figure := func(name string, inLoops float64) float64 {
 		v, ok := analysis[name].(float32)

@@ -23,7 +23,7 @@ var (
 )
 
 var page = template.Must(template.New("page").Funcs(functions).Funcs(template.FuncMap{
-	"size": sizeData, "dims": dimsText, "line": (*Report).line, "cards": (*Report).cards, "pieces": Memory.pieces, "isSmall": Memory.isSmall, "maps": (*Report).maps,
+	"size": sizeData, "dims": dimsText, "line": (*Report).line, "cards": (*Report).cards, "pieces": Memory.barPieces, "isSmall": Memory.isSmall, "maps": (*Report).shardingMaps,
 	"moved": Line.moved, "directions": linkLoads,
 	"width": func(x, of float64) template.CSS { return template.CSS(fmt.Sprintf("%.2f%%", 100*x/max(of, 1e-12))) },
 }).Parse(pageForm))
@@ -135,9 +135,9 @@ type barPiece struct {
 	X, Width float64
 }
 
-// pieces places the parts side by side. 1000 is the limit, or the total if the total is larger or
+// barPieces places the parts side by side. 1000 is the limit, or the total if the total is larger or
 // the limit is unknown.
-func (m Memory) pieces() []barPiece {
+func (m Memory) barPieces() []barPiece {
 	scale := float64(max(m.Limit, m.Total, 1))
 	if m.isSmall() {
 		scale = float64(m.Total)
@@ -171,8 +171,8 @@ type tile struct {
 	Color, Text         string
 }
 
-// maps returns diagrams of the largest tensors.
-func (r *Report) maps() (all []shardingMap) {
+// shardingMaps returns diagrams of the largest tensors.
+func (r *Report) shardingMaps() (all []shardingMap) {
 	const most = 12
 	for _, t := range r.groupTensors() {
 		if len(all) < most && len(t.Shape) > 0 && t.Role != "result" {
@@ -224,8 +224,8 @@ func (t tensorGroup) shardingMap(logicalDevices int) shardingMap {
 			return
 		}
 		at[[2]int{row, column}] = len(m.Tiles)
-		x, y := scale(column, columns, m.Width), scale(row, rows, m.Height)
-		one := tile{X: x, Y: y, Width: scale(min(column+t.Shard[rank-1], columns), columns, m.Width) - x, Height: scale(min(row+height, rows), rows, m.Height) - y}
+		x, y := toPixels(column, columns, m.Width), toPixels(row, rows, m.Height)
+		one := tile{X: x, Y: y, Width: toPixels(min(column+t.Shard[rank-1], columns), columns, m.Width) - x, Height: toPixels(min(row+height, rows), rows, m.Height) - y}
 		one.Color, one.Text = fmt.Sprintf("hsl(%d,70%%,75%%)", device*360/max(logicalDevices, 1)), strconv.Itoa(device)
 		if replica > 0 {
 			one.Color, one.Text = fmt.Sprintf("hsl(%d,30%%,88%%)", device*360/max(logicalDevices, 1)), ""
@@ -246,7 +246,7 @@ func (t tensorGroup) shardingMap(logicalDevices int) shardingMap {
 	return m
 }
 
-// scale converts an index to pixels.
-func scale(index, size, pixels int) int {
+// toPixels converts an index to pixels.
+func toPixels(index, size, pixels int) int {
 	return int(float64(pixels) * float64(index) / float64(max(size, 1)))
 }

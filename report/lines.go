@@ -134,19 +134,19 @@ func (l *Line) add(o Line) {
 	sortCollectives(l.Collectives)
 }
 
-// move is a collective with its line.
-type move struct {
+// lineCollective is a collective with its line.
+type lineCollective struct {
 	Line
 	Collective
 }
 
-// moves returns the collectives of lines, the most sent bytes first.
-func moves(lines []Line) (all []move) {
+// collectivesOf returns the collectives of lines, the most sent bytes first.
+func collectivesOf(lines []Line) (all []lineCollective) {
 	for _, l := range lines {
 		for _, c := range l.Collectives {
-			all = append(all, move{l, c})
+			all = append(all, lineCollective{l, c})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b move) int { return cmp.Compare(b.Moved, a.Moved) })
+	slices.SortStableFunc(all, func(a, b lineCollective) int { return cmp.Compare(b.Moved, a.Moved) })
 	return all
 }

@@ -17,7 +17,7 @@ var ErrFormat = errkind.New(errkind.ValueError, "report: not a report")
 func Parse(data []byte) (*Report, error) {
 	var r Report
 	if err := json.Unmarshal(data, &r); err != nil {
-		return nil, noReport(err, "")
+		return nil, formatError(err, "")
 	}
 	if r.Version == 1 {
 		r.Version = formatVersion
@@ -25,37 +25,37 @@ func Parse(data []byte) (*Report, error) {
 	}
 	switch {
 	case r.Version == 0:
-		return nil, noReport(nil, "it has no version")
+		return nil, formatError(nil, "it has no version")
 	case r.Version != formatVersion:
-		return nil, noReport(nil, "its version is %d, this program reads %d", r.Version, formatVersion)
+		return nil, formatError(nil, "its version is %d, this program reads %d", r.Version, formatVersion)
 	case r.Replicas < 1 || r.LogicalDevices < 1:
-		return nil, noReport(nil, "%d replicas of %d logical devices", r.Replicas, r.LogicalDevices)
+		return nil, formatError(nil, "%d replicas of %d logical devices", r.Replicas, r.LogicalDevices)
 	}
-	if name := below("", reflect.ValueOf(r)); name != "" {
-		return nil, noReport(nil, "%s is below 0", name)
+	if name := findNegative("", reflect.ValueOf(r)); name != "" {
+		return nil, formatError(nil, "%s is below 0", name)
 	}
 	for _, t := range r.Tensors {
 		if len(t.Shape) != len(t.Shard) {
-			return nil, noReport(nil, "tensor %q has shape %v and shard %v", t.Name, t.Shape, t.Shard)
+			return nil, formatError(nil, "tensor %q has shape %v and shard %v", t.Name, t.Shape, t.Shard)
 		}
 		for d := range t.Shape {
 			if t.Shard[d] > t.Shape[d] && !t.PerReplica {
-				return nil, noReport(nil, "tensor %q has shape %v and shard %v", t.Name, t.Shape, t.Shard)
+				return nil, formatError(nil, "tensor %q has shape %v and shard %v", t.Name, t.Shape, t.Shard)
 			}
 		}
 		for _, start := range t.Starts {
 			if len(start) != len(t.Shape) {
-				return nil, noReport(nil, "tensor %q has a part at %v", t.Name, start)
+				return nil, formatError(nil, "tensor %q has a part at %v", t.Name, start)
 			}
 		}
 	}
 	if s := r.Schedule; s != nil {
 		for _, v := range s.Values {
 			if v.Line > len(r.Lines) {
-				return nil, noReport(nil, "value %q is of line %d of %d", v.Name, v.Line, len(r.Lines))
+				return nil, formatError(nil, "value %q is of line %d of %d", v.Name, v.Line, len(r.Lines))
 			}
 			if v.To < v.From {
-				return nil, noReport(nil, "value %q is there from %d to %d", v.Name, v.From, v.To)
+				return nil, formatError(nil, "value %q is there from %d to %d", v.Name, v.From, v.To)
 			}
 		}
 	}
@@ -65,24 +65,24 @@ func Parse(data []byte) (*Report, error) {
 	return &r, nil
 }
 
-// below returns the path of the first negative number, or "". Only the costs may be negative:
+// findNegative returns the path of the first negative number, or "". Only the costs may be negative:
 // without the compiler's cost analysis.
-func below(name string, v reflect.Value) (first string) {
+func findNegative(name string, v reflect.Value) (first string) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for field, of := range v.Fields() {
 			if first == "" && field.IsExported() && of.Type() != reflect.TypeFor[Cost]() {
 				part, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-				first = below(strings.Trim(name+"."+part, "."), of)
+				first = findNegative(strings.Trim(name+"."+part, "."), of)
 			}
 		}
 	case reflect.Pointer:
 		if !v.IsNil() {
-			return below(name, v.Elem())
+			return findNegative(name, v.Elem())
 		}
 	case reflect.Slice, reflect.Array:
 		for k := 0; k < v.Len() && first == ""; k++ {
-			first = below(name, v.Index(k))
+			first = findNegative(name, v.Index(k))
 		}
 	case reflect.Int, reflect.Int64:
 		if v.Int() < 0 {
@@ -107,7 +107,7 @@ func checkTorus(t *cost.Torus) error {
 	chips := 1
 	for _, n := range t.Shape {
 		if n < 1 || n > maxChips/chips {
-			return noReport(nil, "a slice of %v chips", t.Shape)
+			return formatError(nil, "a slice of %v chips", t.Shape)
 		}
 		chips *= n
 	}
@@ -121,19 +121,19 @@ func checkTorus(t *cost.Torus) error {
 	}
 	for _, p := range t.Places {
 		if !inside(p[:3]) {
-			return noReport(nil, "a partition at %v of %v chips", p, t.Shape)
+			return formatError(nil, "a partition at %v of %v chips", p, t.Shape)
 		}
 	}
 	for _, l := range t.Links {
 		if !inside(l.Chip[:]) || l.Axis > 2 {
-			return noReport(nil, "a link at %v of %v chips", l.Chip, t.Shape)
+			return formatError(nil, "a link at %v of %v chips", l.Chip, t.Shape)
 		}
 	}
 	for _, g := range t.Groups {
 		for _, group := range g.Groups {
 			for _, partition := range group {
 				if partition >= len(t.Places) {
-					return noReport(nil, "a group of partition %d, of %d", partition, len(t.Places))
+					return formatError(nil, "a group of partition %d, of %d", partition, len(t.Places))
 				}
 			}
 		}

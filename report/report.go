@@ -249,7 +249,7 @@ func New(in Input) (*Report, error) {
 		collectives = countCollectives(program, mesh)
 		r.addCollectives(collectives, program.Devices)
 		r.Temporaries = temporaries(program)
-		estimate = cost.Simulate(program, r.Target.Name, r.Target.PeakFLOPS, r.Target.HBMBandwidth, r.scope)
+		estimate = cost.Simulate(program, r.Target.Name, r.Target.PeakFLOPS, r.Target.HBMBandwidth, r.layerOf)
 	}
 	r.addModelFLOPs(in.Text, ours)
 	if estimate != nil {
@@ -293,20 +293,20 @@ func (r *Report) addMemory(p *pjrt.Executable) error {
 		r.Memory.Verdict = Unknown
 		return nil
 	} else if err != nil {
-		return fromPlugin("read memory statistics", err)
+		return pluginError("read memory statistics", err)
 	}
 	m := Memory{
 		Arguments: stats.Arguments, Outputs: stats.Outputs, Temporaries: stats.Temp, Aliased: stats.Alias, Code: stats.GeneratedCode,
 		Peak: stats.Peak, Limit: r.Target.HBMBytes, Verdict: Unknown,
 	}
 	m.Total = m.Arguments + m.Outputs - m.Aliased + m.Temporaries + m.Code
-	m.judge()
+	m.setVerdict()
 	r.Memory = m
 	return nil
 }
 
-// judge computes Needs and Verdict from the other figures.
-func (m *Memory) judge() {
+// setVerdict computes Needs and Verdict from the other figures.
+func (m *Memory) setVerdict() {
 	m.Needs = max(m.Total, m.Peak+m.Code)
 	switch {
 	case m.Limit == 0:
@@ -336,7 +336,7 @@ func (m *Memory) excludeFast(main, fast, both int64) {
 	} else {
 		m.Peak -= fast
 	}
-	m.judge()
+	m.setVerdict()
 }
 
 // parseOptimized parses the optimized program of a step. It returns nil, with a note, if there is
@@ -347,7 +347,7 @@ func (r *Report) parseOptimized(p *pjrt.Executable, step *spmd.Module) (*hlo.Pro
 		r.note("the plugin does not provide the optimized program, so the collectives are unknown and loops count once")
 		return nil, nil
 	} else if err != nil {
-		return nil, fromPlugin("read the optimized program", err)
+		return nil, pluginError("read the optimized program", err)
 	}
 	m, err := hlo.Parse(program, step)
 	if errors.Is(err, errors.ErrUnsupported) {

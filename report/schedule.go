@@ -145,7 +145,7 @@ func (s *Schedule) valuesAtPeak() []similarValues {
 	var each []similarValues
 	for _, v := range s.Values {
 		if v.From <= s.PeakAt && s.PeakAt <= v.To {
-			each = append(each, similarValues{v, v.of(), 1})
+			each = append(each, similarValues{v, v.describe(), 1})
 		}
 	}
 	all := groupBy(each, func(v similarValues) kind { return kind{v.Role, pattern(v.Of), v.DType, dimsText(v.Shape)} }, func(first *similarValues, next similarValues) {
@@ -166,8 +166,8 @@ type similarValues struct {
 	Count int
 }
 
-// of describes a value: the name of its tensor, or its layer and source.
-func (v Value) of() string {
+// describe describes a value: the name of its tensor, or its layer and source.
+func (v Value) describe() string {
 	if v.Role == "variable" || v.Role == "argument" {
 		return v.Name
 	}
@@ -186,8 +186,8 @@ func (r *Report) argument(number int) *memory.Tensor {
 	return nil
 }
 
-// scope returns the layer of a variable: its name without the last component.
-func (r *Report) scope(argument int) string {
+// layerOf returns the layer of a variable: its name without the last component.
+func (r *Report) layerOf(argument int) string {
 	t := r.argument(argument)
 	if t == nil || t.Role != "variable" {
 		return ""
@@ -273,19 +273,19 @@ func (s *Schedule) join(count int) {
 
 // peakOperation describes the time of the peak, such as "during fusion.7".
 func (s *Schedule) peakOperation() string {
-	if o := numbered(s.Operations, s.PeakAt); o != nil {
+	if o := findOperation(s.Operations, s.PeakAt); o != nil {
 		return "during " + cmp.Or(o.Name, fmt.Sprintf("%d operations", o.Joined))
 	}
 	return "at an operation that is not known"
 }
 
-// numbered returns the operation with a number, or nil if there is none.
-func numbered(all []cost.Operation, number int) *cost.Operation {
+// findOperation returns the operation with a number, or nil if there is none.
+func findOperation(all []cost.Operation, number int) *cost.Operation {
 	for k := range all {
 		if all[k].Number == number {
 			return &all[k]
 		}
-		if o := numbered(all[k].Inside, number); o != nil {
+		if o := findOperation(all[k].Inside, number); o != nil {
 			return o
 		}
 	}

@@ -54,7 +54,7 @@ func scheduled(t *testing.T, p pjrt.Program, target string, variables ...string)
 		}
 		r.Tensors = append(r.Tensors, memory.Tensor{Role: role, Name: name})
 	}
-	e := cost.Simulate(m, target, r.Target.PeakFLOPS, r.Target.HBMBandwidth, r.scope)
+	e := cost.Simulate(m, target, r.Target.PeakFLOPS, r.Target.HBMBandwidth, r.layerOf)
 	r.Predicted = e.Prediction
 	r.addSchedule(e, false, nil)
 	require.NotNil(t, r.Schedule)
@@ -378,7 +378,7 @@ func TestSchedulesOfDamagedPrograms(t *testing.T) {
 		m, err := hlo.Parse(p, nil)
 		require.NoError(t, err, name)
 		r := &Report{Version: formatVersion, Replicas: 1, LogicalDevices: 1, Target: Target{Name: "v5e:1x1"}}
-		e := cost.Simulate(m, "v5e:1x1", 0, 0, r.scope)
+		e := cost.Simulate(m, "v5e:1x1", 0, 0, r.layerOf)
 		r.Predicted = e.Prediction
 		r.addSchedule(e, false, nil)
 		data, err := json.Marshal(r)

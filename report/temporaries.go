@@ -27,7 +27,7 @@ func temporaries(p *hlo.Program) []memory.Temporary {
 			return
 		}
 		seen[c] = true
-		results := results(c)
+		results := resultValues(c)
 		for _, i := range c.Instructions {
 			if i.Opcode == "while" || i.Opcode == "conditional" || i.Opcode == "call" {
 				for _, called := range i.Called {
@@ -53,9 +53,9 @@ func temporaries(p *hlo.Program) []memory.Temporary {
 	return all[:min(len(all), memory.MaxTemporaries)]
 }
 
-// results returns the values that leave a computation: its root, and the values that share the
+// resultValues returns the values that leave a computation: its root, and the values that share the
 // memory of the root.
-func results(c *hlo.Computation) map[*hlo.Instruction]bool {
+func resultValues(c *hlo.Computation) map[*hlo.Instruction]bool {
 	out := map[*hlo.Instruction]bool{}
 	var add func(i *hlo.Instruction)
 	add = func(i *hlo.Instruction) {

@@ -46,7 +46,7 @@ var functions = template.FuncMap{
 	},
 	"beyond": func(n int, list any) int { return max(reflect.ValueOf(list).Len()-n, 0) },
 	"parts":  Memory.parts, "letters": Memory.letters, "verdict": Memory.verdict, "layout": layout, "layers": (*Schedule).byLayer,
-	"waits": func(l Line) float64 { return l.Interconnect + l.Network }, "times": func(l Line) []LayerTime { return timesByKind(l.CoreTime) }, "moves": moves, "sides": AnnotationSuggestion.sides, "several": (*Report).severalDTypes, "dtypes": (*Report).dtypesOf,
+	"waits": func(l Line) float64 { return l.Interconnect + l.Network }, "times": func(l Line) []LayerTime { return timesByKind(l.CoreTime) }, "moves": collectivesOf, "sides": AnnotationSuggestion.sides, "several": (*Report).severalDTypes, "dtypes": (*Report).dtypesOf,
 	"valuesAtPeak": (*Schedule).valuesAtPeak, "peakOperation": (*Schedule).peakOperation, "groupTensors": (*Report).groupTensors, "sumLines": (*Report).sumLines,
 	"summary": (*AnnotationSuggestions).summary, "subject": AnnotationSuggestion.subject, "predicted": predictionParts, "uncertain": uncertainConstants,
 }
@@ -148,13 +148,13 @@ var overReplicas = regexp.MustCompile(`\breplica\b`)
 func layout(t memory.Tensor) string {
 	text := t.Annotation
 	if text == "none" {
-		text = "whole"
+		text = "unsharded"
 	}
 	if t.PerReplica {
 		return text + ", per replica"
 	}
 	if t.ReplicaShard != nil {
-		if text == "whole" {
+		if text == "unsharded" {
 			text = ""
 		} else {
 			text += ", "

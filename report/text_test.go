@@ -62,13 +62,13 @@ func TestUnits(t *testing.T) {
 
 func TestTheTextSaysWhatReplicasHave(t *testing.T) {
 	for want, x := range map[string]memory.Tensor{
-		"whole, mirrored":                  {Annotation: "none"},
+		"unsharded, mirrored":              {Annotation: "none"},
 		"-,logical, mirrored":              {Annotation: "-,logical"},
 		"replicate, mirrored":              {Annotation: "replicate"},
 		"replica,logical":                  {Annotation: "replica,logical"},
 		"logical+replica,-":                {Annotation: "logical+replica,-"},
 		"over({replica}, {logical})":       {Annotation: "over({replica}, {logical})"}, // the previous format
-		"whole, per replica":               {Annotation: "none", PerReplica: true},
+		"unsharded, per replica":           {Annotation: "none", PerReplica: true},
 		"dimension 0 over 4 replicas":      {Annotation: "none", ReplicaShard: &memory.ReplicaShard{Dim: 0, Replicas: 4, Size: 64}},
 		"1,2, dimension 0 over 4 replicas": {Annotation: "1,2", ReplicaShard: &memory.ReplicaShard{Dim: 0, Replicas: 4, Size: 64}},
 	} {

@@ -47,7 +47,7 @@ func (r *Report) WriteTrace(w io.Writer) error {
 			Hint: "compile it for a slice of TPUs that it fits", Match: errors.ErrUnsupported}
 	}
 	t := &tracer{w: bufio.NewWriter(w), report: r, rounds: 1 << 30}
-	if t.unfolded(r.Schedule.Operations) > maxEvents {
+	if t.countUnrolled(r.Schedule.Operations) > maxEvents {
 		t.rounds = fewIterations
 	}
 	fmt.Fprintf(t.w, `{"displayTimeUnit":"ns","otherData":{"note":"predicted, not measured"},"traceEvents":[`)
@@ -57,7 +57,7 @@ func (r *Report) WriteTrace(w io.Writer) error {
 			t.name("thread_name", row, name)
 		}
 	}
-	t.all(r.Schedule.Operations, 0)
+	t.writeOperations(r.Schedule.Operations, 0)
 	fmt.Fprint(t.w, "]}\n")
 	if err := t.w.Flush(); err != nil {
 		return &errkind.Fault{Op: "report: write the trace", Err: err}
@@ -89,19 +89,19 @@ func (t *tracer) name(what string, row int, name string) {
 	t.write(traceEvent{Name: what, Phase: "M", TID: row, Args: map[string]any{"name": name}})
 }
 
-// unfolded returns the number of operations with all iterations of loops.
-func (t *tracer) unfolded(all []cost.Operation) (n int) {
+// countUnrolled returns the number of operations with all iterations of loops.
+func (t *tracer) countUnrolled(all []cost.Operation) (n int) {
 	for _, o := range all {
 		n++
-		if inside := t.unfolded(o.Inside); inside > 0 {
+		if inside := t.countUnrolled(o.Inside); inside > 0 {
 			n = min(product64(inside+1, max(o.Iterations, 1))+n, maxCount)
 		}
 	}
 	return n
 }
 
-// all writes operations that start at a time in seconds.
-func (t *tracer) all(all []cost.Operation, from float64) {
+// writeOperations writes operations that start at a time in seconds.
+func (t *tracer) writeOperations(all []cost.Operation, from float64) {
 	for _, o := range all {
 		if t.events > 2*maxEvents { // of a malformed report with nested loops
 			return
@@ -123,7 +123,7 @@ func (t *tracer) all(all []cost.Operation, from float64) {
 			if o.Iterations > 1 && round > 0 {
 				t.write(traceEvent{Name: fmt.Sprintf("round %d of %d", k+1, o.Iterations), Phase: "X", TID: traceCore, Start: 1e6 * at, Took: 1e6 * round})
 			}
-			t.all(o.Inside, at)
+			t.writeOperations(o.Inside, at)
 		}
 	}
 }

@@ -125,10 +125,10 @@ func TestNamesAreNoMarks(t *testing.T) {
 	var text, marked bytes.Buffer
 	require.NoError(t, errors.Join(result.WriteText(&text), result.WriteMarkdown(&marked)))
 	assert.Equal(t, "digits on v5e:2x2: 2 replicas of 2 logical devices\n"+
-		"  worse   variable /a|b_c\\u001b[2J # *d*<e> Float32[784 512] is no longer donated: its next value takes 784.00 KiB more of a core\n"+
+		"  worse   variable /a|b_c\\u001b[2J # *d*<e> Float32[784 512] is no longer donated: its next value needs 784.00 KiB more per core\n"+
 		"over the budget\n  worse   x\n", text.String())
 	assert.Equal(t, "**digits on v5e:2x2: 2 replicas of 2 logical devices**\n\n"+
-		"- **worse**: variable /a\\|b\\_c\\\\u001b\\[2J \\# \\*d\\*&lt;e> Float32\\[784 512] is no longer donated: its next value takes 784.00 KiB more of a core\n"+
+		"- **worse**: variable /a\\|b\\_c\\\\u001b\\[2J \\# \\*d\\*&lt;e> Float32\\[784 512] is no longer donated: its next value needs 784.00 KiB more per core\n"+
 		"\n**over the budget**\n\n- **worse**: x\n", marked.String())
 }
 

@@ -86,7 +86,7 @@ func Reports(before, after *report.Report, t Tolerance) (*Diff, error) {
 	}
 	for _, share := range []float64{t.Share, t.Code, t.Compile} {
 		if !(share >= 0 && share <= 100) {
-			return nil, &errkind.Fault{Op: "diff: tolerance", Reason: fmt.Sprintf("%v is no share", share), Hint: "give 0.01 for a hundredth", Class: errkind.ValueError}
+			return nil, &errkind.Fault{Op: "diff: tolerance", Reason: fmt.Sprintf("%v is not a fraction", share), Hint: "for example 0.01 for 1 %", Class: errkind.ValueError}
 		}
 	}
 	t = Tolerance{cmp.Or(t.Share, 0.01), cmp.Or(t.Code, 0.1), cmp.Or(t.Compile, 1)}

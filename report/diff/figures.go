@@ -27,7 +27,7 @@ func (c *comparison) memory() {
 	}
 	c.some("memory", float64(b.Needs), float64(a.Needs), unitBytes, share, leastBytes, "")
 	if b.Refused || a.Refused {
-		c.note("the compiler refused a step as too large, so its other figures are not known")
+		c.note("the compiler rejected a step as too large, so its other figures are unknown")
 		return
 	}
 	if b.Total == 0 || a.Total == 0 {
@@ -62,7 +62,7 @@ func (c *comparison) cost() {
 	}
 	c.some("predicted time", before.Seconds, after.Seconds, unitSeconds, t.Share, 1e-6, parts(before, after))
 	if b, a := unknown(before), unknown(after); b != a && before.Seconds > 0 && after.Seconds > 0 {
-		c.note("the prediction counts %d operations as no time, was %d", a, b)
+		c.note("the prediction omits %d operations of unknown time, was %d", a, b)
 	}
 	c.some("time to compile", c.before.CompilingSeconds, c.after.CompilingSeconds, unitSeconds, t.Compile, 10, "")
 	c.some("the step's text", float64(c.before.TextBytes), float64(c.after.TextBytes), unitBytes, t.Code, leastBytes, "")

@@ -113,7 +113,7 @@ func TestRegressionsOfCompiledStepsAreFoundAndNamed(t *testing.T) {
 		"an extra all-gather": {func(r *recipe) { r.gather = true }, []string{`all-gather over logical of 2 cores: \d+ of them, was \d`}},
 		"an unrolled loop":    {func(r *recipe) { r.unrolled = true }, []string{`the step's text: [\d.]+ KiB, was`}},
 		"more rounds":         {func(r *recipe) { r.rounds = 12 }, []string{`over logical of 2 cores: \d+ of them, was \d+`, `operations of a core: .*\(\+[45]\d`}},
-		"a larger batch":      {func(r *recipe) { r.batch = 128 }, []string{`temporaries: `, `argument argument_0 Float32\[128 64\] takes 32.00 KiB of a core, was 16.00 KiB, was Float32\[64 64\]`}},
+		"a larger batch":      {func(r *recipe) { r.batch = 128 }, []string{`temporaries: `, `argument argument_0 Float32\[128 64\] uses 32.00 KiB per core, was 16.00 KiB, was Float32\[64 64\]`}},
 		"a larger group":      {func(r *recipe) { r.replicas = 4 }, []string{`all-reduce over replica of 4 cores, was of 2: `}},
 		"another axis":        {func(r *recipe) { r.replicas, r.logical = 4, 1 }, []string{`all-reduce over replica of 4 cores, was of 2: `}},
 	} {
@@ -137,7 +137,7 @@ func TestRegressionsOfReportsAreFoundAndNamed(t *testing.T) {
 		"a donation lost": {func(r *report.Report) {
 			r.Tensors[2].Donated = false
 			r.Memory.Aliased -= r.Tensors[2].BytesPerCore
-		}, []string{"variable /up0/dense/weights Float32[784 512] is no longer donated: its next value takes 784.00 KiB more of a core", "outputs in memory of their own: 784.12 KiB, was 124 B"}},
+		}, []string{"variable /up0/dense/weights Float32[784 512] is no longer donated: its next value needs 784.00 KiB more per core", "outputs in memory of their own: 784.12 KiB, was 124 B"}},
 		"a float32 leak in a temporary": {func(r *report.Report) { r.Temporaries[0].DType, r.Temporaries[0].Bytes = "f32", 802816 },
 			[]string{"temporaries of shape [784 256] have 784.00 KiB of f32, was 0 B, and 392.00 KiB of bf16, was 784.00 KiB"}},
 		"a float32 leak in a collective": {func(r *report.Report) {

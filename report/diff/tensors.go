@@ -22,9 +22,9 @@ func (c *comparison) tensors() {
 	for _, p := range pairs {
 		b, a := p[0], p[1]
 		if b.Donated != a.Donated {
-			v, text := Worse, "is no longer donated: its next value takes %s more of a core"
+			v, text := Worse, "is no longer donated: its next value needs %s more per core"
 			if a.Donated {
-				v, text = Better, "is donated: its next value takes over its %s of a core"
+				v, text = Better, "is donated: its next value reuses its %s per core"
 			}
 			c.ofTensor("donation", a, v, a.BytesPerCore, b.BytesPerCore, fmt.Sprintf(text, units.Bytes(a.BytesPerCore)))
 		}
@@ -33,18 +33,18 @@ func (c *comparison) tensors() {
 			was = append(was, fmt.Sprintf("was %s%v", b.DType, b.Shape))
 		}
 		if b.Annotation != a.Annotation {
-			was = append(was, fmt.Sprintf("laid out as %s, was %s", a.Annotation, b.Annotation))
+			was = append(was, fmt.Sprintf("sharded as %s, was %s", a.Annotation, b.Annotation))
 		}
 		if b.BytesPerCore != a.BytesPerCore || len(was) > 0 {
-			was = append([]string{fmt.Sprintf("takes %s of a core, was %s", units.Bytes(a.BytesPerCore), units.Bytes(b.BytesPerCore))}, was...)
+			was = append([]string{fmt.Sprintf("uses %s per core, was %s", units.Bytes(a.BytesPerCore), units.Bytes(b.BytesPerCore))}, was...)
 			c.ofTensor("tensor", a, c.bytes(b.BytesPerCore, a.BytesPerCore), b.BytesPerCore, a.BytesPerCore, strings.Join(was, ", "))
 		}
 	}
 	for _, t := range gone {
-		c.ofTensor("tensor", t, c.bytes(t.BytesPerCore, 0), t.BytesPerCore, 0, fmt.Sprintf("is gone, and took %s of a core", units.Bytes(t.BytesPerCore)))
+		c.ofTensor("tensor", t, c.bytes(t.BytesPerCore, 0), t.BytesPerCore, 0, fmt.Sprintf("was removed and used %s per core", units.Bytes(t.BytesPerCore)))
 	}
 	for _, t := range more {
-		c.ofTensor("tensor", t, c.bytes(0, t.BytesPerCore), 0, t.BytesPerCore, fmt.Sprintf("is new, and takes %s of a core", units.Bytes(t.BytesPerCore)))
+		c.ofTensor("tensor", t, c.bytes(0, t.BytesPerCore), 0, t.BytesPerCore, fmt.Sprintf("is new and uses %s per core", units.Bytes(t.BytesPerCore)))
 	}
 }
 

@@ -103,6 +103,6 @@ func list(b *strings.Builder, changes []Change, safe func(string) string, change
 		if n > 3 {
 			same = append(same[:3], fmt.Sprintf("%d more", n-3))
 		}
-		fmt.Fprintf(b, note, safe("differ by nothing that counts: "+strings.Join(same, ", ")))
+		fmt.Fprintf(b, note, safe("no significant differences: "+strings.Join(same, ", ")))
 	}
 }

@@ -21,16 +21,16 @@ func tripCount(config []byte) int {
 	return 0
 }
 
-// slicesHandler is the handler in the attributes of a transfer between slices.
+// slicesHandler is the name of the host handler that forwards data to other slices.
 const slicesHandler = "xla_megascale_runtime"
 
-// maxCycles is some days of a core. A larger estimate is invalid.
+// maxCycles is the maximum of a valid estimate: several days of a core.
 const maxCycles = 1 << 50
 
 // cyclesKey is the key of the TPU compiler's estimate in the configuration of an instruction.
 var cyclesKey = []byte(`"estimated_cycles":"`)
 
-// estimatedCycles returns the compiler's estimate, or 0 if there is no valid one.
+// estimatedCycles returns the compiler's estimate of an instruction's cycles, or 0 without a valid estimate.
 func estimatedCycles(config []byte) int64 {
 	_, after, found := bytes.Cut(config, cyclesKey)
 	digits, _, ended := bytes.Cut(after[:min(len(after), 24)], []byte(`"`))
@@ -41,7 +41,7 @@ func estimatedCycles(config []byte) int64 {
 	return n
 }
 
-// oneRingEmitter is the prefix of the names of the TPU compiler's emitters for one ring.
+// oneRingEmitter is the prefix of the code generators of the TPU compiler that run a collective as one ring.
 var oneRingEmitter = []byte(`"emitter":"1D`)
 
 // transferType matches the collective that the hosts of several slices run on transferred data.

@@ -6,11 +6,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
-// axisRef is an axis of a mesh, or a factor of it: the factor of size parts after a factor of pre
-// parts.
+// axisRef is an axis of a mesh, or a factor of its size if isFactor is set: the factor of the given
+// size after factors with the product pre.
 type axisRef struct {
 	axis, pre, size uint64
-	part            bool
+	isFactor        bool
 }
 
 // parseMeshGroups parses a MeshAxesReplicaGroupListProto: field 1 is a mesh with axes in field 1 (a
@@ -37,14 +37,14 @@ func parseMeshGroups(b []byte) ([][]int, error) {
 
 func parseAxisRef(b []byte) (ref axisRef, err error) {
 	err = decode(b, protoint.Scanner{1: &ref.axis, 2: func(b []byte) error {
-		ref.part = true
+		ref.isFactor = true
 		return decode(b, protoint.Scanner{1: &ref.pre, 2: &ref.size})
 	}})
 	return ref, err
 }
 
-// meshGroups splits the axes at the boundaries of the references, and groups the devices that
-// differ only in the referenced factors.
+// meshGroups returns the groups of devices of a mesh whose positions differ only in the referenced axes
+// or factors of axes.
 func meshGroups(sizes []uint64, refs []axisRef) ([][]int, error) {
 	bad := func() ([][]int, error) {
 		return nil, malformed(nil, "groups over %v of a mesh %v", refs, sizes)
@@ -56,29 +56,29 @@ func meshGroups(sizes []uint64, refs []axisRef) ([][]int, error) {
 		}
 		total *= n
 	}
-	cuts := make([][]uint64, len(sizes)) // by axis, the products of its first factors
+	boundaries := make([][]uint64, len(sizes)) // by axis, the products of its first factors
 	for axis, n := range sizes {
-		cuts[axis] = []uint64{1, n}
+		boundaries[axis] = []uint64{1, n}
 	}
 	for i, ref := range refs {
 		if ref.axis >= uint64(len(sizes)) {
 			return bad()
 		}
 		n := sizes[ref.axis]
-		if !ref.part {
+		if !ref.isFactor {
 			refs[i].pre, refs[i].size = 1, n
 			continue
 		}
 		if ref.pre == 0 || ref.size == 0 || ref.pre > n || ref.size > n || n%(ref.pre*ref.size) != 0 {
 			return bad()
 		}
-		cuts[ref.axis] = append(cuts[ref.axis], ref.pre, ref.pre*ref.size)
+		boundaries[ref.axis] = append(boundaries[ref.axis], ref.pre, ref.pre*ref.size)
 	}
-	var dims, apart, joined []uint64 // apart and joined are indices into dims
+	var dims, otherDims, groupDims []uint64 // otherDims and groupDims are indices into dims
 	size := uint64(1)
 	for axis := range sizes {
-		slices.Sort(cuts[axis])
-		points := slices.Compact(cuts[axis])
+		slices.Sort(boundaries[axis])
+		points := slices.Compact(boundaries[axis])
 		for k := 1; k < len(points); k++ {
 			if points[k]%points[k-1] != 0 {
 				return bad()
@@ -88,17 +88,17 @@ func meshGroups(sizes []uint64, refs []axisRef) ([][]int, error) {
 			if slices.ContainsFunc(refs, func(r axisRef) bool {
 				return r.axis == uint64(axis) && r.pre <= points[k-1] && points[k] <= r.pre*r.size
 			}) {
-				joined, size = append(joined, place), size*dims[place]
+				groupDims, size = append(groupDims, place), size*dims[place]
 			} else {
-				apart = append(apart, place)
+				otherDims = append(otherDims, place)
 			}
 		}
 	}
-	return cut(transposed(dims, append(apart, joined...)), int(size)), nil
+	return slices.Collect(slices.Chunk(transposeIota(dims, append(otherDims, groupDims...)), int(size))), nil
 }
 
-// parseDeviceList parses a CollectiveDeviceListProto: a list of groups, or a reshaped and
-// transposed iota.
+// parseDeviceList parses a CollectiveDeviceListProto, which contains a list of groups or an
+// IotaReplicaGroupListProto.
 func parseDeviceList(b []byte) (groups [][]int, err error) {
 	err = decode(b, protoint.Scanner{1: each(&groups, parseGroup), 2: func(b []byte) error {
 		iota, err := parseIota(b)
@@ -123,8 +123,8 @@ func parseGroup(b []byte) ([]int, error) {
 	return group, nil
 }
 
-// parseIota parses an IotaReplicaGroupListProto: an iota of shape reshape, transposed by perm, in
-// groups of size.
+// parseIota parses an IotaReplicaGroupListProto. It contains a shape, a permutation of its dimensions
+// as in [transposeIota], and the number and the size of the groups.
 func parseIota(b []byte) ([][]int, error) {
 	var count, size uint64
 	var reshape, perm []uint64
@@ -153,11 +153,12 @@ func parseIota(b []byte) ([][]int, error) {
 	if product != total {
 		return nil, malformed(nil, "%d devices in the shape %v", total, reshape)
 	}
-	return cut(transposed(reshape, perm), int(size)), nil
+	return slices.Collect(slices.Chunk(transposeIota(reshape, perm), int(size))), nil
 }
 
-// transposed returns the iota of a shape in the order of its transpose by perm.
-func transposed(shape, perm []uint64) []int {
+// transposeIota returns the elements of an array of the given shape that contains 0, 1, 2, ... in row-major
+// order, after its dimensions are permuted by perm.
+func transposeIota(shape, perm []uint64) []int {
 	strides, total := make([]uint64, len(shape)), uint64(1)
 	for axis, n := range slices.Backward(shape) {
 		strides[axis] = total
@@ -176,13 +177,4 @@ func transposed(shape, perm []uint64) []int {
 		}
 	}
 	return flat
-}
-
-// cut splits a list into groups of a size.
-func cut(flat []int, size int) [][]int {
-	groups := make([][]int, len(flat)/size)
-	for i := range groups {
-		groups[i] = flat[i*size : (i+1)*size]
-	}
-	return groups
 }

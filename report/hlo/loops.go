@@ -3,12 +3,12 @@ package hlo
 // The number of iterations of a loop is known if the compiler has recorded it, or if its condition
 // compares a counter with a constant and each iteration adds a constant to the counter.
 
-// term is a partially evaluated value: an integer, an element of the loop's state plus an integer,
-// the whole state, or a tuple.
+// term is a partially evaluated value: an integer, a value that a loop carries plus an integer, all
+// carried values, or a tuple.
 type term struct {
 	kind   termKind
 	n      int64  // the integer
-	index  uint64 // index in the state
+	index  uint64 // of the carried value
 	tuple  *Instruction
 	within frame // the frame that contains the tuple
 }
@@ -32,7 +32,7 @@ type frame struct {
 // maxTerm bounds the integers so that their sums do not overflow.
 const maxTerm = 1 << 40
 
-// evaluator evaluates values with a bounded number of steps.
+// evaluator evaluates the integers that determine the iterations of a loop, with a bounded number of steps.
 type evaluator struct{ steps int }
 
 func (e *evaluator) eval(at frame, i *Instruction, depth int) term {
@@ -85,7 +85,7 @@ func (e *evaluator) inner(at frame, i *Instruction, depth int) (frame, bool) {
 	}}, true
 }
 
-// sum adds two terms. At most one of them may be an element of the state.
+// sum adds two terms, or subtracts b if minus is set. At most one of them may contain a carried value.
 func sum(a, b term, minus bool) term {
 	if a.kind == termNumber && b.kind == termElement && !minus {
 		a, b = b, a
@@ -102,7 +102,7 @@ func sum(a, b term, minus bool) term {
 	return a
 }
 
-// comparison returns the operands that a loop's condition compares.
+// comparison returns the comparison that computes value i of a loop's condition.
 func (e *evaluator) comparison(at frame, i *Instruction, depth int) (direction string, left, right term) {
 	switch {
 	case i == nil || depth > maxDepth:

@@ -11,41 +11,41 @@ import (
 // read are omitted. unknown is the number of loops with an unknown number of iterations, which
 // count as one iteration.
 func ModelFLOPs(text []byte) (flops float64, unknown int) {
-	program := readRegions(text)
-	c := &stepCounter{functions: map[string]*countedFunction{}, unread: unread(program)}
+	program := parseRegions(text)
+	c := &flopCounter{functions: map[string]*countedFunction{}, unread: unreadOperations(program)}
 	rest := &countedFunction{}
 	c.all = append(c.all, rest)
-	c.count(rest, program, 1, &constants{})
+	c.addRegion(rest, program, 1, &constants{})
 	for _, f := range c.all {
 		flops += f.flops * f.runs(map[*countedFunction]bool{})
 	}
 	return flops, c.unknown
 }
 
-// stepCounter counts the operations of a text's functions for one run each.
-type stepCounter struct {
+// flopCounter counts the FLOPs of the functions of a text for one run each.
+type flopCounter struct {
 	all       []*countedFunction
 	functions map[string]*countedFunction
 	unread    map[*operation]bool
 	unknown   int // loops with an unknown number of iterations
 }
 
-// countedFunction is a function, or the top level of the text: its operations in one run, and the
-// calls to it.
+// countedFunction contains the FLOPs of one run of a function, or of the top level of the text, and the
+// calls to the function.
 type countedFunction struct {
 	flops float64
 	calls []countedCall
 	times float64 // number of runs; 0 if not computed yet
 }
 
-// countedCall is a call in a function and its number of executions per run of the function.
+// countedCall is a call in function from, which a run of from executes the given number of times.
 type countedCall struct {
 	from  *countedFunction
 	times float64
 }
 
-// function returns the function with a name. A call may precede the function.
-func (c *stepCounter) function(name string) *countedFunction {
+// function returns the function with a name, and adds it if a call precedes it.
+func (c *flopCounter) function(name string) *countedFunction {
 	f := c.functions[name]
 	if f == nil {
 		f = &countedFunction{}
@@ -65,34 +65,35 @@ func symbolOf(op *operation) string {
 	return ""
 }
 
-// runs returns the number of runs of a function: once if it is not called.
-func (f *countedFunction) runs(under map[*countedFunction]bool) float64 {
-	if len(f.calls) == 0 || under[f] {
+// runs returns the number of runs of a function, which is 1 if no function calls it. callees are the
+// functions whose runs are being computed, for a program with recursion.
+func (f *countedFunction) runs(callees map[*countedFunction]bool) float64 {
+	if len(f.calls) == 0 || callees[f] {
 		return 1
 	}
 	if f.times > 0 {
 		return f.times
 	}
-	under[f] = true
-	defer delete(under, f)
+	callees[f] = true
+	defer delete(callees, f)
 	total := 0.0
 	for _, call := range f.calls {
-		total += call.from.runs(under) * call.times
+		total += call.from.runs(callees) * call.times
 	}
 	f.times = total
 	return total
 }
 
-// count adds the operations of a region to f. times is the number of runs of the region per run of
+// addRegion adds the operations of a region to f. times is the number of runs of the region per run of
 // f. known are the constants visible in the region.
-func (c *stepCounter) count(f *countedFunction, region *region, times float64, known *constants) {
+func (c *flopCounter) addRegion(f *countedFunction, region *region, times float64, known *constants) {
 	for _, op := range region.ops {
 		if c.unread[op] {
 			continue
 		}
 		switch op.name {
 		case "func.func":
-			c.countAll(c.function(symbolOf(op)), op.regions, 1, &constants{})
+			c.addRegions(c.function(symbolOf(op)), op.regions, 1, &constants{})
 			continue
 		case "func.call":
 			callee := c.function(symbolOf(op))
@@ -103,24 +104,24 @@ func (c *stepCounter) count(f *countedFunction, region *region, times float64, k
 			if len(op.regions) != 2 { // truncated
 				break
 			}
-			rounds, ok := newLoop(op, known).rounds()
+			iterations, ok := newLoop(op, known).iterations()
 			if !ok {
-				rounds = 1
+				iterations = 1
 				c.unknown++
 			}
-			c.count(f, op.regions[0], times, known.within())
-			c.count(f, op.regions[1], times*float64(rounds), known.within())
+			c.addRegion(f, op.regions[0], times, known.nested())
+			c.addRegion(f, op.regions[1], times*float64(iterations), known.nested())
 			continue
 		default:
-			f.flops += times * products(op)
+			f.flops += times * productFLOPs(op)
 		}
-		c.countAll(f, op.regions, times, known)
+		c.addRegions(f, op.regions, times, known)
 	}
 }
 
-func (c *stepCounter) countAll(f *countedFunction, regions []*region, times float64, known *constants) {
+func (c *flopCounter) addRegions(f *countedFunction, regions []*region, times float64, known *constants) {
 	for _, region := range regions {
-		c.count(f, region, times, known.within())
+		c.addRegion(f, region, times, known.nested())
 	}
 }
 
@@ -134,9 +135,9 @@ var (
 	signature = regexp.MustCompile(`: \(tensor<([^>]*)>, tensor<([^>]*)>\) -> tensor<([^>]*)>`)
 )
 
-// products counts the operations of a matrix product or a convolution. It returns 0 for other
+// productFLOPs counts the operations of a matrix product or a convolution. It returns 0 for other
 // operations.
-func products(op *operation) float64 {
+func productFLOPs(op *operation) float64 {
 	switch op.name {
 	case "stablehlo.dot", "stablehlo.dot_general", "stablehlo.convolution":
 	default:
@@ -146,7 +147,7 @@ func products(op *operation) float64 {
 	if types == nil {
 		return 0
 	}
-	left, right, all := tensorDims(types[1]), tensorDims(types[2]), 2*elements(tensorDims(types[3]))
+	left, right, all := tensorDims(types[1]), tensorDims(types[2]), 2*elementCount(tensorDims(types[3]))
 	switch op.name {
 	case "stablehlo.dot":
 		if len(left) == 0 {
@@ -155,7 +156,7 @@ func products(op *operation) float64 {
 		return all * float64(left[len(left)-1])
 	case "stablehlo.dot_general":
 		if m := contracted.FindStringSubmatch(op.text); m != nil {
-			for _, dim := range numbers(m[1]) {
+			for _, dim := range parseInts(m[1]) {
 				if dim < len(left) {
 					all *= float64(left[dim])
 				}
@@ -167,7 +168,7 @@ func products(op *operation) float64 {
 	if roles == nil {
 		return 0
 	}
-	all *= elements(right)
+	all *= elementCount(right)
 	for i, role := range strings.Split(roles[1], ",") {
 		if strings.TrimSpace(role) == "o" && i < len(right) && right[i] > 0 {
 			all /= float64(right[i])
@@ -189,7 +190,7 @@ func tensorDims(rest string) []int {
 	}
 }
 
-func elements(dims []int) float64 {
+func elementCount(dims []int) float64 {
 	n := 1.0
 	for _, d := range dims {
 		n *= float64(d)
@@ -197,7 +198,7 @@ func elements(dims []int) float64 {
 	return n
 }
 
-func numbers(list string) []int {
+func parseInts(list string) []int {
 	var out []int
 	for _, text := range strings.Split(list, ",") {
 		if n, err := strconv.Atoi(strings.TrimSpace(text)); err == nil && n >= 0 {

@@ -9,11 +9,11 @@ import (
 // constants maps names to integer constants, in a region and the enclosing regions.
 type constants struct {
 	values map[string]int64
-	around *constants
+	parent *constants
 }
 
-// within returns the constants for a nested region.
-func (c *constants) within() *constants { return &constants{around: c} }
+// nested returns the constants for a nested region.
+func (c *constants) nested() *constants { return &constants{parent: c} }
 
 // scalarConstant matches a constant of one integer.
 var scalarConstant = regexp.MustCompile(`dense<(-?[0-9]{1,12})> : tensor<u?i[0-9]+>`)
@@ -34,7 +34,7 @@ func (c *constants) add(op *operation) {
 
 // value returns the integer constant with a name, from the innermost region that defines it.
 func (c *constants) value(name string) (int64, bool) {
-	for ; c != nil; c = c.around {
+	for ; c != nil; c = c.parent {
 		if n, ok := c.values[name]; ok {
 			return n, true
 		}
@@ -42,9 +42,9 @@ func (c *constants) value(name string) (int64, bool) {
 	return 0, false
 }
 
-// of returns the constants visible in a region, including its own.
-func (c *constants) of(region *region) *constants {
-	inside := c.within()
+// inRegion returns the constants visible in a region, including its own.
+func (c *constants) inRegion(region *region) *constants {
+	inside := c.nested()
 	for _, op := range region.ops {
 		if op.name == "stablehlo.constant" {
 			inside.add(op)
@@ -53,12 +53,12 @@ func (c *constants) of(region *region) *constants {
 	return inside
 }
 
-// textLoop is a loop of the text whose number of iterations is to be computed.
+// textLoop is a loop in a StableHLO text.
 type textLoop struct {
 	condition, body *region
 	outside         *constants
-	// initial are the initial values of the state. inCondition and inBody are the names of the
-	// state in the two regions.
+	// initial are the names of the initial values that the loop carries. inCondition and inBody are
+	// the names of the carried values in the two regions.
 	initial, inCondition, inBody []string
 }
 
@@ -73,9 +73,9 @@ func newLoop(op *operation, outside *constants) textLoop {
 	return l
 }
 
-// rounds returns the number of iterations, and whether it is known. It is known if the condition
-// compares an element of the state with a constant, and the body adds a constant to the element.
-func (l textLoop) rounds() (int, bool) {
+// iterations returns the number of iterations, and whether it is known. It is known if the condition
+// compares a carried value with a constant, and the body adds a constant to the value.
+func (l textLoop) iterations() (int, bool) {
 	direction, left, right := l.comparison()
 	k := slices.Index(l.inCondition, left)
 	if k < 0 {
@@ -86,9 +86,9 @@ func (l textLoop) rounds() (int, bool) {
 	if k < 0 || k >= len(l.initial) || k >= len(l.inBody) {
 		return 0, false
 	}
-	limit, ok := l.outside.of(l.condition).value(right)
+	limit, ok := l.outside.inRegion(l.condition).value(right)
 	if !ok {
-		if at := slices.Index(l.inCondition, right); at >= 0 && at < len(l.initial) && at < len(l.inBody) && l.returned(at) == l.inBody[at] {
+		if at := slices.Index(l.inCondition, right); at >= 0 && at < len(l.initial) && at < len(l.inBody) && l.returnedValue(at) == l.inBody[at] {
 			limit, ok = l.outside.value(l.initial[at]) // carried unchanged
 		}
 	}
@@ -96,7 +96,7 @@ func (l textLoop) rounds() (int, bool) {
 	if !ok || !known {
 		return 0, false
 	}
-	step, ok := l.step(l.inBody[k], l.returned(k))
+	step, ok := l.step(l.inBody[k], l.returnedValue(k))
 	if !ok {
 		return 0, false
 	}
@@ -116,8 +116,8 @@ func (l textLoop) comparison() (by, left, right string) {
 	return "", "", ""
 }
 
-// returned returns the name of element k of the state that the body returns.
-func (l textLoop) returned(k int) string {
+// returnedValue returns the name of the new value of carried value k.
+func (l textLoop) returnedValue(k int) string {
 	for _, op := range slices.Backward(l.body.ops) {
 		if op.name == "stablehlo.return" && k < len(op.operands) {
 			return op.operands[k]
@@ -126,20 +126,20 @@ func (l textLoop) returned(k int) string {
 	return ""
 }
 
-// step returns the amount that the body adds to a counter.
+// step returns the amount that the body adds to a counter, and whether it is known.
 func (l textLoop) step(counter, next string) (int64, bool) {
 	if next == "" {
 		return 0, false
 	}
 	for _, op := range l.body.ops {
-		if !op.gives(next) || len(op.operands) != 2 || op.name != "stablehlo.add" && op.name != "stablehlo.subtract" {
+		if !op.defines(next) || len(op.operands) != 2 || op.name != "stablehlo.add" && op.name != "stablehlo.subtract" {
 			continue
 		}
 		a, b := op.operands[0], op.operands[1]
 		if a != counter && op.name == "stablehlo.add" {
 			a, b = b, a
 		}
-		n, ok := l.outside.of(l.body).value(b)
+		n, ok := l.outside.inRegion(l.body).value(b)
 		if op.name == "stablehlo.subtract" {
 			n = -n
 		}

@@ -41,7 +41,7 @@ func (p product) convolution(in, out hloShape) float64 {
 		out.dim(p.outputFeature) * in.dim(p.inputBatch) / float64(max(p.batchGroups, 1))
 	for i, w := range p.window {
 		if i < len(p.inputSpatial) && i < len(p.outSpatial) {
-			flops *= w.inside(int64(in.dim(p.inputSpatial[i])), int64(out.dim(p.outSpatial[i])))
+			flops *= w.countInside(int64(in.dim(p.inputSpatial[i])), int64(out.dim(p.outSpatial[i])))
 		}
 	}
 	return flops
@@ -57,26 +57,26 @@ func (p product) windows(in, out hloShape) float64 {
 		switch {
 		case d >= len(p.window):
 			flops *= float64(windows)
-		case p.window[d].whole(of, windows):
+		case p.window[d].coversInput(of, windows):
 			flops *= float64(of)
 		default:
-			flops *= p.window[d].inside(of, windows)
+			flops *= p.window[d].countInside(of, windows)
 		}
 	}
 	return flops
 }
 
-// whole reports whether each window contains all of the input.
-func (w windowDim) whole(in, out int64) bool {
+// coversInput reports whether each window contains all of the input.
+func (w windowDim) coversInput(in, out int64) bool {
 	return w.base == 1 && w.dilation == 1 && w.stride > 0 && w.low >= (out-1)*w.stride && w.size-w.low >= in
 }
 
 // maxInside limits the positions that are counted one by one; more positions count as inside.
 const maxInside = 1 << 22
 
-// inside counts the positions of the window in one dimension that are on the input, over all positions of
-// the result.
-func (w windowDim) inside(in, out int64) float64 {
+// countInside counts, over all positions of the result, the elements of the window in one dimension that
+// are on an element of the input.
+func (w windowDim) countInside(in, out int64) float64 {
 	if w.low == 0 && w.base == 1 && (out-1)*w.stride+(w.size-1)*w.dilation < in {
 		return float64(w.size) * float64(out)
 	}

@@ -13,7 +13,7 @@ func TestAConvolutionCountsWhatLiesInside(t *testing.T) {
 		4: {size: 1, stride: 1, dilation: 1, base: 2, low: 0},
 	} {
 		out := map[float64]int64{18: 6, 22: 8, 4: 8}[want]
-		assert.Equal(t, want, w.inside(8, out), "%+v", w)
+		assert.Equal(t, want, w.countInside(8, out), "%+v", w)
 	}
 	p := product{inputFeature: 3, outputFeature: 3, inputSpatial: []uint64{1, 2}, outSpatial: []uint64{1, 2},
 		window: []windowDim{{3, 1, 0, 1, 1}, {3, 1, 0, 1, 1}}}
@@ -58,6 +58,6 @@ func TestPositionsOfAWindowAreCounted(t *testing.T) {
 				}
 			}
 		}
-		assert.Equal(t, want, w.inside(in, out), "%+v over %d, %d times", w, in, out)
+		assert.Equal(t, want, w.countInside(in, out), "%+v over %d, %d times", w, in, out)
 	}
 }

@@ -20,11 +20,11 @@ type region struct {
 	ops  []*operation
 }
 
-// readRegions parses a text in MLIR's generic or custom form. An operation ends at the end of its
+// parseRegions parses a text in MLIR's generic or custom form. An operation ends at the end of its
 // line, except for the contents of its brackets. The parser is no verifier: it skips text that it
 // does not support.
-func readRegions(text []byte) *region {
-	r := &reader{s: string(text)}
+func parseRegions(text []byte) *region {
+	r := &parser{s: string(text)}
 	top := &region{}
 	for r.i < len(r.s) {
 		top.ops = append(top.ops, r.region().ops...) // skips an unmatched closing bracket
@@ -32,7 +32,7 @@ func readRegions(text []byte) *region {
 	return top
 }
 
-type reader struct {
+type parser struct {
 	s        string
 	i, depth int
 }
@@ -40,22 +40,22 @@ type reader struct {
 // maxRegions bounds the nesting of regions. Compilers reject deeper nesting.
 const maxRegions = 256
 
-// skip skips white space and comments.
-func (r *reader) skip() {
+// skipSpace skips white space and comments.
+func (r *parser) skipSpace() {
 	for r.i < len(r.s) {
 		switch c := r.s[r.i]; {
 		case c == ' ' || c == '\n' || c == '\t' || c == '\r':
 			r.i++
 		case strings.HasPrefix(r.s[r.i:], "//"):
-			r.line()
+			r.skipLine()
 		default:
 			return
 		}
 	}
 }
 
-// line skips the rest of a line.
-func (r *reader) line() {
+// skipLine skips the rest of a line.
+func (r *parser) skipLine() {
 	if n := strings.IndexByte(r.s[r.i:], '\n'); n >= 0 {
 		r.i += n
 		return
@@ -64,13 +64,13 @@ func (r *reader) line() {
 }
 
 // region parses up to the closing bracket or the end of the text.
-func (r *reader) region() *region {
+func (r *parser) region() *region {
 	if r.depth++; r.depth > maxRegions {
 		r.i = len(r.s)
 	}
 	defer func() { r.depth-- }()
 	out := &region{}
-	for r.skip(); r.i < len(r.s); r.skip() {
+	for r.skipSpace(); r.i < len(r.s); r.skipSpace() {
 		if r.s[r.i] == '}' {
 			r.i++
 			break
@@ -86,7 +86,7 @@ func (r *reader) region() *region {
 }
 
 // operation parses one operation, or the label of a block as if it were one.
-func (r *reader) operation() *operation {
+func (r *parser) operation() *operation {
 	op := &operation{}
 	var text strings.Builder
 	from, depth := r.i, 0
@@ -94,19 +94,19 @@ func (r *reader) operation() *operation {
 	for end := false; r.i < len(r.s) && !end; {
 		switch c := r.s[r.i]; c {
 		case '"':
-			r.i += quoted(r.s[r.i:])
+			r.i += quotedLength(r.s[r.i:])
 			continue
 		case '/':
 			if strings.HasPrefix(r.s[r.i:], "//") {
 				keep()
-				r.line()
+				r.skipLine()
 				from = r.i
 				continue
 			}
 		case '\n':
 			if depth <= 0 {
 				keep()
-				r.skip()
+				r.skipSpace()
 				from, end = r.i, !continued.MatchString(r.s[r.i:min(r.i+16, len(r.s))])
 				continue
 			}
@@ -154,12 +154,12 @@ var (
 )
 
 // opensRegion reports whether a bracket opens a region instead of an attribute list.
-func (r *reader) opensRegion() bool {
+func (r *parser) opensRegion() bool {
 	return !attributes.MatchString(r.s[r.i+1 : min(r.i+200, len(r.s))])
 }
 
-// quoted returns the length of the string literal at the start of s.
-func quoted(s string) int {
+// quotedLength returns the length of the string literal at the start of s.
+func quotedLength(s string) int {
 	for i := 1; i < len(s); i++ {
 		switch s[i] {
 		case '\\':
@@ -199,8 +199,8 @@ func (op *operation) parse(text string) {
 	op.operands = valueName.FindAllString(op.text, -1)
 }
 
-// gives reports whether a name is a result of the operation.
-func (op *operation) gives(name string) bool {
+// defines reports whether a name is a result of the operation.
+func (op *operation) defines(name string) bool {
 	name, _, _ = strings.Cut(name, "#")
 	return slices.Contains(op.results, name)
 }
