@@ -157,7 +157,6 @@ func SuggestAnnotations(ctx context.Context, step CompiledStep, o AnnotationOpti
 	return out, nil
 }
 
-// annotationSearch searches for suggestions for one module.
 type annotationSearch struct {
 	o    AnnotationOptions
 	mesh sharding.Mesh
@@ -172,7 +171,6 @@ type trial struct {
 	after  *annotationCost // nil if it was not compiled, or rejected
 }
 
-// annotationCost contains the figures of a compiled module.
 type annotationCost struct {
 	AnnotationFigures
 	flops float64
@@ -192,7 +190,6 @@ func originPattern(o *ir.Origin) ir.Origin {
 	return at
 }
 
-// try compiles a module and returns its figures.
 func (s *annotationSearch) try(ctx context.Context, m *spmd.Module) (*annotationCost, error) {
 	program, err := s.o.Try(ctx, m)
 	if err != nil {
@@ -227,7 +224,6 @@ func (s *annotationSearch) try(ctx context.Context, m *spmd.Module) (*annotation
 	return out, nil
 }
 
-// sortedKeys returns the keys of the collectives of the module, the most bytes first.
 func (p *annotationCost) sortedKeys() (keys []originKey) {
 	for key := range p.at {
 		keys = append(keys, key)
@@ -338,7 +334,6 @@ func (t *annotationCost) isBetterThan(o *annotationCost) bool {
 // cost returns the figure to reduce: seconds, or the bytes sent if no time is predicted.
 func (f AnnotationFigures) cost() float64 { return cmp.Or(f.Seconds, float64(f.Sent)) }
 
-// suggestion returns the trial as plain data.
 func (t *trial) suggestion() AnnotationSuggestion {
 	first := t.splits[0]
 	m := AnnotationSuggestion{Name: first.Name, From: first.Annotation.String(), To: t.to.String(), After: t.after.AnnotationFigures}
@@ -423,7 +418,6 @@ func (m AnnotationSuggestion) sides() []suggestionSide {
 	return []suggestionSide{{"-", m.Removes}, {"+", m.Adds}}
 }
 
-// summary returns the number of annotations that were tried, and whether any of them is better.
 func (m *AnnotationSuggestions) summary() string {
 	text := fmt.Sprintf("%d tried", m.Tried)
 	if m.Refused > 0 {

@@ -54,15 +54,13 @@ type CollectiveDType struct {
 	Count int `json:"count,omitempty"`
 }
 
-// countCollectives counts the collectives of a program whose partitions are the devices of a mesh.
 func countCollectives(p *hlo.Program, mesh sharding.Mesh) *collectiveCounter {
 	c := &collectiveCounter{mesh: mesh, byKey: map[collectiveKey]*Collective{}, byDType: map[dtypeKey]*CollectiveDType{},
-		byLine: map[lineKey]*Collective{}, traffic: map[trafficKey]*cost.GroupTraffic{}, hasOrigins: p.HasOrigins}
+		byLine: map[lineKey]*Collective{}, traffic: map[trafficKey]*cost.GroupTraffic{}}
 	c.walk(p.Entry, nil, 1, false, 0)
 	return c
 }
 
-// collectives returns the collectives, the most bytes first.
 func (c *collectiveCounter) collectives() []Collective {
 	var all []Collective
 	for _, one := range c.byKey {
@@ -72,7 +70,6 @@ func (c *collectiveCounter) collectives() []Collective {
 	return all
 }
 
-// sortCollectives sorts by bytes, the most first.
 func sortCollectives(all []Collective) {
 	slices.SortFunc(all, func(a, b Collective) int {
 		return cmp.Or(cmp.Compare(b.Moved, a.Moved), cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Kind, b.Kind),
@@ -80,7 +77,6 @@ func sortCollectives(all []Collective) {
 	})
 }
 
-// dtypes returns the shares of the collectives by dtype, the most bytes first.
 func (c *collectiveCounter) dtypes() []CollectiveDType {
 	var all []CollectiveDType
 	for key, one := range c.byDType {
@@ -101,7 +97,6 @@ type collectiveKey struct {
 
 func (c Collective) key() collectiveKey { return collectiveKey{c.Kind, c.Axis, c.GroupSize} }
 
-// lineKey identifies the collectives of one kind and one origin.
 type lineKey struct {
 	collectiveKey
 	origin *ir.Origin
@@ -117,13 +112,12 @@ type trafficKey struct{ axis, kind, first string }
 
 // collectiveCounter counts the collectives of a program in execution order.
 type collectiveCounter struct {
-	mesh       sharding.Mesh // the axes of the replicas and of the logical devices
-	hasOrigins bool
-	byKey      map[collectiveKey]*Collective
-	byDType    map[dtypeKey]*CollectiveDType
-	byLine     map[lineKey]*Collective // empty unless hasOrigins is set
-	traffic    map[trafficKey]*cost.GroupTraffic
-	steps      int
+	mesh    sharding.Mesh // the axes of the replicas and of the logical devices
+	byKey   map[collectiveKey]*Collective
+	byDType map[dtypeKey]*CollectiveDType
+	byLine  map[lineKey]*Collective // empty if the origins are unknown
+	traffic map[trafficKey]*cost.GroupTraffic
+	steps   int
 }
 
 // maxSteps and maxDepth bound the walk of a malformed program with recursive calls. maxCount bounds
@@ -260,7 +254,6 @@ func (c *collectiveCounter) origins(i, caller *hlo.Instruction) map[*ir.Origin]f
 	return weights
 }
 
-// groupTraffic returns the traffic of each group of partitions.
 func (c *collectiveCounter) groupTraffic() (all []cost.GroupTraffic) {
 	for _, x := range c.traffic {
 		all = append(all, *x)
@@ -270,20 +263,15 @@ func (c *collectiveCounter) groupTraffic() (all []cost.GroupTraffic) {
 
 // add adds a collective that runs the given number of times.
 func (one *Collective) add(times int, bytes, moved int64, unknown bool) {
-	one.Count = min(one.Count+times, maxCount)
-	one.Bytes = sum64(one.Bytes, product64(int64(times), bytes))
-	one.Moved = sum64(one.Moved, product64(int64(times), moved))
-	one.InLoop = one.InLoop || unknown
+	one.join(Collective{Count: times, Bytes: product64(int64(times), bytes), Moved: product64(int64(times), moved), InLoop: unknown})
 }
 
-// join adds collectives of the same kind.
 func (one *Collective) join(c Collective) {
 	one.Count = min(one.Count+c.Count, maxCount)
 	one.Bytes, one.Moved = sum64(one.Bytes, c.Bytes), sum64(one.Moved, c.Moved)
 	one.InLoop = one.InLoop || c.InLoop
 }
 
-// ringShare returns (n-1)/n of bytes.
 func ringShare(bytes, n int64) int64 { return min(product64(bytes, n-1)/n, maxFigure/2) }
 
 // product64 and sum64 multiply and add nonnegative figures. They saturate, so that a malformed

@@ -64,7 +64,6 @@ func (r *Report) addCost(p *pjrt.Executable, e *cost.Estimate) error {
 	return nil
 }
 
-// addRoofline adds the times that follow from the work of a program.
 func (r *Report) addRoofline(e *cost.Estimate, isCounted bool) {
 	if e.UnknownLoops > 0 {
 		r.note("%d loops have an unknown number of iterations; they count as one iteration", e.UnknownLoops)

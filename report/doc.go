@@ -15,18 +15,10 @@
 // that the plugin makes available to programs. A core's peak and memory bandwidth are published
 // figures of the chip; see [github.com/tpustrategy/tpustrategy/tpu.Generations] for the sources.
 //
-// The roofline is a lower bound on time, not the time of a step. It is the sum over the operations of
-// the time at the peak or at the memory bandwidth, whichever is longer. Operations without a known
-// time, such as collectives, are not included. Model FLOPs utilization is the number of operations in
-// the step's matrix products and convolutions as written, divided by the number of operations that
-// the cores can execute in the time of the roofline. A run achieves less.
+// The roofline is a lower bound on time, not the time of a step. Model FLOPs utilization compares the
+// step's matrix products and convolutions as written with the roofline; see [Cost].
 //
-// The prediction is the expected time of the step on a slice of TPUs. Products have the cycles that
-// the compiler estimates for them, other operations the time of their memory traffic, and collectives
-// the time of their bytes on the links of the slice, minus the part that the schedule hides. Each
-// constant of the prediction has a basis: published, from the compiler, fitted to a published
-// measurement of a single operation, or assumed. Package report/cost predicts the time of a program
-// without a report.
+// The prediction is the expected time of the step on a slice of TPUs; see package report/cost.
 //
 // # Lines of Go
 //

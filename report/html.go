@@ -52,7 +52,6 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	return nil
 }
 
-// moved returns the bytes that the line's collectives send.
 func (l Line) moved() (bytes int64) {
 	for _, c := range l.Collectives {
 		bytes = sum64(bytes, c.Moved)
@@ -68,10 +67,8 @@ func (r *Report) line(number int) string {
 	return r.Lines[number-1].String()
 }
 
-// card is a figure at the top of the page.
 type card struct{ Name, Figure, Note string }
 
-// cards returns the most important figures.
 func (r *Report) cards() (cards []card) {
 	add := func(name, figure, format string, args ...any) {
 		cards = append(cards, card{name, figure, fmt.Sprintf(format, args...)})
@@ -102,7 +99,6 @@ type axisLinks struct {
 	MaxBytes int64
 }
 
-// linkLoads returns the axes with more than one chip.
 func linkLoads(t *cost.Torus) (all []axisLinks) {
 	if t == nil || len(t.Groups) == 0 || len(t.Places) == 0 {
 		return nil
@@ -122,7 +118,6 @@ func linkLoads(t *cost.Torus) (all []axisLinks) {
 	return all
 }
 
-// sizeData returns a size in bytes with its exact value.
 func sizeData(n int64) template.HTML {
 	return template.HTML(fmt.Sprintf(`<data value="%d">%s</data>`, n, units.Bytes(n)))
 }
@@ -159,7 +154,6 @@ func (m Memory) barPieces() []barPiece {
 // memory would be empty.
 func (m Memory) isSmall() bool { return m.Total > 0 && m.Total < m.Limit/50 }
 
-// shardingMap is a diagram of the shards of a tensor.
 type shardingMap struct {
 	Tensor        tensorGroup
 	Width, Height int
@@ -171,7 +165,6 @@ type tile struct {
 	Color, Text         string
 }
 
-// shardingMaps returns diagrams of the largest tensors.
 func (r *Report) shardingMaps() (all []shardingMap) {
 	const most = 12
 	for _, t := range r.groupTensors() {
@@ -246,7 +239,6 @@ func (t tensorGroup) shardingMap(logicalDevices int) shardingMap {
 	return m
 }
 
-// toPixels converts an index to pixels.
 func toPixels(index, size, pixels int) int {
 	return int(float64(pixels) * float64(index) / float64(max(size, 1)))
 }

@@ -33,7 +33,6 @@ type lineTable struct {
 
 func newLines() *lineTable { return &lineTable{at: map[*ir.Origin]int{}, all: make([]Line, 1)} }
 
-// number returns the number of the line of an origin.
 func (t *lineTable) number(o *ir.Origin) int {
 	if o == nil {
 		return 0
@@ -47,7 +46,6 @@ func (t *lineTable) number(o *ir.Origin) int {
 	return n
 }
 
-// addTimes adds the times of operations that run n times.
 func (t *lineTable) addTimes(all []cost.Operation, n float64) {
 	for _, o := range all {
 		if o.Inside != nil {
@@ -60,7 +58,6 @@ func (t *lineTable) addTimes(all []cost.Operation, n float64) {
 	}
 }
 
-// addCollectives adds the collectives to their lines.
 func (t *lineTable) addCollectives(byLine map[lineKey]*Collective) {
 	for key, one := range byLine {
 		l := &t.all[t.number(key.origin)]
@@ -117,7 +114,6 @@ func (r *Report) sumLines() []Line {
 	return all
 }
 
-// add adds the cost of another entry of the line.
 func (l *Line) add(o Line) {
 	l.CoreTime.Add(o.CoreTime, 1)
 	l.PeakBytes = sum64(l.PeakBytes, o.PeakBytes)
@@ -134,7 +130,6 @@ func (l *Line) add(o Line) {
 	sortCollectives(l.Collectives)
 }
 
-// lineCollective is a collective with its line.
 type lineCollective struct {
 	Line
 	Collective

@@ -2,6 +2,7 @@ package report
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 
@@ -11,6 +12,11 @@ import (
 
 // ErrFormat matches the error of [Parse] for data that is not a report.
 var ErrFormat = errkind.New(errkind.ValueError, "report: not a report")
+
+func formatError(cause error, format string, args ...any) error {
+	return &errkind.Fault{Match: ErrFormat, Reason: fmt.Sprintf(format, args...), Err: cause,
+		Hint: "give the JSON form of one Report"}
+}
 
 // Parse parses the JSON format of a report. It accepts version 1 too, and adds a note about the
 // loop figures of that version. Its errors match [ErrFormat].
@@ -96,10 +102,8 @@ func findNegative(name string, v reflect.Value) (first string) {
 	return first
 }
 
-// maxChips bounds the chips of a slice.
 const maxChips = 1 << 20
 
-// checkTorus returns an error for chips and links that the slice does not have.
 func checkTorus(t *cost.Torus) error {
 	if t == nil {
 		return nil

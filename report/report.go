@@ -2,10 +2,12 @@ package report
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -13,6 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/hlo"
 	"github.com/tpustrategy/tpustrategy/report/memory"
 	"github.com/tpustrategy/tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // formatVersion is the version of the report's JSON format. It increases if a field changes its
@@ -201,6 +204,38 @@ type Input struct {
 	LoweringSeconds, CompilingSeconds float64
 }
 
+// CompiledStep is a compiled step, such as a *strategy.CompiledStep.
+type CompiledStep interface {
+	// Compiled returns the result of compiling the step.
+	Compiled() *memory.CompiledStep
+	// CompileVariant compiles a module as far as its collectives require, and returns the
+	// partitioned or the optimized program.
+	CompileVariant(ctx context.Context, m *spmd.Module) (pjrt.Program, error)
+}
+
+// Of returns the report of a compiled step, or of the step of a strategy.MemoryError. The report
+// remains valid after the strategy is closed. Of takes milliseconds.
+func Of(step CompiledStep) (*Report, error) {
+	c := step.Compiled()
+	if c.Program == nil && c.Refusal == nil {
+		return nil, &errkind.Fault{Op: "report", Subject: c.Name, Reason: "the runtime does not provide the compiled program",
+			Hint: "use the devices of a PJRT plugin", Class: errkind.NotImplementedError}
+	}
+	return New(Input{
+		Step: c.Name, Target: TargetOf(c.Target), Replicas: c.Replicas, LogicalDevices: c.LogicalDevices, Program: c.Program, Refused: c.Refusal,
+		Module: c.Module, Variables: c.Variables, Parameters: c.Parameters, Settings: c.Settings,
+		LoweringSeconds: c.Lowering.Seconds(), CompilingSeconds: c.Compiling.Seconds(),
+	})
+}
+
+// TargetOf returns the description of a slice as a target.
+func TargetOf(facts system.SliceInfo) Target {
+	return Target{
+		Name: facts.Name, Kind: facts.Kind, Platform: facts.Plugin, Devices: facts.Devices, Chips: facts.Chips, Hosts: facts.Hosts,
+		HBMBytes: facts.HBMBytes, PeakFLOPS: facts.PeakFLOPS, HBMBandwidth: facts.HBMBandwidth,
+	}
+}
+
 // New returns the report of a compiled program. Figures that the plugin does not provide are
 // omitted, with a note for each. New returns errors of the plugin, and an error that matches
 // [hlo.ErrProgram] for an optimized program that cannot be read.
@@ -266,7 +301,6 @@ func (r *Report) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// addRefusal sets the memory figures of a program that the compiler rejected.
 func (r *Report) addRefusal(refusal *memory.Refusal) {
 	r.Memory = Memory{
 		Refused: true, Arguments: memory.ArgumentBytes(r.Tensors), Needs: refusal.UsedBytes(),
@@ -275,7 +309,6 @@ func (r *Report) addRefusal(refusal *memory.Refusal) {
 	r.note("the compiler rejected the program as too large, so its temporaries, collectives and cost are unknown")
 }
 
-// addSuggestions adds suggestions to the report of a step that does not fit.
 func (r *Report) addSuggestions(in Input) {
 	if r.Memory.Verdict != TooLarge {
 		return
@@ -305,7 +338,6 @@ func (r *Report) addMemory(p *pjrt.Executable) error {
 	return nil
 }
 
-// setVerdict computes Needs and Verdict from the other figures.
 func (m *Memory) setVerdict() {
 	m.Needs = max(m.Total, m.Peak+m.Code)
 	switch {
@@ -368,7 +400,6 @@ func (r *Report) meshOf(m *spmd.Module) (sharding.Mesh, error) {
 	return sharding.NewMesh(axes...)
 }
 
-// addCollectives adds counted collectives of a program with the given devices.
 func (r *Report) addCollectives(c *collectiveCounter, devices []int) {
 	r.Torus = cost.NewTorus(r.Target.Name, devices, r.Replicas*r.LogicalDevices, c.groupTraffic())
 	if all := c.collectives(); all != nil {
@@ -391,3 +422,5 @@ func (r *Report) CollectiveBytes(axis string) (bytes, moved int64) {
 	}
 	return bytes, moved
 }
+
+func pluginError(op string, err error) error { return &errkind.Fault{Op: "report: " + op, Err: err} }

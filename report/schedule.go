@@ -166,7 +166,6 @@ type similarValues struct {
 	Count int
 }
 
-// describe describes a value: the name of its tensor, or its layer and source.
 func (v Value) describe() string {
 	if v.Role == "variable" || v.Role == "argument" {
 		return v.Name
@@ -178,7 +177,6 @@ func (v Value) describe() string {
 	return name
 }
 
-// argument returns the tensor of an argument of the program, or nil if it is unknown.
 func (r *Report) argument(number int) *memory.Tensor {
 	if number < len(r.Tensors) && r.Tensors[number].Role != "result" {
 		return &r.Tensors[number]
@@ -196,7 +194,6 @@ func (r *Report) layerOf(argument int) string {
 	return name[:max(strings.LastIndex(name, "/"), 0)]
 }
 
-// layerTimes sums the times by layer.
 func layerTimes(all []cost.Operation) (times []LayerTime) {
 	sums, names := map[string]*cost.CoreTime{}, map[string]string{}
 	var add func(all []cost.Operation, n float64)
@@ -279,7 +276,6 @@ func (s *Schedule) peakOperation() string {
 	return "at an operation that is not known"
 }
 
-// findOperation returns the operation with a number, or nil if there is none.
 func findOperation(all []cost.Operation, number int) *cost.Operation {
 	for k := range all {
 		if all[k].Number == number {
@@ -292,7 +288,6 @@ func findOperation(all []cost.Operation, number int) *cost.Operation {
 	return nil
 }
 
-// layerRow contains the times of a layer by category.
 type layerRow struct {
 	Layer   string
 	Seconds float64
@@ -301,7 +296,6 @@ type layerRow struct {
 
 var timeKinds = []string{"products", "memory", "interconnect", "network"}
 
-// timesByKind returns the times of a core in the order of timeKinds.
 func timesByKind(t cost.CoreTime) (all []LayerTime) {
 	for k, seconds := range []float64{t.Products, t.Memory, t.Interconnect, t.Network} {
 		all = append(all, LayerTime{Kind: timeKinds[k], Seconds: seconds})

@@ -16,7 +16,6 @@ var sharesMemory = map[string]bool{
 	"all-gather-start": true, "all-reduce-start": true, "collective-permute-start": true,
 }
 
-// temporaries returns the largest temporaries of a program.
 func temporaries(p *hlo.Program) []memory.Temporary {
 	type kind struct{ operation, source, dtype, shape string }
 	var all []memory.Temporary
@@ -73,7 +72,6 @@ func resultValues(c *hlo.Computation) map[*hlo.Instruction]bool {
 	return out
 }
 
-// intDims converts dimensions. It returns nil for a scalar.
 func intDims(dims []uint64) (out []int) {
 	for _, d := range dims {
 		out = append(out, int(d))

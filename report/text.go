@@ -85,10 +85,8 @@ func (t Target) String() string {
 	return text
 }
 
-// barWidth is the width of the memory bar in characters.
 const barWidth = 50
 
-// letters returns the memory bar of a core with a known memory size, with a letter for each part.
 func (m Memory) letters() string {
 	bar := ""
 	for _, part := range m.parts() {
@@ -100,7 +98,6 @@ func (m Memory) letters() string {
 	return bar + strings.Repeat(".", barWidth-len(bar))
 }
 
-// verdict describes whether the program fits, and the margin.
 func (m Memory) verdict() string {
 	switch {
 	case m.Limit == 0:
@@ -111,7 +108,6 @@ func (m Memory) verdict() string {
 	return fmt.Sprintf("%s: %s, %s of the memory of a core", m.Verdict, units.Bytes(m.Needs), memoryPercent(m))
 }
 
-// memoryPercent returns the needed share of the memory in percent.
 func memoryPercent(m Memory) string {
 	if share := 100 * float64(m.Needs) / float64(m.Limit); share >= 0.1 {
 		return fmt.Sprintf("%.1f%%", share)
@@ -119,7 +115,6 @@ func memoryPercent(m Memory) string {
 	return "less than 0.1%"
 }
 
-// memoryPart is a part of a program's memory.
 type memoryPart struct {
 	Name   string
 	Letter string
@@ -144,7 +139,6 @@ func (m Memory) parts() []memoryPart {
 // overReplicas matches a split over the replica axis, also in the braces of earlier report formats.
 var overReplicas = regexp.MustCompile(`\breplica\b`)
 
-// layout describes the placement of a tensor in words.
 func layout(t memory.Tensor) string {
 	text := t.Annotation
 	if text == "none" {
@@ -173,7 +167,6 @@ func (r *Report) severalDTypes() bool {
 	return slices.ContainsFunc(r.CollectiveDTypes, func(d CollectiveDType) bool { return d.DType != "f32" })
 }
 
-// dtypesOf returns the dtypes of the operands of c, the most bytes first.
 func (r *Report) dtypesOf(c Collective) string {
 	var parts []string
 	for _, d := range r.CollectiveDTypes {
@@ -186,14 +179,12 @@ func (r *Report) dtypesOf(c Collective) string {
 
 func percentText(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) }
 
-// timePart is a part of a predicted time.
 type timePart struct {
 	Name    string
 	Seconds float64
 	Note    string
 }
 
-// predictionParts returns the parts of the prediction's time, without empty parts.
 func predictionParts(p *cost.Prediction) []timePart {
 	parts := []timePart{{"products", p.Products, ""}, {"memory", p.Memory, ""}}
 	if p.Closed > 0 {

@@ -89,7 +89,6 @@ func (t *tracer) name(what string, row int, name string) {
 	t.write(traceEvent{Name: what, Phase: "M", TID: row, Args: map[string]any{"name": name}})
 }
 
-// countUnrolled returns the number of operations with all iterations of loops.
 func (t *tracer) countUnrolled(all []cost.Operation) (n int) {
 	for _, o := range all {
 		n++
@@ -100,7 +99,6 @@ func (t *tracer) countUnrolled(all []cost.Operation) (n int) {
 	return n
 }
 
-// writeOperations writes operations that start at a time in seconds.
 func (t *tracer) writeOperations(all []cost.Operation, from float64) {
 	for _, o := range all {
 		if t.events > 2*maxEvents { // of a malformed report with nested loops
@@ -128,7 +126,6 @@ func (t *tracer) writeOperations(all []cost.Operation, from float64) {
 	}
 }
 
-// label returns the name of an operation in a timeline.
 func label(o cost.Operation) string {
 	switch {
 	case o.Joined > 0:

@@ -9,7 +9,6 @@ import (
 // idsOfASlice is the difference between the device ids of consecutive slices.
 const idsOfASlice = 100_000
 
-// position is the chip of a partition.
 type position struct {
 	chip  [3]int
 	slice int
@@ -32,7 +31,6 @@ func (s *slice) position(devices []int, partition int) (p position, known bool) 
 	return p, id == 0
 }
 
-// span is the extent of a group of chips along one axis of a slice.
 type span struct {
 	extent int
 	// links is the number of links that transfer the group's bytes in one direction. Adjacent
@@ -45,7 +43,6 @@ type span struct {
 // maxLayouts bounds the number of cached groups, because a malformed program can have any number.
 const maxLayouts = 64
 
-// groupLayout describes the positions of a group of devices.
 type groupLayout struct {
 	group []int
 	known bool
@@ -164,7 +161,6 @@ func (s *slice) collectiveSeconds(devices []int, i *hlo.Instruction, kind string
 	return seconds, known
 }
 
-// partitions returns the number of a program's partitions.
 func (s *slice) partitions(devices []int) int {
 	if len(devices) > 0 {
 		return len(devices)
@@ -273,7 +269,6 @@ func (s *slice) permutationSeconds(devices []int, pairs [][2]int, bytes float64)
 	return maxLoad/(s.value(linkRate)*s.value(linkShare)) + float64(maxHops)*s.value(hopTime) + s.value(collectiveLag), true
 }
 
-// link is a link of a chip along an axis, in direction 1 or -1.
 type link struct {
 	chip            [3]int
 	axis, direction int
@@ -283,8 +278,10 @@ type link struct {
 func (s *slice) route(from, to [3]int, visit func(link)) {
 	for d, n := range s.shape {
 		distance, direction := to[d]-from[d], 1
-		if s.wrap[d] && (distance > n/2 || distance < -n/2) {
-			distance -= n * sign(distance)
+		if s.wrap[d] && distance > n/2 {
+			distance -= n
+		} else if s.wrap[d] && distance < -n/2 {
+			distance += n
 		}
 		if distance < 0 {
 			direction, distance = -1, -distance
@@ -294,11 +291,4 @@ func (s *slice) route(from, to [3]int, visit func(link)) {
 			from[d] = (from[d] + direction + n) % n
 		}
 	}
-}
-
-func sign(n int) int {
-	if n < 0 {
-		return -1
-	}
-	return 1
 }

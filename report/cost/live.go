@@ -38,9 +38,8 @@ func newBuffer(a *hlo.Array, parameter int) *Buffer {
 }
 
 // liveness computes the live range of each array of a program: from the operation that defines it to
-// the last operation that reads it, in schedule order. Arrays that a loop carries or that a step
-// updates stay in their memory. A compiler's buffer assignment can be smaller, because operations
-// may overwrite their operands, or larger, because of fragmentation.
+// the last operation that reads it, in schedule order. A compiler's buffer assignment can be smaller,
+// because more operations may overwrite their operands, or larger, because of fragmentation.
 type liveness struct {
 	program   *hlo.Program
 	estimator *estimator
@@ -56,7 +55,6 @@ type liveness struct {
 // a malformed program.
 const maxScheduled, maxParameter = 1 << 18, 1 << 20
 
-// extend extends the live ranges of buffers to the operation with number to.
 func extend(all []*Buffer, to int) {
 	for _, b := range all {
 		if b != nil {
@@ -65,7 +63,6 @@ func extend(all []*Buffer, to int) {
 	}
 }
 
-// run walks the entry computation and returns its operations.
 func (l *liveness) run() []Operation {
 	entry := l.program.Entry
 	parameters := map[uint64][]*Buffer{}
@@ -212,7 +209,6 @@ func (l *liveness) computation(c *hlo.Computation, parameters map[uint64][]*Buff
 	return all
 }
 
-// operation adds instruction i as the next operation, with the given operand buffers.
 func (l *liveness) operation(i *hlo.Instruction, s slot, operands []*Buffer) Operation {
 	layer := ""
 	if i.Origin != nil {

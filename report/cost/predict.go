@@ -7,11 +7,9 @@ import (
 	"strings"
 )
 
-// Prediction is the predicted time of one run of a program on its slice, by category. The
-// prediction includes the program, the chips and the links. It does not include input, hosts,
-// launches and waiting for other processes. It was compared with published measurements of single
-// operations; see docs/predicted-time.md. It is not a measurement and, unlike the roofline, not a
-// bound.
+// Prediction is the predicted time of one run of a program on its slice, by category. It does not
+// include input, hosts, launches and waiting for other processes. It is not a measurement and, unlike
+// the roofline, not a bound. docs/predicted-time.md compares it with published measurements.
 type Prediction struct {
 	// Seconds is the sum of Products, Memory and the exposed parts of Interconnect and Network.
 	Seconds float64 `json:"seconds"`
@@ -48,7 +46,6 @@ type UnknownTime struct {
 	Count int `json:"count"`
 }
 
-// prediction converts the times to a Prediction.
 func (s *slice) prediction(t times) *Prediction {
 	p := &Prediction{
 		Seconds: t.seconds(), Products: t.products, Memory: t.memory, Interconnect: t.interconnect, Network: t.network, Closed: t.closed,

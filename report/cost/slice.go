@@ -60,7 +60,6 @@ var chips = map[string]chip{
 	"tpu7x": {524288, 256, 90e9, 12.5e9, 0.806},
 }
 
-// class is the class of operations of a fitted figure.
 type class string
 
 const ofProducts, ofMemory, ofCollectives class = "products", "memory", "collectives"
@@ -131,7 +130,6 @@ func newSlice(name string) *slice {
 	return s
 }
 
-// value returns the value of a constant.
 func (s *slice) value(name string) float64 { return s.constants[name].Value }
 
 // memorySeconds returns the time of a device's main memory traffic.
@@ -139,5 +137,4 @@ func (s *slice) memorySeconds(bytes float64) float64 {
 	return bytes / (s.value(memoryRate) * s.value(memoryShare))
 }
 
-// cycleSeconds returns the time of a number of core cycles.
 func (s *slice) cycleSeconds(cycles int64) float64 { return float64(cycles) / s.value(clockRate) }

@@ -22,7 +22,6 @@ type times struct {
 	unknown                  map[string]float64
 }
 
-// seconds returns the time during which a core is occupied.
 func (t times) seconds() float64 {
 	return t.products + t.memory + t.interconnect.Exposed + t.network.Exposed
 }
@@ -52,7 +51,6 @@ func (t *times) add(o times, n float64) {
 	}
 }
 
-// since returns the difference to an earlier t, without the unknown operations.
 func (t times) since(o times) times {
 	return times{
 		products: t.products - o.products, closed: t.closed - o.closed, memory: t.memory - o.memory,
@@ -67,7 +65,6 @@ func (o *Overlap) add(x Overlap, n float64) {
 	o.Hidden = bounded(o.Hidden + n*x.Hidden)
 }
 
-// addUnknown records n operations without a known time.
 func (t *times) addUnknown(operation string, n float64) {
 	if t.unknown == nil {
 		t.unknown = map[string]float64{}
@@ -102,7 +99,6 @@ type pending struct {
 	seconds, end float64
 }
 
-// start starts an operation with the given duration.
 func (l *timeline) start(i *hlo.Instruction, on channel, seconds, now float64) {
 	if l.pending == nil {
 		l.pending = map[*hlo.Instruction]pending{}
@@ -150,7 +146,6 @@ func (l *timeline) wait(start *hlo.Instruction, t *times) {
 	}
 }
 
-// finish waits for the remaining operations at the end of a computation.
 func (l *timeline) finish(t *times) {
 	rest := slices.SortedFunc(maps.Keys(l.pending), func(a, b *hlo.Instruction) int { return cmp.Compare(a.ID, b.ID) })
 	for _, start := range rest {

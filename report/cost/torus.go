@@ -82,7 +82,6 @@ func NewTorus(target string, devices []int, partitions int, traffic []GroupTraff
 	return t
 }
 
-// addTraffic sets the groups and the links.
 func (t *Torus) addTraffic(l *linkLoads, traffic []GroupTraffic) {
 	slices.SortFunc(traffic, func(a, b GroupTraffic) int {
 		return cmp.Or(cmp.Compare(a.Axis, b.Axis), cmp.Compare(a.Kind, b.Kind), cmp.Compare(fmt.Sprint(a.Groups[0]), fmt.Sprint(b.Groups[0])))
@@ -131,7 +130,6 @@ type linkLoads struct {
 // maxGroupChips bounds the chips of a group whose links are counted.
 const maxGroupChips = 4096
 
-// add adds the traffic of one group.
 func (l *linkLoads) add(kind string, group []int, bytes float64) {
 	var chips [][3]int
 	for _, partition := range group {
@@ -208,7 +206,6 @@ func (l *linkLoads) add(kind string, group []int, bytes float64) {
 	}
 }
 
-// addRoute adds bytes to the links between two chips.
 func (l *linkLoads) addRoute(from, to [3]int, bytes float64) {
 	l.slice.route(from, to, func(at link) { l.bytes[at] += bytes })
 }

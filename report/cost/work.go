@@ -6,7 +6,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/hlo"
 )
 
-// work is the work of a core in a part of a program.
 type work struct {
 	flops, bytes float64
 	// once is the part of flops and bytes with one iteration of each loop, like the cost analysis of
@@ -51,7 +50,6 @@ func (w *work) include(o work) {
 	}
 }
 
-// estimator computes the work of a program.
 type estimator struct {
 	program *hlo.Program
 	// peak and rate are the operations and bytes per second of a device, or 0 if they are unknown.
@@ -76,18 +74,16 @@ type slot struct {
 	transfer *Transfer
 }
 
-// total returns the work of the program.
 func (e *estimator) total() work {
 	total := e.computation(e.program.Entry, 0)
-	e.wait(&total)
+	e.addMinimum(&total)
 	return total
 }
 
-// wait adds the difference to the minimum time of the program. Copies and other asynchronous
-// operations are hidden by other operations, but they share the arithmetic units and the main
-// memory of the device with these operations, and the published rates are not exceeded. The last
-// operation waits for the difference.
-func (e *estimator) wait(total *work) {
+// addMinimum raises the total time to the minimum by the published rates. Asynchronous operations are
+// hidden by other operations, but they share the arithmetic units and the main memory with these
+// operations. The last operation waits for the difference.
+func (e *estimator) addMinimum(total *work) {
 	slots := e.slots[e.program.Entry]
 	if e.slice == nil || len(slots) == 0 {
 		return
@@ -180,7 +176,6 @@ func (e *estimator) longestBranch(i *hlo.Instruction) (index int, branch *hlo.Co
 	return index, branch
 }
 
-// operation returns the work of an operation that runs as a unit.
 func (e *estimator) operation(i *hlo.Instruction) work {
 	w := work{flops: i.FLOPs, bytes: i.BytesAccessed}
 	w.once.flops, w.once.bytes = w.flops, w.bytes
@@ -196,7 +191,6 @@ func (e *estimator) operation(i *hlo.Instruction) work {
 	return w
 }
 
-// predict adds the time of an operation that is not a loop, a branch or a call.
 func (e *estimator) predict(t *times, line *timeline, i *hlo.Instruction, depth int) {
 	now := t.seconds()
 	switch {

@@ -71,7 +71,6 @@ const (
 	leastBytes  = 4 << 10
 )
 
-// comparison is a diff under construction.
 type comparison struct {
 	*Diff
 	before, after *report.Report
@@ -134,12 +133,10 @@ func verdict(before, after, share, least float64) Verdict {
 	return Better
 }
 
-// bytes returns the verdict for sizes in bytes.
 func (c *comparison) bytes(before, after int64) Verdict {
 	return verdict(float64(before), float64(after), c.tolerance.Share, leastBytes)
 }
 
-// figure adds a figure that both steps have.
 func (c *comparison) figure(what string, before, after float64, unit string, share, least float64, more string) {
 	if before == after {
 		return

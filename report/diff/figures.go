@@ -9,7 +9,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/cost"
 )
 
-// memory compares the memory of a core.
 func (c *comparison) memory() {
 	b, a := c.before.Memory, c.after.Memory
 	share := c.tolerance.Share
@@ -68,7 +67,6 @@ func (c *comparison) cost() {
 	c.some("the step's text", float64(c.before.TextBytes), float64(c.after.TextBytes), unitBytes, t.Code, leastBytes, "")
 }
 
-// parts describes the parts of a predicted time that changed.
 func parts(before, after *cost.Prediction) string {
 	var list []string
 	for _, x := range []struct {

@@ -56,7 +56,6 @@ func (r *Result) WriteMarkdown(w io.Writer) error {
 	return err
 }
 
-// markdown escapes all Markdown syntax in a text.
 func markdown(text string) string {
 	return strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "<", "&lt;", "[", `\[`, "|", `\|`, "@", "&#64;", "#", `\#`).Replace(plain.EscapeLine(text))
 }

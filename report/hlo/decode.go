@@ -12,7 +12,6 @@ const maxDepth = 64
 // maxDevices bounds the number of devices in a malformed program.
 const maxDevices = 1 << 20
 
-// decode decodes a message. Its errors match ErrProgram.
 func decode(m []byte, to protoint.Scanner) error {
 	err := to.Read(m)
 	if err != nil && !errors.Is(err, ErrProgram) {

@@ -72,7 +72,6 @@ func (e *evaluator) eval(at frame, i *Instruction, depth int) term {
 	return term{}
 }
 
-// inner returns the frame of the computation that a fusion or a call runs.
 func (e *evaluator) inner(at frame, i *Instruction, depth int) (frame, bool) {
 	if len(i.Called) == 0 || i.Called[0] == nil {
 		return frame{}, false

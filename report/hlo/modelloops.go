@@ -12,10 +12,8 @@ type constants struct {
 	parent *constants
 }
 
-// nested returns the constants for a nested region.
 func (c *constants) nested() *constants { return &constants{parent: c} }
 
-// scalarConstant matches a constant of one integer.
 var scalarConstant = regexp.MustCompile(`dense<(-?[0-9]{1,12})> : tensor<u?i[0-9]+>`)
 
 // add records the constant of an operation, if it is one integer.
@@ -53,7 +51,6 @@ func (c *constants) inRegion(region *region) *constants {
 	return inside
 }
 
-// textLoop is a loop in a StableHLO text.
 type textLoop struct {
 	condition, body *region
 	outside         *constants
@@ -126,7 +123,6 @@ func (l textLoop) returnedValue(k int) string {
 	return ""
 }
 
-// step returns the amount that the body adds to a counter, and whether it is known.
 func (l textLoop) step(counter, next string) (int64, bool) {
 	if next == "" {
 		return 0, false

@@ -16,7 +16,6 @@ type product struct {
 	featureGroups, batchGroups              uint64
 }
 
-// windowDim is a dimension of a convolution's window.
 type windowDim struct{ size, stride, low, dilation, base int64 }
 
 func parseWindowDim(b []byte) (windowDim, error) {
@@ -100,7 +99,6 @@ func (w windowDim) countInside(in, out int64) float64 {
 	return n
 }
 
-// floorDiv returns a / b rounded down, for positive b.
 func floorDiv(a, b int64) int64 {
 	if a < 0 {
 		return -((-a + b - 1) / b)

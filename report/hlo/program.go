@@ -17,7 +17,6 @@ import (
 // ErrProgram matches the error for an optimized program that cannot be read.
 var ErrProgram = errkind.New(errkind.ValueError, "report: malformed program")
 
-// malformed returns an error that matches ErrProgram.
 func malformed(cause error, format string, args ...any) error {
 	return &errkind.Fault{Match: ErrProgram, Reason: fmt.Sprintf(format, args...), Err: cause,
 		Hint: "compile with another version of the plugin"}
@@ -144,7 +143,6 @@ type Array struct {
 	Results []int
 }
 
-// use is a use of a value as an operand.
 type use struct {
 	by      *Instruction
 	operand int
@@ -294,7 +292,6 @@ func (p *Program) resolve() {
 	}
 }
 
-// operand returns an operand, or nil if there is none.
 func (i *Instruction) operand(k int) *Instruction {
 	if k >= len(i.Operands) {
 		return nil
@@ -302,7 +299,6 @@ func (i *Instruction) operand(k int) *Instruction {
 	return i.Operands[k]
 }
 
-// operandShape returns the shape of an operand, or the zero shape if there is none.
 func (i *Instruction) operandShape(k int) hloShape {
 	if o := i.operand(k); o != nil {
 		return o.shape
@@ -310,7 +306,6 @@ func (i *Instruction) operandShape(k int) hloShape {
 	return hloShape{}
 }
 
-// body returns the computation that a fusion runs, or nil if there is none.
 func (i *Instruction) body() *Computation {
 	if len(i.Called) != 1 {
 		return nil
@@ -347,7 +342,6 @@ func (c *Computation) flatten() {
 	}
 }
 
-// updatedOperands returns [Instruction].Updated.
 func (i *Instruction) updatedOperands() []int {
 	c := i.body()
 	if i.Opcode != "fusion" || c == nil || c.Root == nil {
@@ -367,7 +361,6 @@ func (i *Instruction) updatedOperands() []int {
 	return operands
 }
 
-// arrayRef is an array of an instruction's result.
 type arrayRef struct {
 	of    *Instruction
 	array int

@@ -16,7 +16,6 @@ type hloShape struct {
 	minor, tile []uint64
 }
 
-// parseShape parses a ShapeProto.
 func parseShape(b []byte, depth int) (s hloShape, err error) {
 	if depth > maxDepth {
 		return s, malformed(nil, "tuples in tuples")
@@ -43,7 +42,6 @@ func parseScalar(b []byte) (n int64, ok bool, err error) {
 	return n, ok, err
 }
 
-// elementBits maps an xla.PrimitiveType to its size in bits.
 var elementBits = map[uint64]uint64{
 	1: 8, 2: 8, 3: 16, 4: 32, 5: 64, 6: 8, 7: 16, 8: 32, 9: 64, 10: 16, 11: 32, 12: 64, 15: 64, 16: 16, 18: 128,
 	19: 8, 20: 8, 21: 4, 22: 4, 23: 8, 24: 8, 25: 8, 26: 2, 27: 2, 28: 8, 29: 8, 30: 1, 31: 1, 32: 4, 33: 8,
@@ -56,7 +54,6 @@ var elementNames = map[uint64]string{
 	24: "f8e5m2fnuz", 25: "f8e4m3fnuz", 26: "s2", 27: "u2", 28: "f8e4m3", 29: "f8e3m4", 30: "s1", 31: "u1", 32: "f4e2m1fn", 33: "f8e8m0fnu",
 }
 
-// bytes returns the size of a shape without padding.
 func (s hloShape) bytes() int64 {
 	total := int64(0)
 	for _, e := range s.elements {
@@ -102,7 +99,6 @@ func (s hloShape) count() float64 {
 	return n
 }
 
-// dim returns the size of a dimension, or 1 if there is no such dimension.
 func (s hloShape) dim(d uint64) float64 {
 	if d >= uint64(len(s.dims)) {
 		return 1
@@ -136,7 +132,6 @@ type traffic struct{ bytes, main float64 }
 
 func (t traffic) plus(o traffic) traffic { return traffic{t.bytes + o.bytes, t.main + o.main} }
 
-// arrays appends the arrays of a shape to all.
 func (s hloShape) arrays(all []hloShape) []hloShape {
 	if s.elements == nil {
 		return append(all, s)
@@ -147,7 +142,6 @@ func (s hloShape) arrays(all []hloShape) []hloShape {
 	return all
 }
 
-// width returns the number of arrays of a shape.
 func (s hloShape) width() int { return len(s.arrays(nil)) }
 
 // before returns the number of arrays in the tuple elements before the given element.

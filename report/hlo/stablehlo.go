@@ -6,7 +6,6 @@ import (
 	"strings"
 )
 
-// operation is an operation of a StableHLO text.
 type operation struct {
 	name              string
 	results, operands []string
@@ -14,7 +13,6 @@ type operation struct {
 	regions           []*region
 }
 
-// region is a list of operations with the names of its arguments.
 type region struct {
 	args []string
 	ops  []*operation
@@ -40,7 +38,6 @@ type parser struct {
 // maxRegions bounds the nesting of regions. Compilers reject deeper nesting.
 const maxRegions = 256
 
-// skipSpace skips white space and comments.
 func (r *parser) skipSpace() {
 	for r.i < len(r.s) {
 		switch c := r.s[r.i]; {
@@ -54,7 +51,6 @@ func (r *parser) skipSpace() {
 	}
 }
 
-// skipLine skips the rest of a line.
 func (r *parser) skipLine() {
 	if n := strings.IndexByte(r.s[r.i:], '\n'); n >= 0 {
 		r.i += n
@@ -63,7 +59,6 @@ func (r *parser) skipLine() {
 	r.i = len(r.s)
 }
 
-// region parses up to the closing bracket or the end of the text.
 func (r *parser) region() *region {
 	if r.depth++; r.depth > maxRegions {
 		r.i = len(r.s)
@@ -85,7 +80,6 @@ func (r *parser) region() *region {
 	return out
 }
 
-// operation parses one operation, or the label of a block as if it were one.
 func (r *parser) operation() *operation {
 	op := &operation{}
 	var text strings.Builder
@@ -158,7 +152,6 @@ func (r *parser) opensRegion() bool {
 	return !attributes.MatchString(r.s[r.i+1 : min(r.i+200, len(r.s))])
 }
 
-// quotedLength returns the length of the string literal at the start of s.
 func quotedLength(s string) int {
 	for i := 1; i < len(s); i++ {
 		switch s[i] {
@@ -171,7 +164,6 @@ func quotedLength(s string) int {
 	return len(s)
 }
 
-// parse parses the parts of an operation from its text.
 func (op *operation) parse(text string) {
 	m := header.FindStringSubmatchIndex(text)
 	if m == nil {
@@ -199,7 +191,6 @@ func (op *operation) parse(text string) {
 	op.operands = valueName.FindAllString(op.text, -1)
 }
 
-// defines reports whether a name is a result of the operation.
 func (op *operation) defines(name string) bool {
 	name, _, _ = strings.Cut(name, "#")
 	return slices.Contains(op.results, name)

@@ -73,7 +73,6 @@ var free = []string{
 	"async-update", "async-done", "copy-done", "send-done", "recv-done", "all-reduce-done", "all-gather-done", "collective-permute-done", "get-dimension-size",
 }
 
-// moving are operations without arithmetic.
 var moving = []string{
 	"copy", "copy-start", "transpose", "reshape", "broadcast", "iota", "pad", "concatenate", "reverse", "slice", "dynamic-slice", "dynamic-update-slice",
 	"gather", "custom-call", "infeed", "outfeed", "recv", "send", "rng-get-and-update-state", "rng-bit-generator", "rng", "sort", "bitcast-convert",
