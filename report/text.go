@@ -206,11 +206,6 @@ func predictionParts(p *cost.Prediction) []timePart {
 }
 
 // uncertainConstants returns the constants that are neither published nor from the compiler.
-func uncertainConstants(p *cost.Prediction) (list []cost.Constant) {
-	for _, c := range p.Constants {
-		if c.Basis == "fitted" || c.Basis == "assumed" {
-			list = append(list, c)
-		}
-	}
-	return list
+func uncertainConstants(p *cost.Prediction) []cost.Constant {
+	return slices.DeleteFunc(slices.Clone(p.Constants), func(c cost.Constant) bool { return c.Basis != "fitted" && c.Basis != "assumed" })
 }
