@@ -13,10 +13,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// GoMLX adds each op while the user's code is on the stack, so the stack contains the user's line
-// of the op. Gradients are an exception: GoMLX computes them node by node, and calls
-// [BeginGradient] with each node. The layer of an op is the scope of the variables that it depends
-// on.
+// GoMLX adds each op while the user's code is on the stack, so the stack contains the user's line of the
+// op. Gradients are an exception: GoMLX computes them node by node, and calls [BeginGradient] with each
+// node. The layer of an op is the scope of the variables that it depends on.
 
 // The numbers of stack frames to read: fewFrames first, which is fast, then maxFrames if those
 // contain no user code.
@@ -142,7 +141,7 @@ func (l *originTracker) frameAt(pc uintptr) frame {
 	}
 	at, _ := runtime.CallersFrames([]uintptr{pc}).Next()
 	f := frame{role: userCode, file: usercode.File(at), function: usercode.Function(at), line: at.Line}
-	if usercode.Library(at) {
+	if usercode.IsLibrary(at) {
 		f.role = libraryCode
 		for _, r := range roles {
 			if strings.HasPrefix(at.Function, r.prefix) {
@@ -364,10 +363,9 @@ func (l *originTracker) finish() {
 	}
 }
 
-// BeginGradient records that the gradient of v is computed next, so that the ops of the gradient
-// have the origin of v. If gomlx is true, GoMLX computes the gradient, and all ops until the next
-// call belong to it. Otherwise user code may compute the gradient. Without Options.Origins,
-// BeginGradient does nothing.
+// BeginGradient records that the gradient of v is computed next, so that the ops of the gradient have the
+// origin of v. If gomlx is true, GoMLX computes the gradient, and all ops until the next call belong to
+// it. Otherwise user code may compute the gradient. Without Options.Origins, BeginGradient does nothing.
 func BeginGradient(v compute.Value, gomlx bool) {
 	if w, ok := v.(*Value); ok && w.origin != nil {
 		l := w.fn.builder.origins
@@ -375,8 +373,7 @@ func BeginGradient(v compute.Value, gomlx bool) {
 	}
 }
 
-// InheritOrigin records that the current op returns its operand. The result then has the operand's
-// origin.
+// InheritOrigin records that the current op returns its operand. The result then has the operand's origin.
 func (f *Function) InheritOrigin() {
 	if l := f.builder.origins; l != nil {
 		l.returnsOperand = true

@@ -57,9 +57,8 @@ func asClosedError(err error) error {
 
 // ArgumentError reports that a step function does not accept an argument.
 type ArgumentError struct {
-	// Function is the name of the step function, and Argument the argument's position, from 0. Path
-	// is the position in the nests of a [nest.Function], such as args[0].Images; it is empty for
-	// other functions.
+	// Function is the name of the step function, and Argument the argument's position, from 0. Path is the
+	// position in the nests of a [nest.Function], such as args[0].Images; it is empty for other functions.
 	Function string
 	Argument int
 	Path     string
@@ -173,8 +172,7 @@ func newOutOfStepError(calls []string) error {
 		Hint: "make the same calls in the same order on each"}
 }
 
-// Error is the type of most errors: the operation, the problem, a correction, the kind and the
-// cause.
+// Error is the type of most errors: the operation, the problem, a correction, the kind and the cause.
 type Error = errkind.Fault
 
 // panicLocation returns the line of the step's code that panicked, such as "model.go:12": the
@@ -188,14 +186,14 @@ func panicLocation() string {
 		switch {
 		case !more || strings.HasSuffix(frame.Function, "strategy.(*Function).lower"):
 			return ""
-		case !usercode.Library(frame):
+		case !usercode.IsLibrary(frame):
 			return fmt.Sprintf("%s:%d", filepath.Base(frame.File), frame.Line)
 		}
 	}
 }
 
-// A step function runs only while it is traced, so an eager call in it would not be part of each run.
-// The context of a trace therefore identifies the trace, and eager calls return an error for it.
+// A step function runs only while it is traced, so an eager call in it would not be part of each run. The
+// context of a trace therefore identifies the trace, and eager calls return an error for it.
 
 // Tracing reports whether ctx belongs to a compiled step that is being traced: it is the context of
 // [ReplicaContext.Context] or [eager.MergeContext.Context], or is derived from it. Eager calls

@@ -99,8 +99,8 @@ func (c *acceptCmd) open(ctx context.Context, logger *slog.Logger) (*system.Syst
 	return system.Open(ctx, o)
 }
 
-// acceptInChild runs the acceptance test in a child process. It sends each outcome to the parent
-// process, and a heartbeat every second.
+// acceptInChild runs the acceptance test. It is called in a child process, and sends each outcome
+// and a heartbeat every second to the parent process.
 func acceptInChild(ctx context.Context, c *acceptCmd) (*acceptAnswer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -168,7 +168,7 @@ const (
 
 func (c *acceptCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if c.List {
-		return c.list(a, root)
+		return c.listParts(a, root)
 	}
 	if err := c.check(); err != nil {
 		return err
@@ -201,7 +201,7 @@ func (c *acceptCmd) Run(ctx context.Context, a *app, root *cli) error {
 			fmt.Fprintf(a.stdout, "  %s\n", reason)
 		}
 	}
-	a.reportWritten(name)
+	a.printWrittenFiles(name)
 	switch report.Verdict {
 	case accept.Accepted:
 		return nil
@@ -214,9 +214,9 @@ func (c *acceptCmd) Run(ctx context.Context, a *app, root *cli) error {
 // unsafeNameCharacter matches characters that must not occur in the file name of a report.
 var unsafeNameCharacter = regexp.MustCompile(`[^A-Za-z0-9.-]`)
 
-// runAccept runs the acceptance test in a child process. It returns a report even if the child process
-// crashes, and nil if ctx is canceled. silence is the maximum time between two heartbeats of the
-// child process.
+// runAccept starts a child process for the acceptance test. It returns a report even if the child
+// process crashes, and nil if ctx is canceled. silence is the maximum time between two heartbeats
+// of the child process.
 func (a *app) runAccept(ctx context.Context, root *cli, c *acceptCmd, limit, silence time.Duration) *accept.Report {
 	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the run did not end within %v; raise --time-limit", limit))
 	defer cancel()
@@ -274,7 +274,7 @@ func (a *app) showOutcome(o accept.Outcome) {
 	}
 }
 
-func (c *acceptCmd) list(a *app, root *cli) error {
+func (c *acceptCmd) listParts(a *app, root *cli) error {
 	if root.JSON {
 		return a.printJSON(accept.Parts())
 	}

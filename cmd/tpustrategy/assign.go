@@ -96,7 +96,7 @@ func (c *assignCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	writeMore(a.stdout, "cores (--json lists all)", len(cores)-maxListedCores)
+	writeOmitted(a.stdout, "cores (--json lists all)", len(cores)-maxListedCores)
 	fmt.Fprintln(a.stdout, "\nreplica.logical of each core")
 	drawMesh(a.stdout, t, d.Facts.Wrap, d.Facts.Slices, func(c tpu.Coordinates) string {
 		if text, ok := at[c]; ok {

@@ -72,8 +72,8 @@ type cli struct {
 	CompileWorker workerCmd `cmd:"" hidden:"" help:"Compile one program for a parent process; see package pjrt/worker."`
 }
 
-// localPath implements the kong type "localpath": a path that is not a URL.
-func localPath(ctx *kong.DecodeContext, target reflect.Value) error {
+// decodeLocalPath implements the kong type "localpath": a path that is not a URL.
+func decodeLocalPath(ctx *kong.DecodeContext, target reflect.Value) error {
 	var path string
 	if err := ctx.Scan.PopValueInto("file", &path); err != nil {
 		return err
@@ -92,13 +92,14 @@ func localPath(ctx *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// exitStatus is a panic value that carries the exit code from kong's Exit function to run.
+// exitStatus is a panic value. kong calls an exit function, for example for --help, and the panic
+// transfers the exit code to run.
 type exitStatus int
 
 // run executes one command line and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) (code int) {
 	var c cli
-	out := newOutput(a.stdout)
+	out := newCheckedOutput(a.stdout)
 	a.stdout = out
 	defer func() {
 		if r := recover(); r != nil {
@@ -115,7 +116,7 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 		kong.Writers(a.stdout, plain.NewWriter(a.stderr)),
 		kong.Exit(func(code int) { panic(exitStatus(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.NamedMapper("localpath", kong.MapperFunc(localPath)),
+		kong.NamedMapper("localpath", kong.MapperFunc(decodeLocalPath)),
 		kong.Vars{"version": "tpustrategy " + command.Version() + " " + runtime.Version()},
 		kong.Bind(a),
 		kong.BindTo(ctx, (*context.Context)(nil)),
@@ -132,7 +133,7 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 	kctx, err := parser.Parse(args)
 	switch {
 	case out.err != nil: // of the help
-		return a.reportError(&c, incompleteOutput(out.err))
+		return a.reportError(&c, newOutputError(out.err))
 	case err != nil:
 		c.JSON = c.JSON || slices.Contains(args, "--json") // --json may follow the invalid argument
 		return a.reportError(&c, &usageError{Err: &errkind.Fault{Op: "command line", Err: err, Hint: "see " + helpCommand(err)}})
@@ -151,7 +152,7 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 		}
 	}
 	if out.err != nil {
-		return a.reportError(&c, incompleteOutput(out.err))
+		return a.reportError(&c, newOutputError(out.err))
 	}
 	return 0
 }
@@ -167,7 +168,7 @@ func helpCommand(err error) string {
 	return "tpustrategy --help"
 }
 
-func incompleteOutput(err error) error {
+func newOutputError(err error) error {
 	return &errkind.Fault{Op: "the output is not complete", Err: err, Hint: "check the output file or pipe, and run the command again"}
 }
 
@@ -193,8 +194,8 @@ func (a *app) printJSON(v any) error {
 	return err
 }
 
-// reportWritten prints the names of the files that a command has written. It ignores empty names.
-func (a *app) reportWritten(paths ...string) {
+// printWrittenFiles prints the names of the files that a command has written. It ignores empty names.
+func (a *app) printWrittenFiles(paths ...string) {
 	for _, path := range paths {
 		if path != "" {
 			fmt.Fprintf(a.stderr, "tpustrategy: wrote %s\n", plain.EscapeText(path))

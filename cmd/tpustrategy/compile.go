@@ -149,8 +149,8 @@ func (c *compileCmd) checkFileOptions() error {
 	return nil
 }
 
-// compileStep compiles a training step for a topology in a child process. If keep is not empty, it is
-// the folder in which compiled programs are cached.
+// compileStep starts a child process that compiles a training step for a topology. If keep is not
+// empty, it is the folder in which compiled programs are cached.
 func (a *app) compileStep(ctx context.Context, c *compileCmd, topology, keep string) (*report.Report, error) {
 	kind := ahead.PluginKind(topology)
 	found, err := a.findPlugin(kind, c.Plugin)
@@ -211,10 +211,10 @@ func (c *compileCmd) write(a *app, root *cli, all []ahead.Outcome) error {
 	}
 	for _, o := range all {
 		if o.Report != nil {
-			a.reportWritten(ahead.ReportPath(c.Output, o.Topology, len(all)))
+			a.printWrittenFiles(ahead.ReportPath(c.Output, o.Topology, len(all)))
 		}
 		if o.Error == nil {
-			a.reportWritten(c.Text, c.Save)
+			a.printWrittenFiles(c.Text, c.Save)
 		}
 	}
 	return nil

@@ -97,7 +97,7 @@ func (c *curveCmd) Run(a *app, root *cli) error {
 		fmt.Fprintf(a.stdout, "%s %s (%d values)", map[bool]string{true: ","}[i > 0], name, s.Points)
 	}
 	fmt.Fprintln(a.stdout)
-	a.reportWritten(c.Output)
+	a.printWrittenFiles(c.Output)
 	return nil
 }
 

@@ -78,8 +78,8 @@ func (c *diffCmd) Run(ctx context.Context, a *app, root *cli) error {
 	return err
 }
 
-// loadReports returns the reports to compare: those of the old step and, unless only a budget is checked,
-// those of the new step.
+// loadReports returns the reports to compare: those of the old step and, unless only a budget is
+// checked, those of the new step.
 func (c *diffCmd) loadReports(ctx context.Context, a *app, root *cli) (sides [][]*report.Report, err error) {
 	switch {
 	case c.Markdown && root.JSON:
@@ -185,8 +185,8 @@ func (c *diffCmd) compileReports(ctx context.Context, a *app) (sides [][]*report
 	return sides, nil
 }
 
-// compare returns one diff per slice. If before and after have one report each, the reports may be
-// of different slices.
+// compare returns one comparison per slice. If before and after contain one report each, the
+// reports may be for different slices.
 func (c *diffCmd) compare(before, after []*report.Report) (all []*diff.Diff, err error) {
 	var missing []error
 	of := map[string]*report.Report{}

@@ -172,8 +172,8 @@ func tpuDevices() []string {
 	return found
 }
 
-// findPlugin searches for a plugin in the same places as pjrt.FindPlugin. kind is "cpu", "tpu" or "cuda".
-// path is the value of --plugin, or "".
+// findPlugin searches for a plugin in the same places as pjrt.FindPlugin. kind is "cpu", "tpu" or
+// "cuda". path is the value of --plugin, or "".
 func (a *app) findPlugin(kind, path string) (pjrt.Location, error) {
 	found, err := pjrt.FindPlugin(pjrt.FindOptions{Kind: kind, Path: path, Getenv: a.getenv, GOARCH: runtime.GOARCH,
 		UserCacheDir: a.cacheDir, Stat: func(name string) (fs.FileInfo, error) { return os.Stat(name) }})
@@ -236,8 +236,8 @@ func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) plu
 	return d
 }
 
-// hashPlugin returns the SHA-256 of a plugin file, or "" if it cannot be read. damaged is true if the
-// file changed after the installer stored it.
+// hashPlugin returns the SHA-256 of a plugin file, or "" if it cannot be read. damaged is true if
+// the file changed after the installer stored it.
 func hashPlugin(found pjrt.Location, kind string) (sum string, damaged bool) {
 	sum, err := files.SHA256(found.Path)
 	if err != nil {
@@ -247,7 +247,8 @@ func hashPlugin(found pjrt.Location, kind string) (sum string, damaged bool) {
 	return sum, err == nil && found.Source == "installer" && sum != pin.LibrarySHA256
 }
 
-// permissionFix returns the suggestion in an error of pjrt.VerifyPlugin, or "".
+// permissionFix returns the suggestion for a plugin file that other users can modify. err is an
+// error of pjrt.VerifyPlugin.
 func permissionFix(err error) string {
 	var wrong *pjrt.PathError
 	if !errors.As(err, &wrong) {

@@ -12,7 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/hostfacts"
 )
 
-// sliceDiagnosis is the result of the cluster resolvers on this machine.
+// sliceDiagnosis describes the TPU slice that this machine belongs to, as detected by the cluster
+// resolvers.
 type sliceDiagnosis struct {
 	// Cluster is the detected slice. It is nil if no slice was detected.
 	Cluster *clusterresolver.Cluster `json:"cluster,omitempty"`
@@ -51,8 +52,8 @@ func (a *app) diagnoseMachine(d *diagnosis) {
 	}
 }
 
-// diagnoseSlice adds the result of the cluster resolvers to the diagnosis. It does nothing on a
-// machine without a TPU and without the environment variables of a job.
+// diagnoseSlice detects the TPU slice of this machine and adds it to the diagnosis. It does nothing
+// on a machine without a TPU and without the environment variables of a job.
 func (a *app) diagnoseSlice(ctx context.Context, d *diagnosis) {
 	told := false
 	for _, name := range []string{"TF_CONFIG", "TPU_WORKER_HOSTNAMES", "TPU_PROCESS_ADDRESSES"} {

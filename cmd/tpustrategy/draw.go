@@ -64,13 +64,13 @@ func drawMesh(w io.Writer, t tpu.Topology, wrap [3]bool, slices int, text func(t
 			closing := strings.TrimRight(edge(wrap[0]), " ")
 			fmt.Fprintf(w, "  %-6s%s%s\n", fmt.Sprintf("y=%d", y), edge(wrap[0]), strings.TrimRight(row.String(), " ")+closing)
 		}
-		writeMore(w, "rows", mesh[1]-rows)
+		writeOmitted(w, "rows", mesh[1]-rows)
 	}
-	writeMore(w, "columns", mesh[0]-columns)
-	writeMore(w, "planes", mesh[2]-planes)
+	writeOmitted(w, "columns", mesh[0]-columns)
+	writeOmitted(w, "planes", mesh[2]-planes)
 }
 
-func writeMore(w io.Writer, what string, n int) {
+func writeOmitted(w io.Writer, what string, n int) {
 	if n > 0 {
 		fmt.Fprintf(w, "  ... %d more %s\n", n, what)
 	}

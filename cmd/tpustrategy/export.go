@@ -80,7 +80,7 @@ func (c *exportCmd) Run(ctx context.Context, a *app, root *cli) (err error) {
 	if err == nil && answer.LeftOut > 0 {
 		_, err = fmt.Fprintf(a.stdout, "%d variables of the optimizer and of the run are omitted; --all writes them\n", answer.LeftOut)
 	}
-	a.reportWritten(c.Output)
+	a.printWrittenFiles(c.Output)
 	return err
 }
 

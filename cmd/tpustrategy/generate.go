@@ -91,7 +91,8 @@ func (c *generateCmd) Run(ctx context.Context, a *app, root *cli) error {
 	return nil
 }
 
-// generateInChild generates text in a child process. It sends each piece of text to the parent process.
+// generateInChild generates text. It is called in a child process, and sends each piece of text to
+// the parent process.
 func generateInChild(ctx context.Context, c *generateCmd) (_ *generateAnswer, err error) {
 	tokenizer, err := text.LoadBPE(filepath.Join(c.Model, "tokenizer.json"), "")
 	if err != nil {
@@ -184,8 +185,8 @@ func (c *generateCmd) readModel(tokenizer *text.BPE) (config decoder.Config, pro
 	return config, prompt, config.Validate(1, c.Logical, 1)
 }
 
-// loadVariables returns a store that reads the model's variables from the files. The caller must keep the
-// files open until the variables are read.
+// loadVariables returns a store that reads the model's variables from the files. The caller must
+// keep the files open until the variables are read.
 func (c *generateCmd) loadVariables(ctx context.Context, strat *strategy.TPUStrategy) (*model.Store, *weights.File, error) {
 	config, err := weights.ReadConfig(c.Model)
 	if err != nil {

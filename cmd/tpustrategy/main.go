@@ -8,10 +8,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/command"
 )
 
-func main() { os.Exit(mainCode()) }
+func main() { os.Exit(runMain()) }
 
-// mainCode runs the program and returns its exit code.
-func mainCode() int { return command.Main(runProcess) }
+// runMain runs the program and returns its exit code.
+func runMain() int { return command.Main(runProcess) }
 
 func runProcess(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cache, err := os.UserCacheDir()

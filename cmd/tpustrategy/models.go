@@ -33,7 +33,7 @@ type modelSize struct {
 	Tokens bool `json:"tokens,omitempty"`
 }
 
-// exampleModel is a predefined model that the command can compile.
+// exampleModel is a predefined model, such as "gpt", that the commands can compile.
 type exampleModel struct {
 	name, about string
 	size        modelSize

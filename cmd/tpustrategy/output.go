@@ -14,7 +14,7 @@ type checkedOutput struct {
 	err  error
 }
 
-func newOutput(w io.Writer) *checkedOutput {
+func newCheckedOutput(w io.Writer) *checkedOutput {
 	o := &checkedOutput{w: w}
 	o.text = plain.NewWriter(rawOutput{o})
 	return o

@@ -30,7 +30,7 @@ func TestAnAnswerThatCannotBeWrittenIsAnError(t *testing.T) {
 		assert.Equal(t, exitFailed, a.run(t.Context(), strings.Fields(line)), line)
 		assert.Equal(t, "tpustrategy: the output is not complete: no space left on device; check the output file or pipe, and run the command again\n", errs.String(), line)
 	}
-	out := newOutput(fullDisk{})
+	out := newCheckedOutput(fullDisk{})
 	_, err := out.Write([]byte("x"))
 	assert.True(t, errors.Is(err, syscall.ENOSPC) && out.err == err)
 }

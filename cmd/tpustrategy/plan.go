@@ -89,7 +89,7 @@ func (c *planCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if err := ahead.WritePlan(c.Output, answer.Plan.Result, root.JSON); err != nil {
 		return err
 	}
-	a.reportWritten(c.Output)
+	a.printWrittenFiles(c.Output)
 	return nil
 }
 
@@ -154,7 +154,7 @@ func (c *planCmd) states() (all []logical.StateSharding, err error) {
 	return all, nil
 }
 
-// searchPlanInChild runs a plan search in a child process.
+// searchPlanInChild searches for the best way to run a training step. It is called in a child process.
 func searchPlanInChild(ctx context.Context, a *app, r planRequest) (*planAnswer, error) {
 	c := &r.Command
 	m, size, err := findModel(c.Example, modelSize{Preset: c.Preset, Width: c.Width, Layers: c.Layers})
@@ -266,8 +266,8 @@ func formatInts(numbers []int) (all []string) {
 	return all
 }
 
-// runSearch runs a request that needs a TPU compiler in a child process, with a progress line. keep is
-// the folder for cached compiler results, "none", or "" for the default folder.
+// runSearch starts a child process for a request that needs a TPU compiler, and shows its progress.
+// keep is the folder for cached compiler results, "none", or "" for the default folder.
 func (a *app) runSearch(ctx context.Context, doing, plugin, keep string, request func(plugin, folder string) childRequest) (*childAnswer, error) {
 	found, err := a.findPlugin("tpu", plugin)
 	if err != nil {

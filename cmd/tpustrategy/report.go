@@ -50,7 +50,7 @@ func (c *reportCmd) Run(a *app, root *cli) error {
 	case len(written) > 0 && root.JSON:
 		return a.printJSON(written)
 	case len(written) > 0:
-		a.reportWritten(c.Output, c.Trace)
+		a.printWrittenFiles(c.Output, c.Trace)
 		return nil
 	case root.JSON:
 		return a.printJSON(r)

@@ -25,7 +25,7 @@ var workerCommand []string
 
 func TestMain(m *testing.M) {
 	workerCommand = worker.Main()
-	testscript.Main(m, map[string]func(){"tpustrategy": func() { os.Exit(mainCode()) }})
+	testscript.Main(m, map[string]func(){"tpustrategy": func() { os.Exit(runMain()) }})
 }
 
 // The scripts run the command line as its users do. Those for a plugin find it as $PLUGIN.

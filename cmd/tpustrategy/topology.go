@@ -50,7 +50,7 @@ func (d *sliceDescription) topology() (tpu.Topology, error) {
 		MeshShape: d.Mesh, DeviceCoordinates: d.Coordinates, DeviceIDs: d.IDs, Name: d.Facts.Name, Slices: d.Facts.Slices})
 }
 
-// describeInChild describes a slice with libtpu. It runs in a child process.
+// describeInChild describes a slice with libtpu. It is called in a child process.
 func describeInChild(ctx context.Context, r describeRequest) (*sliceDescription, error) {
 	slice, err := ahead.Describe(ctx, r.Name, r.Plugin)
 	if err != nil {

@@ -44,13 +44,14 @@ Examples:
   tpustrategy validate --json`
 }
 
-// validateRequest is a request to predict the times of published measurements.
+// validateRequest is a request to predict the times of published measurements. Rows lists their
+// numbers in the table of measurements.
 type validateRequest struct {
 	Plugin, Folder string
 	Rows           []int
 }
 
-// prediction compares one published measurement with its prediction.
+// prediction is a published measurement of a training step or an operation, with its predicted time.
 type prediction struct {
 	Row       int     `json:"row"`
 	Name      string  `json:"name"`
@@ -179,7 +180,7 @@ func rankCorrelation(all []prediction) (rho float64, n int) {
 	return 1 - 6*squares/float64(n*(n*n-1)), n
 }
 
-// validateInChild predicts the times of published measurements. It runs in a child process.
+// validateInChild predicts the times of published measurements. It is called in a child process.
 func validateInChild(ctx context.Context, a *app, r validateRequest) (all []prediction, err error) {
 	command := []string{a.executable, "compile-worker"}
 	compiler, err := worker.New(worker.Options{Command: command})
@@ -206,7 +207,7 @@ func validateInChild(ctx context.Context, a *app, r validateRequest) (all []pred
 		}
 		noteLine("compiling row " + fmt.Sprint(o.Row) + ", " + o.Name + " on " + o.Slice)
 		v := prediction{Row: o.Row, Name: o.Name, Slice: o.Slice, Published: o.Seconds, Note: o.Why, Fitted: o.Fitted}
-		v.Predicted, err = predictedOperation(ctx, asked, o, r.Plugin)
+		v.Predicted, err = predictOperation(ctx, asked, o, r.Plugin)
 		if err != nil {
 			v.Error = err.Error()
 		}
@@ -220,9 +221,9 @@ func validateInChild(ctx context.Context, a *app, r validateRequest) (all []pred
 // attention is the decoder function that a fused kernel computed in the published steps.
 const attention = "generate.Cache.Attend"
 
-// newStepSearch returns the model of a published step, and a search for its fastest sharding with that
-// model. If kernel is true, attention is computed by a fused kernel. The search settings remat and
-// accumulate replace the published values.
+// newStepSearch returns the model of a published step, and a search for its fastest sharding with
+// that model. If kernel is true, attention is computed by a fused kernel. The search settings remat
+// and accumulate replace the published values.
 func newStepSearch(s published.Step, kernel bool) (decoder.Config, ahead.Search) {
 	c := decoder.Config{Layers: s.Layers, Width: s.Width, Heads: s.Heads, KeyHeads: s.KeyHeads, Hidden: s.Hidden, Vocabulary: s.Vocabulary, Sequence: s.Sequence,
 		Batch: s.Rows * s.Chips, RotaryBase: 1e4, Epsilon: 1e-6, ComputeOptions: decoder.ComputeOptions{HeadSize: s.HeadSize, FlashAttention: kernel, ShardByTokens: s.Model > 1}}
@@ -274,8 +275,8 @@ func (v *prediction) predictStep(ctx context.Context, s published.Step, plugin, 
 	}
 }
 
-// predictedOperation compiles a published operation and returns its predicted time in seconds.
-func predictedOperation(ctx context.Context, c *probe.Compiler, o published.Operation, plugin string) (float64, error) {
+// predictOperation compiles a published operation and returns its predicted time in seconds.
+func predictOperation(ctx context.Context, c *probe.Compiler, o published.Operation, plugin string) (float64, error) {
 	slice, err := ahead.Describe(ctx, o.Slice, plugin)
 	if err != nil {
 		return 0, err

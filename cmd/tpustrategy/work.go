@@ -31,7 +31,7 @@ type compileRequest struct {
 	Command                compileCmd
 }
 
-// compileInChild compiles a step in a child process and returns its report.
+// compileInChild compiles a step and returns its report. It is called in a child process.
 func compileInChild(ctx context.Context, a *app, r compileRequest) (*report.Report, error) {
 	c := &r.Command
 	if c.File != "" {

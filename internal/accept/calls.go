@@ -36,8 +36,8 @@ func (c functionCase) function(s *strategy.TPUStrategy) *strategy.Function {
 // maxQuickLogical is the maximum number of logical devices per replica in a quick run.
 const maxQuickLogical = 2
 
-// runCases runs functions and compares their results with the expected results. After a failure it
-// continues with the next function.
+// runCases runs test cases and compares their results with the expected results. It continues after
+// a failure.
 func (w *partRun) runCases(ctx context.Context, all []functionCase) error {
 	for _, c := range all {
 		if w.session.opts.Quick && c.strategy.LogicalDevices > maxQuickLogical {
@@ -45,7 +45,7 @@ func (w *partRun) runCases(ctx context.Context, all []functionCase) error {
 		}
 		w.setActivity("%s", c.name)
 		if err := w.runCase(ctx, c); err != nil {
-			w.fail("%s: %v", c.name, err)
+			w.addFailure("%s: %v", c.name, err)
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -136,7 +136,7 @@ func meshOptions(size [2]int) strategy.Options {
 }
 
 // collectiveCases returns test cases for the strategy's collectives over the replicas and, in
-// manual regions, over the logical devices.
+// regions with manual sharding, over the logical devices.
 func collectiveCases(n int) (all []functionCase) {
 	for _, size := range meshSizes(n) {
 		replicas, devices := size[0], size[1]
@@ -178,8 +178,8 @@ func collectiveCases(n int) (all []functionCase) {
 	return all
 }
 
-// regionCase returns a test case that runs each collective of a manual region. The axes together
-// have g devices.
+// regionCase returns a test case that runs each collective in a region with manual sharding. The
+// axes together have g devices.
 func regionCase(size [2]int, axes []string, g int, what string) functionCase {
 	replicas, devices := size[0], size[1]
 	names := axes

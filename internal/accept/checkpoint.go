@@ -60,7 +60,7 @@ func checkCheckpoint(ctx context.Context, w *partRun) (err error) {
 	for i := range want {
 		off := (got[i] - want[i]) / want[i]
 		if limit := Tolerance(w.system().Platform(), "float32"); !(max(off, -off) <= limit) {
-			w.fail("after the restore the loss of step %d is %g, and %g was before", i, got[i], want[i])
+			w.addFailure("after the restore the loss of step %d is %g, and %g was before", i, got[i], want[i])
 		}
 	}
 	if err := w.session.exchange.Barrier(ctx, "accept checkpoint read"); err != nil || w.system().Process() > 0 {
@@ -145,10 +145,10 @@ func (w *partRun) restoreCheckpoint(ctx context.Context, step *train.Step, m *ch
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	for _, p := range passed {
-		w.fail("a checkpoint is not intact: %v", p)
+		w.addFailure("a checkpoint is not intact: %v", p)
 	}
 	if c.Step() != checkpointSteps || c.Metadata()["accept"] != "1" {
-		w.fail("the checkpoint is of step %d with metadata %v", c.Step(), c.Metadata())
+		w.addFailure("the checkpoint is of step %d with metadata %v", c.Step(), c.Metadata())
 	}
 	w.setActivity("the restore")
 	if err := c.Restore(ctx, checkpoint.StrategyGroup(step.Strategy(), step.Store()), checkpoint.RestoreOptions{}); err != nil {

@@ -26,9 +26,9 @@ type grouping struct {
 	groups [][]int
 }
 
-// groupings returns the device groups to test: one group of all n devices and, if n is even and at least
-// 4, two groups of every second device, pairs of adjacent devices, and pairs of distant devices.
-func groupings(n int) []grouping {
+// deviceGroupings returns the device groups to test: one group of all n devices and, if n is even and at
+// least 4, two groups of every second device, pairs of adjacent devices, and pairs of distant devices.
+func deviceGroupings(n int) []grouping {
 	all := []grouping{{"all devices", [][]int{sequence(n)}}}
 	if n%2 != 0 || n < 4 {
 		return all
@@ -160,7 +160,7 @@ func expectedCollective(kind string, size, at int, x func(member, j int) int) (o
 // checkAllCollectives tests each collective over each grouping of the devices, and the collectives
 // of a strategy.
 func checkAllCollectives(ctx context.Context, w *partRun) error {
-	for _, g := range groupings(w.numDevices()) {
+	for _, g := range deviceGroupings(w.numDevices()) {
 		for _, dtype := range []pjrt.DType{pjrt.S32, pjrt.F32} {
 			if err := w.checkCollectives(ctx, g, dtype, collectiveKinds); err == nil {
 				continue
@@ -169,7 +169,7 @@ func checkAllCollectives(ctx context.Context, w *partRun) error {
 			}
 			for _, kind := range collectiveKinds { // which of them it is
 				if err := w.checkCollectives(ctx, g, dtype, []string{kind}); err != nil {
-					w.fail("%s over %s of %s: %v", kind, g.name, dtype, err)
+					w.addFailure("%s over %s of %s: %v", kind, g.name, dtype, err)
 				}
 				if ctx.Err() != nil {
 					return context.Cause(ctx)

@@ -18,7 +18,7 @@ import (
 // platform may lack.
 func raws(n int, platform string) (all []rawProgram) {
 	all = append(all, allDevicesProgram(n))
-	for _, g := range groupings(n) {
+	for _, g := range deviceGroupings(n) {
 		for _, dtype := range []pjrt.DType{pjrt.S32, pjrt.F32} {
 			all = append(all, collectiveProgram(g, dtype, collectiveKinds))
 		}

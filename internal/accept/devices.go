@@ -96,7 +96,7 @@ func checkDeviceTable(ctx context.Context, w *partRun) error {
 	}
 	wrong, odd := CheckDevices(found, expected, generation)
 	for _, text := range wrong {
-		w.fail("%s", text)
+		w.addFailure("%s", text)
 	}
 	for _, text := range odd {
 		w.addFinding("%s", text)

@@ -71,10 +71,10 @@ func checkDonation(ctx context.Context, w *partRun) (err error) {
 		if i == 9 {
 			w.addFact("allocator", "%d bytes in use after the first update and %d after the tenth; at most %d and %d", before, stats.BytesInUse, peak, stats.PeakBytesInUse)
 			if stats.BytesInUse > before+int64(sz.donated)/2 {
-				w.fail("%d bytes are in use after ten updates, and %d were after the first", stats.BytesInUse, before)
+				w.addFailure("%d bytes are in use after ten updates, and %d were after the first", stats.BytesInUse, before)
 			}
 			if peak > 0 && stats.PeakBytesInUse > peak+int64(sz.donated)/2 {
-				w.fail("at most %d bytes were in use, and %d until the first update", stats.PeakBytesInUse, peak)
+				w.addFailure("at most %d bytes were in use, and %d until the first update", stats.PeakBytesInUse, peak)
 			}
 		}
 	}
@@ -87,7 +87,7 @@ func (w *partRun) checkAliasing(program *pjrt.Executable, sz workloadSizes) {
 	case err != nil:
 		w.addFinding("the program does not say what memory it takes: %v", err)
 	case memory.Alias < int64(sz.donated):
-		w.fail("results take the memory of %d bytes of arguments, and %d are donated", memory.Alias, sz.donated)
+		w.addFailure("results take the memory of %d bytes of arguments, and %d are donated", memory.Alias, sz.donated)
 	default:
 		w.addFact("program", "arguments %d bytes, results %d, of which in the arguments' memory %d, temporary %d", memory.Arguments, memory.Outputs, memory.Alias, memory.Temp)
 	}

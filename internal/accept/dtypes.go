@@ -81,7 +81,7 @@ func checkDTypes(ctx context.Context, w *partRun) error {
 		case ctx.Err() != nil:
 			return err
 		case slices.Contains(requiredDTypes, t):
-			w.fail("%s: %v", t, err)
+			w.addFailure("%s: %v", t, err)
 		default:
 			lacks = append(lacks, t.String())
 		}

@@ -43,13 +43,13 @@ func checkRandomNumbers(ctx context.Context, w *partRun) error {
 		if again, err := w.drawNumbers(ctx, own); err != nil {
 			return err
 		} else if !slices.EqualFunc(once, again, slices.Equal) {
-			w.fail("one seed draws different numbers")
+			w.addFailure("one seed draws different numbers")
 		}
 	}
 	return nil
 }
 
-// drawNumbers returns the numbers of the first replica of this host in two steps.
+// drawNumbers returns the numbers that the first replica of this host generates in two steps.
 func (w *partRun) drawNumbers(ctx context.Context, own bool) (steps [][]float32, err error) {
 	s, err := w.newStrategy(strategy.Options{})
 	if err != nil {
@@ -62,13 +62,13 @@ func (w *partRun) drawNumbers(ctx context.Context, own bool) (steps [][]float32,
 		err := w.runOnReplicas(ctx, s, f, nil, func(r int, got []*tensors.Tensor) error {
 			numbers := tensors.MustCopyFlatData[float32](got[0])
 			if m := tensors.ToScalar[float32](got[1]); m < 0.45 || m > 0.55 || slices.Min(numbers) < 0 || slices.Max(numbers) >= 1 {
-				w.fail("own=%t, replica %d: not uniform from 0 to 1: mean %g, from %g to %g", own, r, m, slices.Min(numbers), slices.Max(numbers))
+				w.addFailure("own=%t, replica %d: not uniform from 0 to 1: mean %g, from %g to %g", own, r, m, slices.Min(numbers), slices.Max(numbers))
 			}
 			switch {
 			case first == nil:
 				first = numbers
 			case slices.Equal(first, numbers) == own:
-				w.fail("own=%t: replicas %d and %d draw equal numbers: %t", own, s.LocalReplicas()[0], r, !own)
+				w.addFailure("own=%t: replicas %d and %d draw equal numbers: %t", own, s.LocalReplicas()[0], r, !own)
 			}
 			return nil
 		})
@@ -78,7 +78,7 @@ func (w *partRun) drawNumbers(ctx context.Context, own bool) (steps [][]float32,
 		steps = append(steps, first)
 	}
 	if slices.Equal(steps[0], steps[1]) {
-		w.fail("own=%t: two steps draw the same numbers", own)
+		w.addFailure("own=%t: two steps draw the same numbers", own)
 	}
 	return steps, nil
 }

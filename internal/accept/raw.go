@@ -109,7 +109,8 @@ func (l *executable) copyArguments(ctx context.Context, s *session, value func(r
 	return rows, nil
 }
 
-// launch runs the program and returns its results. If the program is aliased, the arguments are donated.
+// launch runs the program and returns its results. If the results reuse the memory of the
+// arguments, the arguments are donated.
 func (l *executable) launch(ctx context.Context, args [][]*pjrt.Buffer) ([][]*pjrt.Buffer, error) {
 	results := make([][]*pjrt.Buffer, len(l.devices))
 	for d := range results {
@@ -151,7 +152,7 @@ func closeBuffers(rows [][]*pjrt.Buffer) (err error) {
 	return err
 }
 
-// runRaw runs a program once and calls got with each result on this host's devices.
+// runRaw compiles and runs a program, and calls got with each result of each device on this host.
 func (s *session) runRaw(ctx context.Context, p rawProgram, value func(replica, argument int) []byte, got func(replica, result int, data []byte)) (err error) {
 	l, err := s.compile(ctx, p)
 	if err != nil {

@@ -73,7 +73,7 @@ func checkUnevenBatches(ctx context.Context, w *partRun) (err error) {
 	f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
 		strategy.FunctionOptions{Name: "accept uneven batch", SplitBatch: true})
 	if _, err := f.Run(ctx, countingFloat32(w.numDevices()+1)); err == nil {
-		w.fail("a batch of %d rows was not refused by %d replicas", w.numDevices()+1, w.numDevices())
+		w.addFailure("a batch of %d rows was not refused by %d replicas", w.numDevices()+1, w.numDevices())
 	} else {
 		w.addFact("uneven batch", "%v", err)
 	}
@@ -119,7 +119,7 @@ func (w *partRun) feedPadded(ctx context.Context, s *strategy.TPUStrategy) (err 
 		taken++
 	}
 	if taken != 3 {
-		w.fail("%d batches of %d rows by %d, and 3 are right", taken, len(all), batch)
+		w.addFailure("%d batches of %d rows by %d, and 3 are right", taken, len(all), batch)
 	}
 	return nil
 }

@@ -35,8 +35,9 @@ type session struct {
 // gracePeriod is how long a part may continue after its time limit before it is abandoned.
 const gracePeriod = 5 * time.Second
 
-// Run runs the parts and returns a report. Failures of the slice are in the report; the error is
-// non-nil only for invalid options. All hosts of a slice must call Run with the same options.
+// Run runs the selected parts of the acceptance test and returns a report, which includes all
+// failures of the slice. The error is non-nil only for invalid options. All hosts of a slice must
+// call Run with the same options.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -64,7 +65,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return s.report, nil
 }
 
-// runPart runs a part and exchanges its outcome with the other hosts.
+// runPart runs one test and exchanges its outcome with the other hosts.
 func (s *session) runPart(ctx context.Context, p Part) {
 	w := &partRun{session: s, part: p, outcome: Outcome{Part: p.Name, Host: s.report.Host, TimeLimit: s.opts.timeLimit(p).Seconds()}}
 	switch {
@@ -194,7 +195,7 @@ func (s *session) close(ctx context.Context) {
 	}
 }
 
-// run runs the part within its time limit. hung is true if the part did not return in time.
+// run runs the test within its time limit. hung is true if the test did not return in time.
 func (w *partRun) run(ctx context.Context) (hung bool) {
 	budget, seams := w.session.opts.timeLimit(w.part), w.session.opts.Hooks
 	ctx, cancel := withRunningTime(ctx, budget, fmt.Errorf("the time of the part, %v, is over", budget))
@@ -216,7 +217,7 @@ func (w *partRun) run(ctx context.Context) (hung bool) {
 		return w.part.check(ctx, w)
 	})
 	if !back {
-		w.fail("no answer in %v: %v", budget+late, context.Cause(ctx))
+		w.addFailure("no answer in %v: %v", budget+late, context.Cause(ctx))
 		return true
 	}
 	if p := (*errkind.PanicError)(nil); errors.As(err, &p) {
@@ -230,7 +231,7 @@ func (w *partRun) run(ctx context.Context) (hung bool) {
 		if doing != "" {
 			doing = "at " + doing + ": "
 		}
-		w.fail("%s%v", doing, err)
+		w.addFailure("%s%v", doing, err)
 	}
 	return false
 }

@@ -63,8 +63,8 @@ func matmulProgram(sz workloadSizes) rawProgram {
 	return p
 }
 
-// bestLaunchTime runs a program that updates its first argument in place. It returns the average
-// time of a launch in the best of three rounds of overlapping launches.
+// bestLaunchTime runs three rounds of launches without waiting between launches. It returns the average
+// time per launch in the fastest round. The program must update its first argument in place.
 func (w *partRun) bestLaunchTime(ctx context.Context, p rawProgram, launches int, value func(argument int) []byte) (best time.Duration, err error) {
 	w.setActivity("%s", p.name)
 	l, err := w.session.compile(ctx, p)

@@ -118,7 +118,7 @@ func (w *partRun) checkSplitVariables(ctx context.Context, size [2]int) (err err
 		}
 		for _, shard := range v.Shards() {
 			if shard.Size[0] != f.shardShape[0] || shard.Size[1] != f.shardShape[1] {
-				w.fail("variable %s: %s holds %v, and %v is right", f.name, shard.Device, shard.Size, f.shardShape)
+				w.addFailure("variable %s: %s holds %v, and %v is right", f.name, shard.Device, shard.Size, f.shardShape)
 			}
 		}
 	}
@@ -127,9 +127,9 @@ func (w *partRun) checkSplitVariables(ctx context.Context, size [2]int) (err err
 	}, strategy.FunctionOptions{Name: "accept uneven", Store: model.NewStore()})
 	var refused *logical.Error
 	if _, err := uneven.Run(ctx, countingFloat32(size[1]+1)); err == nil {
-		w.fail("a split of %d rows over %d logical devices was not refused", size[1]+1, size[1])
+		w.addFailure("a split of %d rows over %d logical devices was not refused", size[1]+1, size[1])
 	} else if !errors.As(err, &refused) {
-		w.fail("a split that does not divide is refused with another error: %v", err)
+		w.addFailure("a split that does not divide is refused with another error: %v", err)
 	}
 	return nil
 }

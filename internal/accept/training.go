@@ -52,7 +52,7 @@ const (
 	trainHidden   = 96
 )
 
-// trainCase is the test training with a mesh, a sharding and a precision.
+// trainCase is a configuration of the test training: a mesh, shardings and a precision.
 type trainCase struct {
 	name     string
 	losses   string // "float32" or "bfloat16"
@@ -222,7 +222,7 @@ func checkTraining(ctx context.Context, w *partRun) error {
 	for _, c := range all {
 		w.setActivity("%s", c.name)
 		if err := w.runTrainCase(ctx, c, want.Losses[c.losses]); err != nil {
-			w.fail("%s: %v", c.name, err)
+			w.addFailure("%s: %v", c.name, err)
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -259,7 +259,7 @@ func (w *partRun) runTrainCase(ctx context.Context, c trainCase, want []float64)
 		}
 	}
 	if !(worst <= limit) {
-		w.fail("%s: the loss of step %d is %g, and %g is right: off by %.2g, more than %g", c.name, at, got[at], want[at], worst, limit)
+		w.addFailure("%s: the loss of step %d is %g, and %g is right: off by %.2g, more than %g", c.name, at, got[at], want[at], worst, limit)
 	}
 	w.addMeasurement(Measurement{Name: c.name + ", greatest difference of a loss", Value: worst, Unit: "of it"})
 	w.addMeasurement(Measurement{Name: c.name + ", first step with compilation", Value: first.Seconds(), Unit: "s"})

@@ -45,8 +45,10 @@ func (w *partRun) appendText(to *[]string, format string, args []any) {
 	}
 }
 
-// fail records a failure. The part continues.
-func (w *partRun) fail(format string, args ...any) { w.appendText(&w.outcome.Failures, format, args) }
+// addFailure records a failure. The part continues.
+func (w *partRun) addFailure(format string, args ...any) {
+	w.appendText(&w.outcome.Failures, format, args)
+}
 
 func (w *partRun) addFinding(format string, args ...any) {
 	w.appendText(&w.outcome.Findings, format, args)
@@ -126,7 +128,7 @@ func (w *partRun) compareBytes(check string, dtype pjrt.DType, got, want []byte)
 	}
 	size := max(1, dtype.HostBytes())
 	if len(got) != len(want) {
-		w.fail("%s: %d bytes, and %d are right", check, len(got), len(want))
+		w.addFailure("%s: %d bytes, and %d are right", check, len(got), len(want))
 		return
 	}
 	wrong, first := 0, -1
@@ -137,6 +139,6 @@ func (w *partRun) compareBytes(check string, dtype pjrt.DType, got, want []byte)
 			}
 		}
 	}
-	w.fail("%s: %d of %d elements are wrong; element %d is %s, and %s is right", check, wrong, len(want)/size, first/size,
+	w.addFailure("%s: %d of %d elements are wrong; element %d is %s, and %s is right", check, wrong, len(want)/size, first/size,
 		formatElement(dtype, got[first:first+size]), formatElement(dtype, want[first:first+size]))
 }

@@ -148,7 +148,7 @@ func (j Job) check() error {
 	case !slices.Contains(Services(), j.On):
 		return jobError("on", "take one of "+joinServices(Services()), "no place %q", j.On)
 	case !m.isOffered(j.On):
-		return jobError("on", "take "+joinServices(m.services()), "%s does not have %s", j.On, m.Generation)
+		return jobError("on", "take "+joinServices(m.availableServices()), "%s does not have %s", j.On, m.Generation)
 	case several && j.On != Queued && j.On != GKE:
 		return jobError("slices", "take queued or gke", "%s makes one slice, not %d", j.On, j.Slices)
 	case several && j.On == GKE && hosts == 1:

@@ -97,7 +97,7 @@ func (m Machines) isOffered(p Service) bool {
 	return false
 }
 
-func (m Machines) services() []Service {
+func (m Machines) availableServices() []Service {
 	return slices.DeleteFunc(Services(), func(p Service) bool { return !m.isOffered(p) })
 }
 

@@ -35,7 +35,7 @@ const (
 	WrongMemberType
 )
 
-// Error describes an invalid nest. Hint suggests a correction.
+// Error reports an invalid nest, which is a tree of slices, maps and structs. Hint suggests a correction.
 type Error struct {
 	ErrorKind    ErrorKind
 	Reason, Hint string
@@ -46,7 +46,7 @@ func (e *Error) Error() string { return e.Reason + "; " + e.Hint }
 // Kind returns ValueError.
 func (*Error) Kind() errkind.Kind { return errkind.ValueError }
 
-// IsNest reports whether values of type t are nests.
+// IsNest reports whether values of type t are nests, which are trees of slices, maps and structs.
 func IsNest(t reflect.Type) bool { return isNestAt(t, 0) }
 
 func isNestAt(t reflect.Type, depth int) bool {
@@ -69,10 +69,9 @@ func isNestAt(t reflect.Type, depth int) bool {
 	return false
 }
 
-// Zip traverses nests with the same structure in parallel. It calls leaf with the path and the
-// values of each leaf, and returns a nest of the same structure that contains the results. A path
-// has the form .Field[0][key]. The path starts with name, which errors contain. Zip returns an
-// [*Error] or an error of leaf.
+// Zip traverses trees of slices, maps and structs that have the same structure. It calls leaf with
+// the path and the values of each leaf, and returns a tree of the results. A path consists of name
+// and indexes such as .Field[0][key]. Zip returns an [*Error] or an error of leaf.
 func Zip(name string, nests []any, leaf func(path string, leaves []any) (any, error)) (any, error) {
 	values := make([]reflect.Value, len(nests))
 	for i, n := range nests {
@@ -85,7 +84,8 @@ func Zip(name string, nests []any, leaf func(path string, leaves []any) (any, er
 	return out.Interface(), nil
 }
 
-// Map returns a copy of a nest with each leaf replaced by the result of the callback. See [Zip].
+// Map returns a copy of a tree of slices, maps and structs, with each leaf replaced by the result
+// of the callback. See [Zip].
 func Map(name string, nest any, leaf func(path string, x any) (any, error)) (any, error) {
 	return Zip(name, []any{nest}, func(path string, leaves []any) (any, error) { return leaf(path, leaves[0]) })
 }
@@ -97,7 +97,7 @@ type zipper struct {
 	size int
 }
 
-// structureError returns an error for nests whose structures differ at path.
+// structureError returns an error for trees whose structures differ at path.
 func (z *zipper) structureError(path, format string, args ...any) (reflect.Value, error) {
 	return reflect.Value{}, &Error{DifferentStructure, cmp.Or(path, "the nest") + ": " + fmt.Sprintf(format, args...),
 		"return the same structure on all replicas"}
@@ -198,7 +198,8 @@ func (z *zipper) maps(path string, values []reflect.Value, depth int) (reflect.V
 	return out, nil
 }
 
-// member zips one member of each nest. get returns the member of a nest, and t is its type in the result.
+// member zips one element or field of each tree. get returns that element or field, and t is its
+// type in the result.
 func (z *zipper) member(path string, t reflect.Type, values []reflect.Value, depth int,
 	get func(reflect.Value) reflect.Value) (reflect.Value, error) {
 	members := make([]reflect.Value, len(values))
@@ -256,9 +257,9 @@ func typeName(v reflect.Value) string {
 	return v.Type().String()
 }
 
-// SameStructure reports whether two leaves are identical: the same pointer, closure or slice
-// memory, or equal values of a type without identity, such as numbers.
-func SameStructure(a, b any) bool {
+// IsIdentical reports whether two leaves are the same pointer, closure or slice memory, or equal
+// values of a type without identity, such as numbers.
+func IsIdentical(a, b any) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil
 	}

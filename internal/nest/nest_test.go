@@ -152,6 +152,6 @@ func TestSame(t *testing.T) {
 		{made[0], made[0], true}, {made[0], made[1], false}, {pair{1, 2}, pair{1, 2}, true},
 		{pair{slice, 2}, pair{slice, 2}, false},
 	} {
-		assert.Equal(t, c.same, nest.SameStructure(c.a, c.b), "%v and %v", c.a, c.b)
+		assert.Equal(t, c.same, nest.IsIdentical(c.a, c.b), "%v and %v", c.a, c.b)
 	}
 }

@@ -17,8 +17,8 @@ var libraries = []string{"runtime.", "reflect.", "slices.", "maps.", "iter.", "s
 // programs contains the prefixes of functions in this module that count as user code.
 var programs = []string{ours + "examples/", ours + "cmd/", ours + "internal/test/", ours + "lm/decoder."}
 
-// Library reports whether a frame belongs to a library. Frames in _test.go files never do.
-func Library(f runtime.Frame) bool {
+// IsLibrary reports whether a frame belongs to a library. Frames in _test.go files never do.
+func IsLibrary(f runtime.Frame) bool {
 	return !strings.HasSuffix(f.File, "_test.go") && hasPrefix(f.Function, libraries) &&
 		!hasPrefix(f.Function, programs)
 }

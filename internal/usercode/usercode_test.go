@@ -32,7 +32,7 @@ func TestFrames(t *testing.T) {
 		{"runtime.panicIndex", "runtime/panic.go", true, "runtime/panic.go", "runtime.panicIndex"},
 	} {
 		f := runtime.Frame{Function: test.function, File: test.file}
-		assert.Equal(t, test.library, usercode.Library(f), test.function)
+		assert.Equal(t, test.library, usercode.IsLibrary(f), test.function)
 		assert.Equal(t, test.at, usercode.File(f))
 		assert.Equal(t, test.name, usercode.Function(f))
 	}

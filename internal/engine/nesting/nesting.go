@@ -11,12 +11,12 @@ import (
 // IsNest reports whether values of type t are nests, which means that they contain other values.
 func IsNest(t reflect.Type) bool { return nest.IsNest(t) }
 
-// IsSameLeaf reports whether two leaves are identical: the same pointer, function, map or slice memory,
-// or equal values of another type, such as numbers.
-func IsSameLeaf(a, b any) bool { return nest.SameStructure(a, b) }
+// IsSameLeaf reports whether two leaves are identical: the same pointer, function, map or slice
+// memory, or equal values of another type, such as numbers.
+func IsSameLeaf(a, b any) bool { return nest.IsIdentical(a, b) }
 
-// Zip calls leaf for each path of several nests of the same structure, with the leaves at this path. It
-// returns a nest of this structure with the results. op names the operation in errors.
+// Zip calls leaf for each path of several nests of the same structure, with the leaves at this
+// path. It returns a nest of this structure with the results. op names the operation in errors.
 func Zip(op string, nests []any, leaf func(path string, leaves []any) (any, error)) (any, error) {
 	out, err := nest.Zip("", nests, leaf)
 	return out, Fault(op, err)
@@ -39,8 +39,8 @@ var kinds = map[nest.ErrorKind]errkind.Kind{
 	nest.NaNKey:   errkind.ValueError, nest.WrongMemberType: errkind.TypeError,
 }
 
-// Fault converts the error of an operation on a nest to an error of package strategy. It returns other
-// errors unchanged.
+// Fault converts the error of an operation on a nest to an error of package strategy. It returns
+// other errors unchanged.
 func Fault(op string, err error) error {
 	if wrong, ok := err.(*nest.Error); ok {
 		return fault.New(kinds[wrong.ErrorKind], op, wrong.Hint, "%s", wrong.Reason)
