@@ -53,7 +53,7 @@ type AnnotationSuggestion struct {
 	After AnnotationFigures `json:"after"`
 }
 
-// AnnotationFigures are the communication, the time and the memory of a step on one core.
+// AnnotationFigures are the bytes sent, the time and the memory of a step on one core.
 type AnnotationFigures struct {
 	// Sent is the sum of [Collective].Moved over all collectives.
 	Sent int64 `json:"sent_bytes"`
@@ -325,8 +325,8 @@ func (s *annotationSearch) best(trials []trial) (all []AnnotationSuggestion) {
 	return all
 }
 
-// isBetterThan reports whether a step is faster, or, without predicted times, sends less and does not
-// compute more.
+// isBetterThan reports whether step t is faster than step o. Without predicted times it reports whether t
+// sends fewer bytes and executes at most 2 % more operations.
 func (t *annotationCost) isBetterThan(o *annotationCost) bool {
 	return t.cost() < o.cost() && (t.Seconds > 0 || t.flops <= 1.02*o.flops)
 }
@@ -349,8 +349,8 @@ func (t *trial) suggestion() AnnotationSuggestion {
 	return m
 }
 
-// alternatives returns the alternatives to the annotation of a split: one axis moved to another dimension
-// or removed, or, for a value, no annotation.
+// alternatives returns the annotations to try instead of an existing one: one mesh axis moved to another
+// dimension or removed, or, for a value in the step's code, no annotation.
 func alternatives(s spmd.AnnotationSite, mesh sharding.Mesh) (all []logical.Annotation) {
 	add := func(a logical.Annotation) {
 		if !a.Equal(s.Annotation) && a.ValidateOn(mesh, "", s.Dims) == nil && !slices.ContainsFunc(all, a.Equal) {

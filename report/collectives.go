@@ -107,7 +107,8 @@ type dtypeKey struct {
 	dtype string
 }
 
-// trafficKey identifies collectives over the same groups, by their first group.
+// trafficKey identifies collectives of one kind over the same groups of partitions. first is the first
+// group as text.
 type trafficKey struct{ axis, kind, first string }
 
 // collectiveCounter counts the collectives of a program in execution order.

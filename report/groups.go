@@ -36,7 +36,8 @@ func (r *Report) groupTensors() []tensorGroup {
 	return all
 }
 
-// groupBy joins elements with equal keys, in the order of the first element of each key.
+// groupBy returns one element per key, in the order of the first element with each key. join adds a
+// further element with the same key to the first one.
 func groupBy[T any, K comparable](list []T, key func(T) K, join func(first *T, next T)) []T {
 	at, all := map[K]int{}, list[:0:0]
 	for _, x := range list {
@@ -56,7 +57,7 @@ var digits = regexp.MustCompile(`[0-9]+`)
 // pattern returns a name with each number replaced by a star.
 func pattern(name string) string { return digits.ReplaceAllString(name, "*") }
 
-// commonName returns a name for two names with the same pattern: the pattern if they differ.
+// commonName returns the name of two tensors with equal names, and otherwise the pattern of the names.
 func commonName(a, b string) string {
 	if a == b {
 		return a

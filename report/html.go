@@ -130,8 +130,8 @@ type barPiece struct {
 	X, Width float64
 }
 
-// barPieces places the parts side by side. 1000 is the limit, or the total if the total is larger or
-// the limit is unknown.
+// barPieces returns the parts of the memory bar from left to right. The width 1000 is the size of a core's
+// memory, or the total if it is larger or the size is unknown.
 func (m Memory) barPieces() []barPiece {
 	scale := float64(max(m.Limit, m.Total, 1))
 	if m.isSmall() {

@@ -25,7 +25,7 @@ type Line struct {
 	Collectives []Collective `json:"collectives,omitempty"`
 }
 
-// lineTable numbers the lines from 1, in the order of first use. 0 is an unknown line.
+// lineTable numbers the lines of Go from 1, in the order of first use. Number 0 is an unknown line.
 type lineTable struct {
 	at  map[*ir.Origin]int
 	all []Line
@@ -104,8 +104,8 @@ func (t *lineTable) setLines(all []cost.Operation, numbers []int) {
 	}
 }
 
-// sumLines returns one entry per line of Go, in the order of [Report].Lines: the longest time first.
-// Layer, Pass and Call are set if all entries of the line have the same.
+// sumLines returns one entry per line of Go, the longest time first. Layer, Pass and Call are set if they
+// are equal in all entries of the line.
 func (r *Report) sumLines() []Line {
 	all := groupBy(r.Lines, func(l Line) string { return l.String() + l.File }, (*Line).add)
 	slices.SortStableFunc(all, func(a, b Line) int {

@@ -352,9 +352,9 @@ func (m *Memory) setVerdict() {
 }
 
 // excludeFast subtracts the values in fast memory from the compiler's peak, which includes all
-// memories of a core. main is the peak of main memory by the schedule, fast the fast memory in use
-// at the peak of both memories together, and both that peak. A peak that is too small to contain
-// fast does not change.
+// memories of a core. By the schedule, main is the peak of main memory, both is the peak of main and
+// fast memory together, and fast is the fast memory in use at the latter peak. A peak that is too
+// small to contain fast does not change.
 //
 // If fast memory is a large part of the peak, the difference is not exact, because the two memories
 // have their peaks at different times. The schedule's figure is then more exact.

@@ -103,7 +103,8 @@ func dropInstructions(all []cost.Operation) {
 	}
 }
 
-// addValues adds the largest buffers, and the bytes of all buffers at the peak to their lines.
+// addValues adds the largest buffers as values. It adds the size of each buffer that is live at the peak
+// to its line of Go.
 func (s *Schedule) addValues(r *Report, all []*cost.Buffer, lines *lineTable) {
 	all = slices.DeleteFunc(slices.Clone(all), func(b *cost.Buffer) bool { return b.Bytes == 0 })
 	slices.SortStableFunc(all, func(a, b *cost.Buffer) int { return cmp.Compare(b.Bytes, a.Bytes) })
@@ -268,7 +269,7 @@ func (s *Schedule) join(count int) {
 	}
 }
 
-// peakOperation describes the time of the peak, such as "during fusion.7".
+// peakOperation returns the operation during which memory in use is at its peak, as "during fusion.7".
 func (s *Schedule) peakOperation() string {
 	if o := findOperation(s.Operations, s.PeakAt); o != nil {
 		return "during " + cmp.Or(o.Name, fmt.Sprintf("%d operations", o.Joined))

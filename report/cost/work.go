@@ -23,7 +23,7 @@ type work struct {
 	unknownLoops int
 }
 
-// add adds n times the work o. An iteration of a loop runs o.once once.
+// add adds n runs of work o. w.once gets one run of o, because it counts one iteration of each loop.
 func (w *work) add(o work, n float64) {
 	w.flops += n * o.flops
 	w.bytes += n * o.bytes
@@ -66,8 +66,8 @@ type estimator struct {
 // maxSteps and maxDepth bound the walk of a malformed program with recursive calls.
 const maxSteps, maxDepth = 1 << 22, 64
 
-// slot is the time during which an instruction occupies a core, from start on, in seconds since the
-// start of the computation, and the transfer that it starts.
+// slot is the time during which an instruction occupies a core. start is in seconds since the start of the
+// computation. transfer is the asynchronous transfer that the instruction starts, or nil.
 type slot struct {
 	start    float64
 	times    times

@@ -43,8 +43,8 @@ func parseAxisRef(b []byte) (ref axisRef, err error) {
 	return ref, err
 }
 
-// meshGroups returns the groups of devices of a mesh whose positions differ only in the referenced axes
-// or factors of axes.
+// meshGroups returns the groups of devices of a mesh with the given axis sizes. Devices in a group differ
+// only in their positions along the referenced axes or factors of axes.
 func meshGroups(sizes []uint64, refs []axisRef) ([][]int, error) {
 	bad := func() ([][]int, error) {
 		return nil, malformed(nil, "groups over %v of a mesh %v", refs, sizes)

@@ -39,13 +39,13 @@ type countedFunction struct {
 	times float64 // number of runs; 0 if not computed yet
 }
 
-// countedCall is a call in function from, which a run of from executes the given number of times.
+// countedCall is a call that each run of function from executes the given number of times.
 type countedCall struct {
 	from  *countedFunction
 	times float64
 }
 
-// function returns the function with a name, and adds it if a call precedes it.
+// function returns the function with a name. It adds an empty function for a call before the definition.
 func (c *flopCounter) function(name string) *countedFunction {
 	f := c.functions[name]
 	if f == nil {

@@ -96,9 +96,9 @@ func (i *Instruction) divideCollective() {
 	}
 }
 
-// fusionParts returns the parts of a fusion or of an asynchronous computation. Matrix products and
-// convolutions get its whole time if there are any. Otherwise the time is divided by the number of
-// result elements.
+// fusionParts divides the time of a fusion or of an asynchronous computation among the origins of its
+// operations: by the FLOPs of the matrix products and convolutions if there are any, and otherwise by the
+// number of result elements.
 func (a *analyzer) fusionParts(i *Instruction) (parts []Part) {
 	if i.Opcode != "fusion" && i.Opcode != "async-start" {
 		return nil

@@ -19,8 +19,8 @@ type region struct {
 }
 
 // parseRegions parses a text in MLIR's generic or custom form. An operation ends at the end of its
-// line, except for the contents of its brackets. The parser is no verifier: it skips text that it
-// does not support.
+// line, except for the contents of its brackets. The parser does not verify the text. It skips text
+// that it does not support.
 func parseRegions(text []byte) *region {
 	r := &parser{s: string(text)}
 	top := &region{}

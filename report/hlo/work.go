@@ -200,8 +200,8 @@ func (a *analyzer) bytesWritten(fusion *Instruction, depth int) traffic {
 	return fusion.shape.in()
 }
 
-// resultBytes returns the bytes that a fusion writes for a result of the given shape that i
-// computes.
+// resultBytes returns the bytes that a fusion writes if instruction i in it computes the result, which
+// has the given shape.
 func (a *analyzer) resultBytes(i *Instruction, shape hloShape, depth int) (t traffic) {
 	if i == nil || depth > maxDepth {
 		return shape.in()

@@ -118,7 +118,8 @@ func parseDims(text, separator string) (dims []int) {
 // dimensions of its last result, the prefix and the bits of the dtype, its name and the operation.
 var textResult = regexp.MustCompile(`tensor<((?:[0-9]{1,15}x)+)(bf|f|i|ui)([0-9]{1,3})>\)? loc\("((dot_general|convolution|gather|scatter|concatenate|sort)[a-z_]*` + ir.NumberSeparator + `[0-9]+)"\)`)
 
-// textTemporaries returns the results of such operations. Equal values are counted together.
+// textTemporaries returns the largest results of products, gathers and similar operations in a StableHLO
+// text. Equal values are one entry with their count.
 func textTemporaries(text []byte, origins []*ir.Origin) (all []Temporary) {
 	index := map[string]int{}
 	for _, match := range textResult.FindAllSubmatch(text, -1) {
