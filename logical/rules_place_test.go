@@ -137,7 +137,7 @@ func TestRulesInJSON(t *testing.T) {
 		{`{"rules": [{"variable": "w", "split": "1,2"}]}`, "expected axis names, not 1,2"},
 		{`{"rules": [{"variable": "w", "split": "-,"}]}`, `expected the name of an axis, or - for a dimension that is not split at offset 2`},
 		{`{"rules": [{"variable": "w", "split": ["", 3]}]}`, "entry 1 is not a string: 3"},
-		{`{"rules": [{"variable": "w", "state": "all"}]}`, `unknown name "all"; use "none", "optimizer", "gradients" or "parameters"`},
+		{`{"rules": [{"variable": "w", "state": "all"}]}`, `unknown name "all"; use one of none, optimizer, gradients, parameters`},
 		{`{"rules": [{"variable": "w", "split": [""], "state": "optimizer"}]}`, `found 2 of "split", "largest", "state" and "replicate" for "w"`},
 		{`{"rules": ` + strings.Repeat("[", 20000), "the JSON is invalid"},
 	} {

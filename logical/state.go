@@ -86,7 +86,7 @@ func (s StateSharding) Parts() StateParts {
 	return stateShardings[s].parts
 }
 
-// String returns "none", "optimizer", "gradients" or "parameters".
+// String returns the name of s: "none", "optimizer", "gradients" or "parameters".
 func (s StateSharding) String() string {
 	if !s.isDefined() {
 		return enum.Name(s)
@@ -103,15 +103,25 @@ func StateShardings() []StateSharding {
 	return all
 }
 
+// StateShardingNames returns the names of all constants, in the order of their declarations.
+func StateShardingNames() []string {
+	all := StateShardings()
+	names := make([]string, len(all))
+	for i, s := range all {
+		names[i] = s.String()
+	}
+	return names
+}
+
 // ParseStateSharding returns the constant with the given name (see [StateSharding.String]). Any
 // other name is an error of kind ValueError.
 func ParseStateSharding(name string) (StateSharding, error) {
-	all := StateShardings()
-	if i := slices.IndexFunc(all, func(s StateSharding) bool { return s.String() == name }); i >= 0 {
-		return all[i], nil
+	names := StateShardingNames()
+	if i := slices.Index(names, name); i >= 0 {
+		return StateShardings()[i], nil
 	}
 	return 0, &errkind.Fault{Op: "logical: state sharding", Reason: fmt.Sprintf("unknown name %q", name),
-		Hint: `use "none", "optimizer", "gradients" or "parameters"`, Class: errkind.ValueError}
+		Hint: "use one of " + strings.Join(names, ", "), Class: errkind.ValueError}
 }
 
 // momentSuffixes are the suffixes of the state variables of GoMLX's Adam, AdamW, Adamax and

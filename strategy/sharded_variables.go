@@ -102,13 +102,18 @@ func (vs *Variables) gradientSharding(v *model.Variable) (over spmd.ReplicaShard
 		path, split = like.path, like.annotation
 	} else {
 		split, _, _ = vs.placementByRules(v)
-		if over = vs.replicaShard(v); over.IsSharded() {
-			return over, split.WithinReplica(), logical.ShardParameters.Parts()
-		}
 	}
 	state, _ := s.opts.Variables.StateFor(path, v.Shape().Dimensions)
-	return vs.stateShard(logical.OptimizerState, path, v.Shape(), like == nil && vs.isStack(path), split),
-		split.WithinReplica(), state.Parts()
+	sharded = state.Parts()
+	if like == nil {
+		over = vs.replicaShard(v)
+	}
+	if !over.IsSharded() {
+		over = vs.stateShard(logical.OptimizerState, path, v.Shape(), like == nil && vs.isStack(path), split)
+	} else if !sharded.Contains(logical.Parameter) { // the annotation splits the variable over the replicas
+		sharded = logical.ShardParameters.Parts()
+	}
+	return over, split.WithinReplica(), sharded
 }
 
 // registerProxy registers the path of a proxy: a variable of the store that represents v, a

@@ -17,6 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/internal/plain"
+	"github.com/tpustrategy/tpustrategy/logical"
 )
 
 // Exit codes of the commands.
@@ -117,7 +118,10 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 		kong.Exit(func(code int) { panic(exitStatus(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.NamedMapper("localpath", kong.MapperFunc(decodeLocalPath)),
-		kong.Vars{"version": "tpustrategy " + command.Version() + " " + runtime.Version()},
+		kong.Vars{
+			"version": "tpustrategy " + command.Version() + " " + runtime.Version(),
+			"states":  strings.Join(logical.StateShardingNames(), ", "),
+		},
 		kong.Bind(a),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 	)

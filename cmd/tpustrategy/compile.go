@@ -37,7 +37,7 @@ type stepOptions struct {
 	Layers     int    `help:"Number of pairs of layers of the example. Default: that of the example."`
 	Batch      int    `help:"Rows of a step over all replicas. Default: those of the example."`
 	Whole      bool   `help:"Replicate every variable on all logical devices of a replica."`
-	ShardState string `help:"State to shard over the replicas: none, optimizer, gradients or parameters." enum:",none,optimizer,gradients,parameters" default:""`
+	ShardState string `help:"State to shard over the replicas, one of ${states}." enum:",${states}" default:""`
 	Remat      string `help:"Layers of gpt to recompute in the backward pass: none, products (all but products) or full." enum:",none,products,full" default:""`
 	Precision  string `help:"Precision of the computation: f32, bf16 or f16 (variables stay float32), default (float32, with products in passes of bfloat16) or highest (exact float32 products)." enum:"default,highest,f32,bf16,f16" default:"default"`
 }

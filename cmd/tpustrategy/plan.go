@@ -28,7 +28,7 @@ type planCmd struct {
 	Layers     int           `help:"Number of pairs of layers of the example. Default: that of the example."`
 	Batch      []int         `help:"Rows of a step over all replicas; a list tries each. Default: those of the example."`
 	Logical    []int         `help:"Numbers of logical devices of a replica to try. Default: all that divide the slice."`
-	ShardState []string      `help:"State to shard over the replicas: none, optimizer, gradients or parameters. Default: try each."`
+	ShardState []string      `help:"State to shard over the replicas, one of ${states}. Default: try each."`
 	Remat      []string      `help:"Layers of gpt to recompute in the backward pass: none, products or full. Default: try each."`
 	Tokens     bool          `help:"Also try to shard the activations between the layers of gpt by tokens."`
 	Accumulate []int         `help:"Numbers of microbatches of a step to try. Default: 1, 2 and 4 for gpt, and 1 for other examples."`

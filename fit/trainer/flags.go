@@ -124,7 +124,7 @@ func AddFlags(flags *flag.FlagSet, d Defaults) *Flags {
 		return nil
 	})
 	addParsedFlag(flags, &f.StateSharding, "shard-state",
-		"training state that is sharded over the replicas: none, optimizer, gradients or parameters", logical.ParseStateSharding)
+		"training state that is sharded over the replicas, one of "+strings.Join(logical.StateShardingNames(), ", "), logical.ParseStateSharding)
 	addParsedFlag(flags, &f.Remat, "remat", "activations of a layer that are recomputed: none, products or full",
 		remat.ParsePolicy)
 	addParsedFlag(flags, &f.Precision, "precision", "dtype of the computation: f32, bf16 or f16", precision.ParsePolicy)

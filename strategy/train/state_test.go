@@ -19,7 +19,7 @@ import (
 )
 
 // stages lists the ways to shard state over the replicas.
-var stages = []logical.StateSharding{logical.ShardNothing, logical.ShardOptimizer, logical.ShardGradients, logical.ShardParameters}
+var stages = logical.StateShardings()
 
 // odd is a model of 8 features whose variables have sizes that are divisible by 8, by 2 and by
 // neither.
