@@ -277,7 +277,7 @@ func combinerOp(r Reduction, dtype dtypes.DType) string {
 func (w *assembler) broadcastFromDevice(out, in *ir.Value) ([]*ir.Statement, error) {
 	m := w.trace.newCollective(region.AllReduce{Axes: w.trace.mesh.AxisNames(), Reduction: Broadcast})
 	m.groups = logicalGroups
-	return w.lowerCollective(m, out, in)
+	return m.expand(w, out, in)
 }
 
 // groupsAlias returns the alias of the partition groups over axes, and declares it if necessary.

@@ -28,9 +28,9 @@ type encodedCollective struct {
 	err        error
 }
 
-// lowerCollective returns the statements of a collective. It encodes elements whose dtype compilers
-// do not support.
-func (w *assembler) lowerCollective(m collectivePlaceholder, out, in *ir.Value) ([]*ir.Statement, error) {
+// expand returns the statements of a collective. It encodes elements whose dtype compilers do not
+// support.
+func (m collectivePlaceholder) expand(w *assembler, out, in *ir.Value) ([]*ir.Statement, error) {
 	e := &encodedCollective{assembler: w, collective: m, out: out}
 	e.reduction, e.reduces = m.op.Reduces()
 	if len(m.axes) == 0 || out.Type.IsEmpty() || !e.needsEncoding(in.Type.DType) {

@@ -16,6 +16,12 @@ type placeholder interface {
 	lower(w *assembler, out, in *ir.Value) *ir.Statement
 }
 
+// expandedPlaceholder describes several ops, or ops that depend on the target.
+type expandedPlaceholder interface {
+	// expand returns the ops that compute out from in.
+	expand(w *assembler, out, in *ir.Value) ([]*ir.Statement, error)
+}
+
 type annotationPlaceholder struct {
 	annotation logical.Annotation
 	// isAdjoint is set if the operand is an adjoint. An assignment then applies to the ops that
@@ -62,13 +68,13 @@ func (w *assembler) resolvePlaceholders(all ...*ir.Statement) ([]*ir.Statement, 
 	return ir.Rewrite(all, func(s *ir.Statement) ([]*ir.Statement, error) {
 		switch m := s.Placeholder.(type) {
 		case nil:
-		case collectivePlaceholder:
-			return w.lowerCollective(m, s.Results[0], w.resolveAlias(s.Operands[0]))
+		case expandedPlaceholder:
+			return m.expand(w, s.Results[0], w.resolveAlias(s.Operands[0]))
 		case placeholder:
 			return []*ir.Statement{m.lower(w, s.Results[0], w.resolveAlias(s.Operands[0]))}, nil
 		default:
 			return nil, newFault(fmt.Sprintf("placeholder %T", m), "it has no ops",
-				"add a method lower to its type in lowering/spmd")
+				"add a method lower or expand to its type in lowering/spmd")
 		}
 		if len(w.valueAliases) > 0 {
 			s = s.ReplaceOperands(w.resolveAlias)

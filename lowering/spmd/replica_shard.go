@@ -234,7 +234,7 @@ func (w *assembler) gatherParameters() (list []*ir.Statement, err error) {
 		if isPadded {
 			out = newValue(x.shard.Name+"s", x.shard.Type.WithDims(dims...))
 		}
-		gather, err := w.lowerCollective(collective, out, x.shard)
+		gather, err := collective.expand(w, out, x.shard)
 		if err != nil {
 			return nil, err
 		}
