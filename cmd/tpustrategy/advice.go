@@ -71,8 +71,7 @@ func (c *compileCmd) flagsToTry(r *report.Report) (try []string) {
 	return try
 }
 
-// canRun reports whether the model and its batch can be divided over a number of replicas with p
-// logical devices each.
+// canRun reports whether the model and its batch can be divided over replicas of p logical devices.
 func (m exampleModel) canRun(size modelSize, replicas, p int) bool {
 	_, err := m.rowsPerReplica(size, replicas)
 	return err == nil && (m.checkFit == nil || m.checkFit(size, replicas, p) == nil)

@@ -51,8 +51,7 @@ type childError struct {
 func (e *childError) Error() string { return e.Doing + ": " + e.Err.Error() }
 func (e *childError) Unwrap() error { return e.Err }
 
-// childEnv contains the environment variables that disable the logs of plugins. Values that the
-// user has set take precedence.
+// childEnv disables the logs of plugins. Values that the user has set take precedence.
 var childEnv = []string{"TPU_LOG_DIR=disabled", "TPU_STDERR_LOG_LEVEL=3", "TF_CPP_MIN_LOG_LEVEL=2", "TPU_MIN_LOG_LEVEL=3"}
 
 // runChild starts this program as a child process, sends the request, and returns the answer. doing
@@ -92,8 +91,8 @@ func (a *app) quietEnviron() []string {
 	return env
 }
 
-// runChildWithHeartbeat is like runChild, but passes the messages of the child process to notice, and
-// kills a process that sends no message for the duration silence.
+// runChildWithHeartbeat is like runChild, but passes the messages of the child process to notice,
+// and kills a process that sends no message for the duration silence.
 func (a *app) runChildWithHeartbeat(ctx context.Context, doing string, request childRequest, silence time.Duration, notice func(line []byte)) (*childAnswer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

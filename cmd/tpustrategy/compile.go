@@ -199,8 +199,7 @@ func (a *app) durationsFile() string {
 	return filepath.Join(a.cacheDir, "tpustrategy", "compilations.jsonl")
 }
 
-// write writes the report files and prints the outcomes. It prints them even if a report file
-// cannot be written.
+// write writes the report files and prints the outcomes, even if a file cannot be written.
 func (c *compileCmd) write(a *app, root *cli, all []ahead.Outcome) error {
 	unwritten := ahead.WriteReports(c.Output, all)
 	if err := ahead.WriteOutcomes(a.stdout, all, root.JSON); err != nil {

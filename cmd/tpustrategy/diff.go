@@ -104,8 +104,7 @@ func (c *diffCmd) loadReports(ctx context.Context, a *app, root *cli) (sides [][
 	return sides, nil
 }
 
-// readReports reads a file with one report, or with the output of compile --json, which has a
-// report for each slice.
+// readReports reads a file with one report, or with the reports that compile --json prints.
 func readReports(file string) (all []*report.Report, err error) {
 	data, err := files.ReadFile(file, maxReport)
 	if err != nil {

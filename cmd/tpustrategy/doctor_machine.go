@@ -12,8 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/hostfacts"
 )
 
-// sliceDiagnosis describes the TPU slice that this machine belongs to, as detected by the cluster
-// resolvers.
+// sliceDiagnosis describes the TPU slice that this machine belongs to, if any.
 type sliceDiagnosis struct {
 	// Cluster is the detected slice. It is nil if no slice was detected.
 	Cluster *clusterresolver.Cluster `json:"cluster,omitempty"`

@@ -36,7 +36,7 @@ type app struct {
 	getenv         func(string) string
 	environ        []string
 	cacheDir       string
-	// executable is the path of this program, and argv0 is its first argument. They are used to
-	// start a child process.
+	// executable and argv0 are the path and the first argument of this program. A child process
+	// uses the same.
 	executable, argv0 string
 }

@@ -23,8 +23,7 @@ import (
 type modelSize struct {
 	Width  int `json:"width,omitempty"`
 	Layers int `json:"layers,omitempty"`
-	// Batch is the global batch size. In the default size of an example, it is the batch size of
-	// each replica.
+	// Batch is the global batch size or, in the default size of an example, that of each replica.
 	Batch int `json:"batch,omitempty"`
 	// Preset and Remat are the preset and the rematerialization policy. Only gpt uses them.
 	Preset string `json:"preset,omitempty"`
@@ -122,8 +121,7 @@ func densePairRules(p int) logical.Rules {
 	}
 }
 
-// densePairs builds a stack of pairs of dense layers. The last layer has the given number of output
-// features.
+// densePairs builds pairs of dense layers. The last layer has the given number of output features.
 func densePairs(rc *strategy.ReplicaContext, x *graph.Node, size modelSize, outputs int) *graph.Node {
 	p := rc.Strategy().NumLogicalDevices()
 	for i := range size.Layers {

@@ -36,8 +36,7 @@ func (c functionCase) function(s *strategy.TPUStrategy) *strategy.Function {
 // maxQuickLogical is the maximum number of logical devices per replica in a quick run.
 const maxQuickLogical = 2
 
-// runCases runs test cases and compares their results with the expected results. It continues after
-// a failure.
+// runCases runs test cases and checks their results. It continues after a failure.
 func (w *partRun) runCases(ctx context.Context, all []functionCase) error {
 	for _, c := range all {
 		if w.session.opts.Quick && c.strategy.LogicalDevices > maxQuickLogical {
@@ -178,8 +177,7 @@ func collectiveCases(n int) (all []functionCase) {
 	return all
 }
 
-// regionCase returns a test case that runs each collective in a region with manual sharding. The
-// axes together have g devices.
+// regionCase returns a case that runs each collective with manual sharding, over axes of g devices.
 func regionCase(size [2]int, axes []string, g int, what string) functionCase {
 	replicas, devices := size[0], size[1]
 	names := axes

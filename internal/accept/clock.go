@@ -36,16 +36,15 @@ func withRunningTime(ctx context.Context, budget time.Duration, cause error) (co
 	return ctx, func() { cancel(nil) }
 }
 
-// cpuUsage contains the time for which the threads of this process ran on a processor, and the time
-// for which they waited for one.
+// cpuUsage is how long the threads of this process ran on a processor, and waited for one.
 type cpuUsage struct{ used, waited time.Duration }
 
 func (u cpuUsage) minus(before cpuUsage) cpuUsage {
 	return cpuUsage{max(u.used-before.used, 0), max(u.waited-before.waited, 0)}
 }
 
-// effectiveTime returns the part of the elapsed time that counts toward a time limit. If the threads had to
-// wait for processors, the elapsed time is scaled by the fraction of processor time that they received.
+// effectiveTime returns the part of the elapsed time that counts toward a time limit. If the threads had
+// to wait for processors, the elapsed time is scaled by the fraction of processor time that they received.
 func effectiveTime(u cpuUsage, passed time.Duration) time.Duration {
 	all := passed * time.Duration(runtime.NumCPU())
 	if passed <= 0 || u.waited < passed/20 {

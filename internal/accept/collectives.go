@@ -9,8 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// meshSizes returns the meshes to test on n devices, as numbers of replicas and of logical devices
-// per replica.
+// meshSizes returns the meshes to test on n devices: the numbers of replicas and of logical devices.
 func meshSizes(n int) (all [][2]int) {
 	for _, p := range []int{1, 2, 4} {
 		if n%p == 0 && n/p > 0 && p <= n {
@@ -104,8 +103,7 @@ func collectiveProgram(g grouping, dtype pjrt.DType, kinds []string) rawProgram 
 	return p
 }
 
-// collectiveInput returns element j of device d's input. The values are small integers, so all sums
-// are exact.
+// collectiveInput returns element j of device d's input, a small integer. All sums are exact.
 func collectiveInput(d, j int) int { return (5*d + 3*j) % 7 }
 
 // groupOf returns the group that contains a device, and the device's index in the group.
@@ -157,8 +155,7 @@ func expectedCollective(kind string, size, at int, x func(member, j int) int) (o
 	return out
 }
 
-// checkAllCollectives tests each collective over each grouping of the devices, and the collectives
-// of a strategy.
+// checkAllCollectives tests each collective over each grouping, and the collectives of a strategy.
 func checkAllCollectives(ctx context.Context, w *partRun) error {
 	for _, g := range deviceGroupings(w.numDevices()) {
 		for _, dtype := range []pjrt.DType{pjrt.S32, pjrt.F32} {

@@ -16,8 +16,7 @@ import (
 
 func (sz workloadSizes) donatedShape() shapes.Shape { return shapes.Make(dtypes.Float32, sz.donated/4) }
 
-// donatingFunction returns a function that adds 1 to a variable of a store. The variable's buffer
-// is donated to the program.
+// donatingFunction returns a function that adds 1 to a variable, whose buffer is donated.
 func donatingFunction(s *strategy.TPUStrategy, sz workloadSizes) *strategy.Function {
 	store := model.NewStore()
 	store.VariableWithValue("/held", tensors.FromShape(sz.donatedShape()))

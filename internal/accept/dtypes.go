@@ -26,8 +26,7 @@ const dtypeValues = 16
 // 8-bit floats and dtypes of fewer than 8 bits.
 func isReduced(t pjrt.DType) bool { return !isFloat8(t) && t.Bits() >= 8 }
 
-// dtypeProgram returns a program that doubles a tensor, converts it to float32, and sums it over
-// all devices.
+// dtypeProgram returns a program that doubles a tensor, and sums it over all devices in float32.
 func dtypeProgram(t pjrt.DType, n int) rawProgram {
 	in, wide := tensorType{t, []int{dtypeValues}}, tensorType{pjrt.F32, []int{dtypeValues}}
 	p := rawProgram{name: "dtype " + t.String(), inputs: []tensorType{in}, outputs: []tensorType{in, wide}}
@@ -56,8 +55,7 @@ func dtypeProgram(t pjrt.DType, n int) rawProgram {
 	return p
 }
 
-// dtypeInput returns element j of device d's input. Only the first two devices have nonzero
-// elements, so sums are small.
+// dtypeInput returns element j of device d's input. It is 0 from the third device on.
 func dtypeInput(d, j int) int {
 	if d > 1 {
 		return 0

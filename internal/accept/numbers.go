@@ -18,8 +18,7 @@ var mlirNames = map[pjrt.DType]string{
 	pjrt.F8E4M3FNUZ: "f8E4M3FNUZ", pjrt.F8E4M3: "f8E4M3", pjrt.F8E3M4: "f8E3M4",
 }
 
-// smallFloats contains the floating-point formats without a Go type, with the number of mantissa
-// bits and the exponent bias.
+// smallFloats contains the numbers of mantissa bits and the exponent biases of floats without a Go type.
 var smallFloats = map[pjrt.DType][2]int{
 	pjrt.F16: {10, 15}, pjrt.BF16: {7, 127}, pjrt.F8E5M2: {2, 15}, pjrt.F8E4M3FN: {3, 7}, pjrt.F8E4M3B11FNUZ: {3, 11},
 	pjrt.F8E5M2FNUZ: {2, 16}, pjrt.F8E4M3FNUZ: {3, 8}, pjrt.F8E4M3: {3, 7}, pjrt.F8E3M4: {4, 3},

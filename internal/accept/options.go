@@ -19,8 +19,7 @@ type Options struct {
 	// Accelerator is the type of the slice, such as "v5litepod-16". If it is empty, the cluster
 	// resolver determines the type.
 	Accelerator string
-	// Quick reduces the sizes and the time limits of all parts. The run is then limited to 2
-	// minutes instead of 15.
+	// Quick reduces the sizes and the time limits of all parts.
 	Quick bool
 	// TimeLimit is the time limit of the run. 0 means 15 minutes, or 2 minutes with Quick. The part
 	// that is running at the limit is canceled.
@@ -35,8 +34,7 @@ type Options struct {
 	Kill *int
 	// KillSelf kills this process when Kill selects this host. nil means to send SIGKILL.
 	KillSelf func()
-	// Getenv returns the value of an environment variable. It is only called for the variables in
-	// [Environment].
+	// Getenv returns the value of a variable in [Environment].
 	Getenv func(string) string
 	// OnOutcome is called when a part starts or ends on this host, and when the outcome of another
 	// host is received. Calls do not overlap.

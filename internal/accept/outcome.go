@@ -86,8 +86,7 @@ func (v Verdict) Code() int {
 // Report contains the outcomes of all hosts whose outcomes this host received, including its own.
 type Report struct {
 	Version int `json:"version"`
-	// Host is the index of this host, and Hosts is the number of hosts. Both are 0 if no devices
-	// could be opened.
+	// Host is the index of this host, and Hosts the number of hosts; both are 0 without devices.
 	Host    int       `json:"host"`
 	Hosts   int       `json:"hosts"`
 	Quick   bool      `json:"quick,omitempty"`
@@ -138,8 +137,7 @@ func (r *Report) SetVerdict() {
 	}
 }
 
-// Text returns a description of the outcome, with one line for each failure, finding, fact and
-// measurement.
+// Text returns a description with one line for each failure, finding, fact and measurement.
 func (o Outcome) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-13s %s", o.Part, o.Status)

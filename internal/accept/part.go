@@ -16,8 +16,7 @@ type Part struct {
 // startName is the name of the part that opens the devices for all other parts.
 const startName = "start"
 
-// killName is the name of the part that kills a host if [Options].Kill is set. It runs last,
-// because all later parts would fail.
+// killName is the part that kills a host if [Options].Kill is set. It must be the last part.
 const killName = "kill"
 
 // parts lists all parts in the order in which they run. Their time limits add up to at most 15

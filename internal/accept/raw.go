@@ -34,13 +34,11 @@ func (t tensorType) String() string {
 	return b.String() + mlirNames[t.dtype] + ">"
 }
 
-// rawProgram is a StableHLO program that runs one replica on each device. It is compiled without
-// SPMD partitioning.
+// rawProgram is a StableHLO program with one replica on each device and without SPMD partitioning.
 type rawProgram struct {
 	name            string
 	inputs, outputs []tensorType
-	// body contains the StableHLO operations that compute the results %r0, %r1, ... from the
-	// arguments %x0, %x1, ....
+	// body contains the operations that compute %r0, %r1, ... from %x0, %x1, ....
 	body string
 	// aliased means that the arguments are donated, and that result i reuses the memory of argument i.
 	aliased bool
@@ -109,8 +107,7 @@ func (l *executable) copyArguments(ctx context.Context, s *session, value func(r
 	return rows, nil
 }
 
-// launch runs the program and returns its results. If the results reuse the memory of the
-// arguments, the arguments are donated.
+// launch runs the program and returns its results. If aliased is set, it donates the arguments.
 func (l *executable) launch(ctx context.Context, args [][]*pjrt.Buffer) ([][]*pjrt.Buffer, error) {
 	results := make([][]*pjrt.Buffer, len(l.devices))
 	for d := range results {

@@ -40,8 +40,7 @@ func unevenBatchCases(n int) (all []functionCase) {
 	return all
 }
 
-// maskedFunction returns a function of a padded batch and its mask. It returns the sum and the
-// number of the rows that are not padding.
+// maskedFunction returns a function that sums and counts the rows of a padded batch, using its mask.
 func maskedFunction(s *strategy.TPUStrategy, options strategy.FunctionOptions) *strategy.Function {
 	options.Name = "accept masked batch"
 	return s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {

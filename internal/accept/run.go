@@ -27,8 +27,7 @@ type session struct {
 	exchange *strategy.TPUStrategy
 	// stopReason is why no further part can use the devices. It is empty while parts can run.
 	stopReason string
-	// abandoned is true if a part did not return after its time limit. Its goroutine may still use
-	// the devices.
+	// abandoned is true if a part did not return in time. Its goroutine may still use the devices.
 	abandoned bool
 }
 
@@ -136,8 +135,7 @@ func (s *session) exchangeOutcomes(ctx context.Context, p Part, mine Outcome) (a
 	return <-came, err
 }
 
-// gatherOutcomes sends this host's outcome to all hosts with a collective and returns the outcomes
-// of all hosts.
+// gatherOutcomes exchanges outcomes with a collective and returns the outcomes of all hosts.
 func (s *session) gatherOutcomes(ctx context.Context, p Part, mine Outcome) ([]Outcome, error) {
 	if mine.Status == Failed || mine.Status == Hung || s.sys.NumProcesses() > 1 {
 		if err := s.checkDevices(ctx); err != nil {

@@ -12,8 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// workloadSizes contains the tensor sizes of the measurements. Sizes of matrices are dimensions;
-// all others are in bytes.
+// workloadSizes contains the sizes of the measured tensors in bytes, and the dimension of the matrices.
 type workloadSizes struct {
 	donated, transfer, memory int
 	links                     []int
@@ -21,8 +20,7 @@ type workloadSizes struct {
 	launches                  int
 }
 
-// workloadSizesFor returns the sizes for a platform. CPU devices use small sizes, because their
-// performance is not of interest.
+// workloadSizesFor returns small sizes for CPU devices, whose performance is not of interest.
 func workloadSizesFor(platform string) workloadSizes {
 	if platform == "cpu" {
 		return workloadSizes{donated: 1 << 20, transfer: 1 << 20, memory: 1 << 20, links: []int{4 << 10, 256 << 10}, matrix: 64, products: 2, launches: 5}
@@ -240,8 +238,7 @@ func (w *partRun) addAndCompare(f Measurement, published func(tpu.Generation) fl
 	}
 }
 
-// compareHosts adds a finding to each outcome with a measurement that is less than half the median
-// of all hosts.
+// compareHosts adds a finding to each measurement that is less than half the median of all hosts.
 func compareHosts(all []Outcome) {
 	for i := range all[0].Measurements {
 		name := all[0].Measurements[i].Name

@@ -41,8 +41,7 @@ func placementCases(devices int) []placementCase {
 	return forms
 }
 
-// splitCases returns test cases that apply each sharding to an argument, an intermediate tensor and
-// a result.
+// splitCases returns cases that shard an argument, an intermediate tensor and a result in each way.
 func splitCases(n int) (all []functionCase) {
 	for _, size := range meshSizes(n) {
 		if size[1] == 1 {

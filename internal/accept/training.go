@@ -111,8 +111,7 @@ func pseudorandomTensor(seed int, dims ...int) *tensors.Tensor {
 	return tensors.FromFlatDataAndDimensions(flat, dims...)
 }
 
-// trainingBatch returns the features and the targets of a step. The targets are a fixed function of
-// the features.
+// trainingBatch returns the features of a step, and targets that are a function of the features.
 func trainingBatch(step int) (x, y *tensors.Tensor) {
 	x = pseudorandomTensor(step+1, trainBatch, trainFeatures)
 	features := tensors.MustCopyFlatData[float32](x)

@@ -10,8 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// partRun collects the outcome of a running part. Its methods may still be called after the part
-// was abandoned.
+// partRun collects the outcome of a part. Its methods may be called after the part was abandoned.
 type partRun struct {
 	session *session
 	part    Part

@@ -56,8 +56,7 @@ type Job struct {
 	// Restarts is the maximum number of restarts after a preemption, or after a failure if the
 	// program has saved a checkpoint. On GKE, preemptions do not count.
 	Restarts int
-	// Command is the command line that a comment in each document names as its generator. The
-	// default names this package.
+	// Command is the command line that a comment in each document shows. The default names this package.
 	Command string
 }
 
@@ -99,8 +98,7 @@ const (
 	bucketForm  = `^gs://[a-z0-9][-a-z0-9._]{1,61}[a-z0-9](/[-A-Za-z0-9._]+)*$`
 )
 
-// fieldRule is the permitted syntax of a job field, and of the environment variable that overrides
-// the field.
+// fieldRule is the syntax of a job field, and of the environment variable that overrides the field.
 type fieldRule struct {
 	Field    string
 	Variable string // of a script; empty if there is none

@@ -13,8 +13,7 @@ type Service string
 const (
 	// TPUVM is a TPU VM of the Cloud TPU API, created with gcloud compute tpus tpu-vm.
 	TPUVM Service = "tpu-vm"
-	// Queued is a queued resource of the Cloud TPU API, which waits until machines are available.
-	// It has one or more slices.
+	// Queued is a queued resource of the Cloud TPU API. It waits until its slices are available.
 	Queued Service = "queued"
 	// GCE is a single Compute Engine instance.
 	GCE Service = "gce"
@@ -42,8 +41,7 @@ type Machines struct {
 	Chips []int
 	// Accelerator is the value of the node label cloud.google.com/gke-tpu-accelerator.
 	Accelerator string
-	// CLibrary is the version of the GNU C library in the oldest image. A program must not require
-	// a newer version.
+	// CLibrary is the GNU C library version of the oldest image, the newest that a program may require.
 	CLibrary string
 }
 

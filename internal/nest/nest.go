@@ -84,8 +84,7 @@ func Zip(name string, nests []any, leaf func(path string, leaves []any) (any, er
 	return out.Interface(), nil
 }
 
-// Map returns a copy of a tree of slices, maps and structs, with each leaf replaced by the result
-// of the callback. See [Zip].
+// Map returns a copy of a tree with each leaf replaced by the result of the callback. See [Zip].
 func Map(name string, nest any, leaf func(path string, x any) (any, error)) (any, error) {
 	return Zip(name, []any{nest}, func(path string, leaves []any) (any, error) { return leaf(path, leaves[0]) })
 }

@@ -11,19 +11,13 @@ import (
 //
 //	err := protoint.Scanner{1: &name, 3: &dims, 5: protoint.Scanner{8: &memory}}.Read(message)
 //
-// A destination is one of:
-//
-//	*string, *[]byte                  a bytes field; a []byte shares memory with the message
-//	*uint64, *int64, *bool, *float64  a number
-//	*[]uint64, *[]float64             a repeated field, packed or not
-//	Scanner                           a nested message
-//	func([]byte) error, func(uint64)  a callback for the bytes, or for a number or its bits
-//
-// Fields without a destination or with another wire type are skipped.
+// A destination is a *string or *[]byte, which shares memory with the message; a *uint64, *int64,
+// *bool or *float64; a *[]uint64 or *[]float64 for a repeated field, packed or not; a Scanner for a
+// nested message; or a callback, func([]byte) error for bytes or func(uint64) for a number or its
+// bits. Fields without a destination or with another wire type are skipped.
 type Scanner []any
 
-// Read decodes a message. It stops at the first error of a function, and returns an error for a
-// malformed message.
+// Read decodes a message. It returns the first error of a function, or an error for a malformed message.
 func (s Scanner) Read(m []byte) error {
 	for len(m) > 0 {
 		n, kind, size := protowire.ConsumeTag(m)

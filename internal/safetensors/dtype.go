@@ -55,12 +55,10 @@ var dtypeInfo = map[DType]struct {
 // Bits returns the size of an element in bits, or 0 for an unknown type.
 func (d DType) Bits() int { return dtypeInfo[d].bits }
 
-// GoMLX returns the GoMLX dtype with the same memory representation, or dtypes.InvalidDType if
-// there is none.
+// GoMLX returns the GoMLX dtype with the same memory representation, or dtypes.InvalidDType.
 func (d DType) GoMLX() dtypes.DType { return dtypeInfo[d].same }
 
-// FromGoMLX returns the DType with the same memory representation as a GoMLX dtype, or "" if there
-// is none.
+// FromGoMLX returns the DType with the same memory representation as a GoMLX dtype, or "".
 func FromGoMLX(dtype dtypes.DType) DType {
 	for d, t := range dtypeInfo {
 		if t.same == dtype && dtype != dtypes.InvalidDType {

@@ -16,8 +16,7 @@ type File struct {
 	metadata map[string]string
 }
 
-// New reads and validates the header of a file of the given size in bytes. src must remain usable
-// while tensors are read.
+// New reads and validates the header of a file of size bytes. The caller must keep src open.
 func New(src io.ReaderAt, size int64) (*File, error) {
 	if size < lengthBytes {
 		return nil, formatError("a file of %d bytes is too short", size)

@@ -37,8 +37,7 @@ func Write(w io.Writer, tensors []Spec, metadata map[string]string, data func(t 
 	return nil
 }
 
-// tensorWriter writes the bytes of one tensor. It returns an error if more bytes are written than
-// the tensor has.
+// tensorWriter writes the bytes of one tensor. Additional bytes are an error.
 type tensorWriter struct {
 	w       io.Writer
 	tensor  Info
@@ -57,8 +56,7 @@ func (s *tensorWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// WriteFile is like [Write], but atomically replaces a file and syncs it to the disk. After an
-// error, an existing file is unchanged.
+// WriteFile is like [Write], but replaces a file atomically and syncs it to the disk.
 func WriteFile(path string, tensors []Spec, metadata map[string]string, data func(t Info, w io.Writer) error) error {
 	var failed error
 	err := files.Replace(path, func(w io.Writer) error {

@@ -1,5 +1,4 @@
 // Package strictjson decodes JSON files that users write. It returns an error for duplicate keys,
-// for keys that differ only in letter case, for unknown keys, and for text after the value. Package
-// encoding/json accepts duplicate keys, so that one of two limits in a file would be ignored
-// silently.
+// keys that differ only in letter case, unknown keys, and text after the value. Package
+// encoding/json ignores the first of two equal keys, for example one of two limits.
 package strictjson

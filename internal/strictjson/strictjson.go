@@ -12,8 +12,7 @@ import (
 	"unicode"
 )
 
-// Decode decodes data, which must contain exactly one JSON value, into the value that dst points
-// to. Errors name the invalid key.
+// Decode decodes data, which must contain exactly one JSON value, into *dst. Errors name the key.
 func Decode(data []byte, dst any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -85,8 +84,7 @@ func checkKeys(d *json.Decoder, t reflect.Type, foldCase bool) error {
 	return err
 }
 
-// derefStruct returns the type that pointers lead to. It returns nil if the type implements its own
-// JSON decoding.
+// derefStruct returns the type that pointers lead to, or nil if it implements its own JSON decoding.
 func derefStruct(t reflect.Type) reflect.Type {
 	for t != nil {
 		if t.Kind() != reflect.Pointer {
