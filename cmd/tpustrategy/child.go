@@ -96,21 +96,21 @@ func (a *app) quietEnviron() []string {
 func (a *app) runChildWithHeartbeat(ctx context.Context, doing string, request childRequest, silence time.Duration, notice func(line []byte)) (*childAnswer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	const parts = 10 // silence is counted in parts, so that it does not advance while this process is stopped
+	const ticks = 10 // silence is counted in ticks, so that it does not grow while this process is stopped
 	var silent atomic.Int32
 	heard := func(line []byte) {
 		silent.Store(0)
 		notice(line)
 	}
 	go func() {
-		tick := time.NewTicker(silence / parts)
+		tick := time.NewTicker(silence / ticks)
 		defer tick.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				if silent.Add(1) > parts {
+				if silent.Add(1) > ticks {
 					cancel(&errkind.Fault{Op: "the process", Reason: fmt.Sprintf("no sign of life in %v: it is stopped, or gets no processor", silence), Class: errkind.DeadlineExceededError})
 				}
 			}

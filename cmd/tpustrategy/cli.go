@@ -136,14 +136,14 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 	args = normalizeArgs(args)
 	kctx, err := parser.Parse(args)
 	switch {
-	case out.err != nil: // of the help
+	case out.err != nil: // writing the help failed
 		return a.reportError(&c, newOutputError(out.err))
 	case err != nil:
 		c.JSON = c.JSON || slices.Contains(args, "--json") // --json may follow the invalid argument
 		return a.reportError(&c, &usageError{Err: &errkind.Fault{Op: "command line", Err: err, Hint: "see " + helpCommand(err)}})
 	}
 	err = kctx.Run(&c)
-	_ = out.text.Flush() // out.err has what went wrong
+	_ = out.text.Flush() // out.err stores the error
 	if err != nil {
 		// The error is a consequence of the signal.
 		var signal *command.Signal

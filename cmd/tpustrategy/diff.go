@@ -173,7 +173,7 @@ func (c *diffCmd) compileReports(ctx context.Context, a *app) (sides [][]*report
 			if ctx.Err() != nil {
 				return nil, &errkind.Fault{Op: "diff", Err: context.Cause(ctx)}
 			}
-			if o := ahead.OutcomeOf(topology, r, err); o.Report != nil { // also for a step that is too large
+			if o := ahead.OutcomeOf(topology, r, err); o.Report != nil { // a step that does not fit also has a report
 				side = append(side, o.Report)
 			} else {
 				return nil, o.Error

@@ -72,7 +72,7 @@ func (c *generateCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if !root.JSON {
 		fmt.Fprint(a.stdout, c.Prompt)
 		notice = func(line []byte) {
-			var piece []byte // may end inside a character
+			var piece []byte // may end within a UTF-8 sequence
 			if json.Unmarshal(line, &piece) == nil {
 				_, _ = a.stdout.Write(piece)
 			}

@@ -16,7 +16,7 @@ func runMain() int { return command.Main(runProcess) }
 func runProcess(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		cache = "" // the installer's directory is then not searched
+		cache = "" // FindPlugin then ignores the installer's directory
 	}
 	executable, err := os.Executable()
 	if err != nil {

@@ -170,7 +170,7 @@ func collectiveCases(n int) (all []functionCase) {
 		if devices > 1 {
 			all = append(all, regionCase(size, nil, devices, "all logical devices"))
 		}
-		if devices == 4 { // over one axis of two
+		if devices == 4 { // collectives over one of two axes
 			all = append(all, regionCase(size, []string{"sequence"}, 2, "one of two logical axes"))
 		}
 	}
@@ -188,7 +188,7 @@ func regionCase(size [2]int, axes []string, g int, what string) functionCase {
 		}
 	}
 	cut := sharding.P(names)
-	rows := 2 * g * g // of a replica: 2g on each device
+	rows := 2 * g * g // rows per replica, 2g per device
 	return functionCase{
 		name:     fmt.Sprintf("between %s, %d x %d", what, replicas, devices),
 		strategy: meshOptions(size), options: strategy.FunctionOptions{SplitBatch: true},

@@ -36,7 +36,7 @@ func deviceGroupings(n int) []grouping {
 	for i := range n / 2 {
 		replica[0], replica[1] = append(replica[0], 2*i), append(replica[1], 2*i+1)
 		logical = append(logical, []int{2 * i, 2*i + 1})
-		far = append(far, []int{n - 1 - i, i}) // the groups' order is not that of the devices
+		far = append(far, []int{n - 1 - i, i}) // groups need not list devices in ascending order
 	}
 	return append(all, grouping{"replicas", replica}, grouping{"logical devices", logical}, grouping{"groups", far})
 }
@@ -135,7 +135,7 @@ func expectedCollective(kind string, size, at int, x func(member, j int) int) (o
 		}
 	case "collective_permute":
 		take((at+size-1)%size, 0, 2*size)
-	case "broadcast": // of the last
+	case "broadcast": // from the last member
 		take(size-1, 0, 2*size)
 	default:
 		for j := range 2 * size {
@@ -164,7 +164,7 @@ func checkAllCollectives(ctx context.Context, w *partRun) error {
 			} else if ctx.Err() != nil {
 				return err
 			}
-			for _, kind := range collectiveKinds { // which of them it is
+			for _, kind := range collectiveKinds { // find the failing collective
 				if err := w.checkCollectives(ctx, g, dtype, []string{kind}); err != nil {
 					w.addFailure("%s over %s of %s: %v", kind, g.name, dtype, err)
 				}

@@ -102,7 +102,7 @@ func checkDeviceTable(ctx context.Context, w *partRun) error {
 		w.addFinding("%s", text)
 	}
 	for i := range found {
-		found[i].Memory = 0 // each host knows its own only
+		found[i].Memory = 0 // a host knows only the memory of its own devices
 	}
 	view, err := json.Marshal(found)
 	if err != nil {
@@ -144,7 +144,7 @@ func CheckDevices(found []Device, expected tpu.Topology, generation *tpu.Generat
 }
 
 func checkSlice(found []Device, expected tpu.Topology) (wrong, odd []string) {
-	want := map[[4]int]int{} // the task at each place
+	want := map[[4]int]int{} // task by coordinates
 	for task, places := range expected.DeviceCoordinates() {
 		for _, at := range places {
 			want[at] = task
@@ -160,7 +160,7 @@ func checkSlice(found []Device, expected tpu.Topology) (wrong, odd []string) {
 		}
 	}
 	corner[3] = 0
-	seen, processes := map[[4]int]Device{}, map[int][]int{} // which of the table's tasks a process has
+	seen, processes := map[[4]int]Device{}, map[int][]int{} // processes: tasks of the table, by process
 	for _, d := range found {
 		at := d.Coords
 		for i := range 3 {

@@ -28,7 +28,7 @@ var Environment = []string{
 // checkVersions records the installed versions and checks that all hosts have the same ones.
 func checkVersions(ctx context.Context, w *partRun) error {
 	sys := w.system()
-	var same strings.Builder // what must be the same on all hosts
+	var same strings.Builder // facts that must be equal on all hosts
 	tell := func(name, value string) {
 		if value != "" {
 			w.addFact(name, "%s", value)

@@ -75,8 +75,8 @@ func rawCompileOptions(ids []int) pjrt.CompileOptions {
 type executable struct {
 	rawProgram
 	loaded   system.Executable
-	devices  []*pjrt.Device // of this host
-	replicas []int          // their replicas
+	devices  []*pjrt.Device // devices of this host
+	replicas []int          // replicas on these devices
 }
 
 func (s *session) compile(ctx context.Context, p rawProgram) (*executable, error) {

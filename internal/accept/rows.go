@@ -20,7 +20,7 @@ func unevenBatchCases(n int) (all []functionCase) {
 	for _, size := range meshSizes(n) {
 		batch := 2*size[0] - 1
 		if size[0] == 1 {
-			continue // each batch divides
+			continue // every batch is divisible by 1
 		}
 		total := float32(0)
 		for i := range batch {
@@ -52,7 +52,7 @@ func maskedFunction(s *strategy.TPUStrategy, options strategy.FunctionOptions) *
 // checkUnevenBatches tests batches that are not divisible by the number of replicas. It also tests
 // that a function without padding rejects such a batch.
 func checkUnevenBatches(ctx context.Context, w *partRun) (err error) {
-	if w.system().NumProcesses() == 1 { // of several, each has to know the others' rows: that is the feed's
+	if w.system().NumProcesses() == 1 { // with several processes, only a feed knows the total number of rows
 		if err := w.runCases(ctx, unevenBatchCases(w.numDevices())); err != nil {
 			return err
 		}

@@ -119,7 +119,7 @@ const exchangeTimeout = 10 * time.Second
 func (s *session) exchangeOutcomes(ctx context.Context, p Part, mine Outcome) (all []Outcome, err error) {
 	wait := exchangeTimeout
 	if s.sys.NumProcesses() > 1 {
-		wait += s.opts.timeLimit(p) // another may still be at it
+		wait += s.opts.timeLimit(p) // another host may still run the part
 	}
 	ctx, cancel := withRunningTime(context.WithoutCancel(ctx), wait, fmt.Errorf("no answer in %v", wait))
 	defer cancel()
@@ -156,7 +156,7 @@ func (s *session) gatherOutcomes(ctx context.Context, p Part, mine Outcome) ([]O
 			return nil, err
 		}
 	}
-	if s.sys.Platform() != "cpu" || s.opts.Hooks.ChangeMeasurement != nil { // whose devices share processors
+	if s.sys.Platform() != "cpu" || s.opts.Hooks.ChangeMeasurement != nil { // CPU devices share processors
 		compareHosts(all)
 	}
 	return all, nil
@@ -184,7 +184,7 @@ func (s *session) runUntil(ctx context.Context, while time.Duration, f func() er
 // close closes the devices, unless an abandoned goroutine still uses them.
 func (s *session) close(ctx context.Context) {
 	if s.sys == nil || s.abandoned || s.stopReason != "" {
-		return // a part that was left behind still uses it: the process's end closes it
+		return // an abandoned part may still use it; it is closed when the process exits
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 	defer cancel()

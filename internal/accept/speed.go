@@ -88,7 +88,7 @@ func (w *partRun) bestLaunchTime(ctx context.Context, p rawProgram, launches int
 				return err
 			}
 			for d := range results {
-				args[d][0] = results[d][0] // the donated one is gone
+				args[d][0] = results[d][0] // the previous argument was donated
 			}
 		}
 		return waitReady(ctx, args)
@@ -202,7 +202,7 @@ func measureMatmul(ctx context.Context, w *partRun) error {
 		if i == 0 {
 			return encodeOnes(p.inputs[0])
 		}
-		one := make([]byte, 0, p.inputs[1].numElements()*2) // the unit matrix, so that numbers stay as they are
+		one := make([]byte, 0, p.inputs[1].numElements()*2) // the identity matrix leaves the values unchanged
 		for r := range sz.matrix {
 			for c := range sz.matrix {
 				v := 0
@@ -245,7 +245,7 @@ func compareHosts(all []Outcome) {
 		var values []float64
 		for _, o := range all {
 			if i >= len(o.Measurements) || o.Measurements[i].Name != name {
-				return // a host was cut: the parts differ
+				return // a canceled host has fewer measurements
 			}
 			values = append(values, o.Measurements[i].Value)
 		}

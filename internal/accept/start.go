@@ -64,7 +64,7 @@ func openDevices(ctx context.Context, w *partRun) error {
 	if err != nil {
 		return errors.Join(err, sys.Close())
 	}
-	if ctx.Err() != nil { // nobody waits for it any more
+	if ctx.Err() != nil { // the caller no longer waits
 		return errors.Join(context.Cause(ctx), exchange.Close(), sys.Close())
 	}
 	s.sys, s.exchange = sys, exchange

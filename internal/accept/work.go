@@ -17,8 +17,8 @@ type partRun struct {
 
 	mu       sync.Mutex
 	outcome  Outcome
-	finished bool   // the outcome is taken
-	activity string // the last check that began
+	finished bool   // finish was called
+	activity string // description of the current check
 }
 
 // maxEntries limits the number of failures, findings, facts and measurements in an outcome, and

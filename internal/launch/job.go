@@ -77,7 +77,7 @@ const (
 // command launch, if there is one.
 func jobError(field, hint, format string, args ...any) error {
 	if !slices.Contains([]string{"slice", "slices", "arguments"}, field) {
-		field = "--" + field // of the command launch
+		field = "--" + field // flag of the command launch
 	}
 	return &errkind.Fault{Op: "launch: " + field, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}
 }
@@ -88,7 +88,7 @@ func jobError(field, hint, format string, args ...any) error {
 // that the scripts append.
 const (
 	nameForm    = `^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$`
-	poolForm    = `^[a-z]([-a-z0-9]{0,34}[a-z0-9])?$` // a node pool's name has at most 40 letters, and this stands before -0
+	poolForm    = `^[a-z]([-a-z0-9]{0,34}[a-z0-9])?$` // a node pool name has at most 40 characters, including the suffix -0
 	placeForm   = `^[a-z][a-z0-9]{0,30}(-[a-z0-9]{1,20}){1,4}$`
 	projectForm = `^[a-z0-9][-a-z0-9.:]{0,62}$`
 	imageForm   = `^[A-Za-z0-9][-A-Za-z0-9._/:@]{0,254}$`
@@ -101,7 +101,7 @@ const (
 // fieldRule is the syntax of a job field, and of the environment variable that overrides the field.
 type fieldRule struct {
 	Field    string
-	Variable string // of a script; empty if there is none
+	Variable string // environment variable of the script, or empty
 	Text     string
 	Pattern  string
 	Hint     string
@@ -213,10 +213,10 @@ func joinServices(list []Service) string {
 func (j Job) binaryName() string {
 	name := path.Base(path.Clean(strings.TrimSuffix(j.Program, "/...")))
 	switch name {
-	case ".", "..", "/", "pid", "keeper", "code", "code.new", "log", "log.before", "round", "boot", "saved", "saved.new", "saved.before", "goodput", "start.sh", "keep.sh", "libtpu.so": // all but the first three stand beside it
+	case ".", "..", "/", "pid", "keeper", "code", "code.new", "log", "log.before", "round", "boot", "saved", "saved.new", "saved.before", "goodput", "start.sh", "keep.sh", "libtpu.so": // names that are not valid or that the script uses
 		return "program"
 	}
-	return strings.TrimLeft(name, "-") // which would be a flag
+	return strings.TrimLeft(name, "-") // a leading - would be parsed as a flag
 }
 
 // resourceName returns Name or, if it is empty, a valid name that is derived from the program.
@@ -259,9 +259,9 @@ func QuoteBash(word string) string {
 			b.WriteByte('\\')
 			b.WriteRune(r)
 		case r == utf8.RuneError || !unicode.IsPrint(r):
-			_, n := utf8.DecodeRuneInString(word[i:]) // 1 of a byte that is not of UTF-8
+			_, n := utf8.DecodeRuneInString(word[i:]) // n is 1 for an invalid byte
 			for _, c := range []byte(word[i : i+n]) {
-				fmt.Fprintf(&b, `\%03o`, c) // octal has three digits and no more
+				fmt.Fprintf(&b, `\%03o`, c) // bash reads at most three octal digits
 			}
 		default:
 			b.WriteRune(r)

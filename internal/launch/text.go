@@ -43,7 +43,7 @@ type templateData struct {
 	Crashed, Fruitless     int
 	ArgumentsYAML          string
 	Checks                 []fieldRule
-	Words                  string // the arguments for a shell, each with a space behind it
+	Words                  string // quoted arguments, each followed by a space
 	Environment            []string
 	Copies, Policy         bool
 	Resource, State        string
@@ -92,14 +92,14 @@ func (j Job) templateData() templateData {
 		Copies: j.On != GKE, Grace: 60, Stuck: command.Unavailable, Crashed: exitCrashed, Fruitless: exitNoProgress}
 	v.Name, v.Slices = v.ID, max(j.Slices, 1)
 	v.Command = cmp.Or(v.Command, "package internal/launch")
-	if !isPrintable(v.Command) { // which would leave its comment
+	if !isPrintable(v.Command) { // a line break would end the comment
 		v.Command = strconv.Quote(v.Command)
 	}
 	if m.Type != "" {
 		v.MachineType = fmt.Sprintf(m.Type, v.ChipsPerHost)
 	}
 	if v.Spot {
-		v.Grace = 25 // the machine is gone 30 seconds after the notice
+		v.Grace = 25 // a spot machine stops 30 seconds after the notice
 	}
 	v.Shape = "--accelerator-type=" + a.Type()
 	if usual, err := tpu.ParseAccelerator(a.Type()); err != nil || usual != a {
@@ -124,7 +124,7 @@ func (j Job) templateData() templateData {
 		v.setGKEFields()
 	}
 	if j.On == GCE {
-		// An instance's metadata need not say that it is a slice by itself.
+		// The metadata of an instance may not identify it as a complete slice.
 		v.Environment = []string{`TF_CONFIG='{"cluster":{"worker":["localhost:8470"]},"task":{"type":"worker","index":0}}'`}
 	}
 	return v
@@ -133,7 +133,7 @@ func (j Job) templateData() templateData {
 // setGKEFields sets the fields that only the GKE templates use.
 func (v *templateData) setGKEFields() {
 	v.Look = "gcloud container node-pools list --cluster=CLUSTER --location=LOCATION"
-	v.Policy = v.Generation == "tpu7x" && v.Hosts > 1 // GKE makes the policies of older generations itself
+	v.Policy = v.Generation == "tpu7x" && v.Hosts > 1 // GKE creates the placement policies of older generations
 	v.ManifestImage = v.Job.Image
 	if v.ManifestImage == "" && v.Project != "" && v.Zone != "" {
 		region := v.Zone[:max(strings.LastIndexByte(v.Zone, '-'), 0)]
@@ -196,7 +196,7 @@ func render(name string, v templateData) string {
 	t = template.Must(t.Funcs(functions).ParseFS(templates, "templates/head.sh.tmpl", "templates/"+name))
 	var b strings.Builder
 	if err := t.ExecuteTemplate(&b, name, v); err != nil {
-		panic(err) // the templates and the view are this package's own, and the tests render each
+		panic(err) // the tests execute all templates
 	}
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }

@@ -23,7 +23,7 @@ func EscapeLine(s string) string {
 // invalid UTF-8 byte as \xff. Characters for which keep returns true are unchanged.
 func escape(s string, keep func(rune) bool) string {
 	var b strings.Builder
-	start := 0 // start of the text that is not in b yet
+	start := 0 // start of the text that is not yet copied to b
 	for i := 0; i < len(s); {
 		r, n := utf8.DecodeRuneInString(s[i:])
 		invalid := r == utf8.RuneError && n == 1

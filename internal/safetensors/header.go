@@ -308,6 +308,6 @@ func appendJSON(dst []byte, v any) []byte {
 	out := bytes.NewBuffer(dst)
 	e := json.NewEncoder(out)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // such values always encode
+	_ = e.Encode(v) // strings and numbers can always be encoded
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }

@@ -64,7 +64,7 @@ func WriteFile(path string, tensors []Spec, metadata map[string]string, data fun
 		return failed
 	})
 	if failed != nil {
-		return failed // Replace would change the error
+		return failed // not wrapped by files.Replace
 	}
 	if err == nil {
 		err = syncDir(path)

@@ -78,8 +78,7 @@ func checkpointSave(ctx context.Context, r *rig) (row, error) {
 	}
 	debug.FreeOSMemory()
 	before := memoryOf("VmRSS:")
-	// From here on the peak is counted anew. Where that is not allowed the figure is that of the
-	// whole process, which is more.
+	// Reset the peak memory. Without permission, the peak includes everything before this point.
 	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)
 	var blocked []float64
 	step := int64(0)

@@ -110,7 +110,7 @@ func runSteps(ctx context.Context, r *rig) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	batches := make([]any, steps) // a batch for each step makes the loop
+	batches := make([]any, steps) // one batch per step; the function loops over them
 	for i := range batches {
 		batches[i] = tensors.FromScalarAndDimensions(float32(1), r.devices, 8)
 	}
@@ -156,7 +156,7 @@ func hostToDevice(ctx context.Context, r *rig) (row, error) {
 	}
 	big := tensors.FromShape(shapes.Make(dtypes.Float32, r.devices, 4<<20))
 	src, dst := make([]byte, r.devices<<24), make([]byte, r.devices<<24)
-	for i := range src { // pages that are all zero would be one page
+	for i := range src { // all-zero pages would share one physical page
 		src[i] = byte(i)
 	}
 	result, err := repeat{turns: 100, limit: 5 * time.Second, ops: 1}.time(timed(func() error {

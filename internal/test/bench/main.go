@@ -89,8 +89,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	switch {
 	case err == nil:
 		return command.OK
-	case ctx.Err() != nil: // whatever was under way failed for it
-		if *child == "" { // the parent speaks for its children
+	case ctx.Err() != nil: // the benchmark failed because of the cancellation
+		if *child == "" { // only the parent process prints the cause
 			fmt.Fprintln(stderr, "bench:", command.Cause(ctx))
 		}
 		return command.Cause(ctx).Code()

@@ -43,13 +43,13 @@ func timed(op, wait func() error) runner {
 
 // repeat specifies how often an operation is measured.
 type repeat struct {
-	turns int           // after one that warms up
-	limit time.Duration // the turn that begins after it is the last, but for the first
-	ops   int           // that are timed together
+	turns int           // after a warm-up turn
+	limit time.Duration // no turn starts after this time, except the first
+	ops   int           // operations per block
 	// blocks is the number of blocks of operations per turn, whose median counts. The first of
 	// several blocks is ignored, because it loads the code into the processor's caches.
 	blocks int
-	byCPU  bool // Us and FloorUs are of processor time
+	byCPU  bool // Us and FloorUs are processor times
 }
 
 // time measures an operation and its baseline floor, which may be nil, in alternation. The ratio is
@@ -67,7 +67,7 @@ func (p repeat) time(ours, floor runner) (r row, err error) {
 	turns := sized(p.turns, 1)
 	for turn := 0; turn <= turns; turn++ {
 		if time.Since(start) > time.Duration(float64(p.limit)*effort) {
-			turns = max(turn, 1) // the last
+			turns = max(turn, 1) // last turn
 		}
 		var took [2]float64
 		for i := range runners {
@@ -100,7 +100,7 @@ func (p repeat) time(ours, floor runner) (r row, err error) {
 		r.Us, r.FloorUs = r.CPUUs, median(cpu[1])
 	}
 	if n := len(ratios); n > 0 {
-		beside := int(math.Ceil(0.98 * math.Sqrt(float64(n)))) // of the median, in ranks: the normal approximation
+		beside := int(math.Ceil(0.98 * math.Sqrt(float64(n)))) // confidence interval of the median in ranks, by the normal approximation
 		r.Note += fmt.Sprintf("ratio %.3f, 95 %% between %.3f and %.3f", ratios[n/2], ratios[max(n/2-beside, 0)], ratios[min(n/2+beside, n-1)])
 	}
 	return r, nil
@@ -108,7 +108,7 @@ func (p repeat) time(ours, floor runner) (r row, err error) {
 
 // block measures the operations of one turn. It returns microseconds per operation.
 func (p repeat) block(w runner) (wall, cpu float64, err error) {
-	walls, cpus := make([]float64, 0, 4), make([]float64, 0, 4) // on the stack: allocations are counted
+	walls, cpus := make([]float64, 0, 4), make([]float64, 0, 4) // allocated on the stack, because heap allocations are counted
 	for i := range max(p.blocks, 1) {
 		before := cpuTime()
 		took, err := w(p.ops)
