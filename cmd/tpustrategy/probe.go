@@ -16,7 +16,7 @@ type probeRequest struct {
 	Client bool   `json:"client"`
 }
 
-// probeAnswer describes a plugin.
+// probeAnswer is the description of a plugin that a child process returns.
 type probeAnswer struct {
 	// Plugin contains the file name of the plugin and its API version.
 	Plugin      string            `json:"plugin"`

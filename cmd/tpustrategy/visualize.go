@@ -134,7 +134,7 @@ func (c *visualizeCmd) parseLayout() (*layout, error) {
 		}}, nil
 }
 
-// parseSpec parses a sharding such as replica,-,a+b, or in Shardy's syntax.
+// parseSpec parses a sharding in this module's syntax, such as "replica,-,a+b", or in Shardy's syntax.
 func parseSpec(text string) (spec sharding.Spec, err error) {
 	if strings.Contains(text, "<@") {
 		_, spec, err = sharding.ParseShardy(text)

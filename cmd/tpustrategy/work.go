@@ -123,7 +123,7 @@ func matchNumber(expression *regexp.Regexp, text []byte) int {
 // maxProgram is the maximum size of a program in bytes. Compilers reject messages of 2 GiB.
 const maxProgram = 2<<30 - 1
 
-// compileFile compiles a StableHLO file ahead of time.
+// compileFile compiles a StableHLO file ahead of time and returns its report.
 func compileFile(ctx context.Context, r compileRequest) (*report.Report, error) {
 	text, err := files.ReadFile(r.Command.File, maxProgram)
 	if err != nil {

@@ -16,7 +16,7 @@ var requiredDTypes = []pjrt.DType{pjrt.Pred, pjrt.S8, pjrt.U8, pjrt.S16, pjrt.U1
 var optionalDTypes = []pjrt.DType{pjrt.S64, pjrt.U64, pjrt.F16, pjrt.F64, pjrt.C64, pjrt.C128, pjrt.S4, pjrt.U4,
 	pjrt.F8E5M2, pjrt.F8E4M3FN, pjrt.F8E4M3B11FNUZ, pjrt.F8E5M2FNUZ, pjrt.F8E4M3FNUZ, pjrt.F8E4M3, pjrt.F8E3M4}
 
-// quickDTypes are the optional dtypes of a quick run.
+// quickDTypes are the optional dtypes that a quick run tests.
 var quickDTypes = []pjrt.DType{pjrt.S64, pjrt.F16, pjrt.F64, pjrt.C64, pjrt.F8E5M2, pjrt.F8E4M3FN}
 
 // dtypeValues is the number of elements of each test tensor.

@@ -13,7 +13,7 @@ import (
 // Status is the state of a part of the run on one host.
 type Status string
 
-// The states of a part.
+// States of a part of the run.
 const (
 	Running            Status = "running"
 	Passed             Status = "passed"
@@ -65,7 +65,7 @@ func (f Measurement) String() string {
 // Verdict is the overall result of a run.
 type Verdict string
 
-// The verdicts.
+// Verdicts of a run.
 const (
 	Accepted     Verdict = "accepted"
 	WithFindings Verdict = "accepted with findings"

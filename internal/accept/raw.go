@@ -126,7 +126,7 @@ func (l *executable) launch(ctx context.Context, args [][]*pjrt.Buffer) ([][]*pj
 	return results, nil
 }
 
-// waitReady waits until all buffers are computed.
+// waitReady waits until the contents of all buffers have been computed.
 func waitReady(ctx context.Context, rows [][]*pjrt.Buffer) error {
 	for _, row := range rows {
 		for _, b := range row {

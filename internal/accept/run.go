@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// session is the state of a run on one host.
+// session is the state of an acceptance run on one host.
 type session struct {
 	opts   Options
 	report *Report

@@ -22,7 +22,7 @@ const (
 	// Hook runs a user callback. Setup prepares a training run.
 	Hook
 	Setup
-	// NumKinds is the number of kinds.
+	// NumKinds is the number of constants of type Kind.
 	NumKinds
 )
 
@@ -62,7 +62,7 @@ func WithObserver(ctx context.Context, o Observer) context.Context {
 	return context.WithValue(ctx, observerKey{}, o)
 }
 
-// Begin tells the observer of ctx, if any, that an activity starts. The caller must call the
+// Begin reports the start of an activity to the observer of ctx, if any. The caller must call the
 // returned function at the end of the activity.
 func Begin(ctx context.Context, kind Kind, name string) (end func()) {
 	if o, ok := ctx.Value(observerKey{}).(Observer); ok {

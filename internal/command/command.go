@@ -45,7 +45,7 @@ func (s *Signal) Error() string {
 	return "interrupted"
 }
 
-// Kind returns CancelledError.
+// Kind returns errkind.CancelledError.
 func (*Signal) Kind() errkind.Kind { return errkind.CancelledError }
 
 // Code returns the exit code that a shell reports for a process killed by the signal, such as 130

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// MaxDepth is the maximum number of levels of a nest.
+	// MaxDepth is the maximum number of levels of a tree.
 	MaxDepth = 100
-	// MaxSize is the maximum number of members of a nest, which are its leaves and its slices, maps
-	// and structs. Values that are referenced several times count once for each reference.
+	// MaxSize is the maximum number of leaves, slices, maps and structs in a tree. Values that are
+	// referenced several times count once for each reference.
 	MaxSize = 1 << 20
 )
 
@@ -23,11 +23,11 @@ const (
 type ErrorKind uint8
 
 const (
-	// DifferentStructure means that two nests have different structures.
+	// DifferentStructure means that two trees have different structures.
 	DifferentStructure ErrorKind = iota
-	// TooDeep means that a nest has more than MaxDepth levels or contains itself.
+	// TooDeep means that a tree has more than MaxDepth levels or contains itself.
 	TooDeep
-	// TooLarge means that a nest has more than MaxSize members.
+	// TooLarge means that a tree has more than MaxSize members.
 	TooLarge
 	// NaNKey means that a map has a NaN key.
 	NaNKey
@@ -43,7 +43,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Reason + "; " + e.Hint }
 
-// Kind returns ValueError.
+// Kind returns errkind.ValueError.
 func (*Error) Kind() errkind.Kind { return errkind.ValueError }
 
 // IsNest reports whether values of type t are nests, which are trees of slices, maps and structs.

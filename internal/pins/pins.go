@@ -48,8 +48,8 @@ func All() []Pin {
 	return pins
 }
 
-// Find returns the pin for a kind and a GOARCH. The error states whether the kind or the
-// architecture is unsupported.
+// Find returns the pinned plugin of a kind, such as "tpu", for a GOARCH. The error states whether
+// the kind or the architecture is unsupported.
 func Find(kind, goarch string) (Pin, error) {
 	all := All()
 	i := slices.IndexFunc(all, func(p Pin) bool { return p.Kind == kind && p.GOARCH == goarch })
@@ -64,7 +64,7 @@ func Find(kind, goarch string) (Pin, error) {
 		Reason: fmt.Sprintf("no plugin kind %q", kind), Hint: `use "cpu", "tpu" or "cuda"`}
 }
 
-// Dir returns the directory of the installed pin, <userCacheDir>/tpustrategy/plugins/<sha256>.
+// Dir returns the directory of the installed wheel, <userCacheDir>/tpustrategy/plugins/<sha256>.
 // userCacheDir is the result of os.UserCacheDir.
 func (p Pin) Dir(userCacheDir string) string {
 	return filepath.Join(userCacheDir, "tpustrategy", "plugins", p.SHA256)
@@ -84,9 +84,9 @@ func (p Pin) LibraryPath(userCacheDir string) string {
 // the installed library.
 const VerifiedSuffix = ".verified"
 
-// VerifiedRecord returns a text with the hash, the size in bytes and the modification time of an
-// installed library after its hash was verified. A library that matches its record is not hashed
-// again. install.sh writes the same text.
+// VerifiedRecord returns the hash, the size in bytes and the modification time of an installed
+// library as text. The record is stored after the hash was verified. A library that matches its
+// record is not hashed again. install.sh writes the same text.
 func (p Pin) VerifiedRecord(info fs.FileInfo) string {
 	t := info.ModTime()
 	return fmt.Sprintf("%s %d %d.%09d", p.LibrarySHA256, info.Size(), t.Unix(), t.Nanosecond())

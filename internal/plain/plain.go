@@ -58,7 +58,7 @@ type Writer struct {
 	incomplete []byte // start of an incomplete character
 }
 
-// NewWriter returns a Writer that writes to w.
+// NewWriter returns a Writer that writes escaped text to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
 // Write escapes and writes p. An incomplete UTF-8 sequence at the end of p is kept for the next call.

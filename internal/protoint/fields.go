@@ -7,15 +7,15 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Field is a varint or length-delimited field of a message.
+// Field is a varint or length-delimited field of a protobuf message.
 type Field struct {
 	Number protowire.Number
 	Value  uint64
 	Bytes  []byte // nil for a varint
 }
 
-// Fields iterates over the varint and length-delimited fields of a message and skips all others. If
-// the message is malformed, the iteration ends with an error.
+// Fields iterates over the varint and length-delimited fields of a protobuf message and skips all
+// others. If the message is malformed, the iteration ends with an error.
 func Fields(m []byte) iter.Seq2[Field, error] {
 	return func(yield func(Field, error) bool) {
 		for len(m) > 0 {
@@ -46,7 +46,8 @@ func Fields(m []byte) iter.Seq2[Field, error] {
 	}
 }
 
-// AppendNumbers appends the numbers in one occurrence of a repeated field, packed or not, to list.
+// AppendNumbers decodes one occurrence of a repeated protobuf field, packed or not, and appends the
+// numbers to list.
 func AppendNumbers[T int64 | uint64](list []T, f Field) ([]T, error) {
 	if f.Bytes == nil {
 		return append(list, T(f.Value)), nil

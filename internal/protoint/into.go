@@ -17,7 +17,8 @@ import (
 // bits. Fields without a destination or with another wire type are skipped.
 type Scanner []any
 
-// Read decodes a message. It returns the first error of a function, or an error for a malformed message.
+// Read decodes a protobuf message. It returns the first error of a callback, or an error for a
+// malformed message.
 func (s Scanner) Read(m []byte) error {
 	for len(m) > 0 {
 		n, kind, size := protowire.ConsumeTag(m)
@@ -38,7 +39,7 @@ func (s Scanner) Read(m []byte) error {
 	return nil
 }
 
-// storeField stores a field in its destination. The field must be valid.
+// storeField stores a valid protobuf field in its destination.
 func storeField(dst any, kind protowire.Type, field []byte) error {
 	switch kind {
 	case protowire.VarintType:

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// Int returns the number in a field. It returns an error unless the number fits into an int32.
+// Int returns the number in a protobuf field. It returns an error unless the number fits into an int32.
 func (f Field) Int() (int, error) {
 	if f.Bytes != nil {
 		return 0, errors.New("bytes instead of a varint")
@@ -17,8 +17,8 @@ func (f Field) Int() (int, error) {
 	return 0, fmt.Errorf("%d is out of range", int64(f.Value))
 }
 
-// AppendInts appends the numbers in one occurrence of a repeated field, packed or not, to list. It
-// returns an error unless they fit into an int32.
+// AppendInts decodes one occurrence of a repeated protobuf field, packed or not, and appends the
+// numbers to list. It returns an error unless they fit into an int32.
 func (f Field) AppendInts(list []int) ([]int, error) {
 	values, err := AppendNumbers[uint64](nil, f)
 	for _, v := range values {

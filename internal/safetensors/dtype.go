@@ -7,7 +7,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 )
 
-// DType is the name of an element type in the format.
+// DType is the name of an element type in a safetensors file, such as "BF16".
 type DType string
 
 // Element types of the format. Elements of F4 and of the F6 types are packed, and their tensors
@@ -68,7 +68,6 @@ func FromGoMLX(dtype dtypes.DType) DType {
 	return ""
 }
 
-// byteSize returns the number of bytes of a tensor.
 func (d DType) byteSize(shape []int) (int64, error) {
 	width := d.Bits()
 	if width == 0 {
