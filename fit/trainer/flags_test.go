@@ -61,7 +61,7 @@ func TestBadFlagsAreErrorsOfValue(t *testing.T) {
 	for line, want := range map[string]string{
 		"-replicas 5 -logical 2": "5 replicas of 2 logical devices do not fit on 8 devices", "-steps 0": "-steps 0; give a number from 1",
 		"-steps -1": "-steps -1", "-batch -8": "-batch -8", "-accumulate 0": "-accumulate 0", "-devices 1000": "-devices 1000", "-logical 0": "-logical 0",
-		"-shard-state all": `unknown name "all"; use "none", "optimizer"`, "-precision fp8": `no policy "fp8"`, "-remat some": `no policy "some"`, "-resume": "-resume requires the folder of the run",
+		"-shard-state all": `unknown name "all"; use one of none, optimizer`, "-precision fp8": `no policy "fp8"`, "-remat some": `no policy "some"`, "-resume": "-resume requires the folder of the run",
 		"-steps x": "invalid value", "-bogus": "not defined", "stray": `"stray" is no flag`, "-seed 1.5": "invalid value",
 		"-profile 5": "such as 100-110", "-profile 0-3": "such as 100-110", "-profile 5-4": "such as 100-110", "-profile 3-4x": "such as 100-110",
 		"-near 0": "such as 10 or 10:/mnt/ssd", "-near /mnt/ssd": "such as 10", "-near 10": "give it by -out",
