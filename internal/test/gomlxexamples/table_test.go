@@ -22,7 +22,7 @@ func TestThePageHasARowForEachProgram(t *testing.T) {
 	assert.Contains(t, text, "| `a/demo`, cnn | 100 | 2 to 0.5 | 2.0e-06, 3 split | yes |  | yes |\n")
 	assert.Contains(t, text, "| `b` |  |  | same text |  |  |  |\n")
 	assert.Contains(t, text, "1 rows are of programs that train; 1 are of programs that only print")
-	assert.Contains(t, text, "The limit for `a/demo, cnn` is 1e-03: reasons word")
+	assert.Contains(t, text, "The limit for `a/demo, cnn` is 1e-03, because reasons word")
 	assert.Contains(t, text, "examples` v1, built")
 	assert.Contains(t, text, "with GoMLX v2.")
 	for _, line := range strings.Split(text, "\n") {
