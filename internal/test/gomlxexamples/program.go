@@ -96,7 +96,7 @@ var programs = []program{
 	{
 		name: "mnist/demo, cnn with batch normalization", main: "mnist/demo",
 		arguments: settings("mnist-small", "model=cnn;cnn_normalization=batch;plots=true;batch_size=16;eval_batch_size=64"), steps: 100, bar: true, plots: true, resumed: 20,
-		tolerance: 1e-3, why: "each layer divides by the standard deviation of its batch, which amplifies rounding errors. GoMLX's XLA backend on one device differs as much",
+		tolerance: 1e-3, why: "each layer divides by the standard deviation of its batch, which amplifies rounding errors. GoMLX's XLA backend on one device has equally large differences",
 	},
 	{
 		name: "adult/demo, fnn", main: "adult/demo", arguments: settings("adult", "plots=true"),
