@@ -46,11 +46,14 @@ type Flags struct {
 // program already has a flag with one of these names.
 func AddFlags(flags *flag.FlagSet) *Flags {
 	f := &Flags{worker: worker.Main(), flagSet: flags}
-	flags.StringVar(&f.Topology, "topology", "", "compile for this `slice` instead of running, such as v5e:4x4, v5p-128, \"2x v5e-256\", h100:8 or cpu:8; several are separated by commas")
+	flags.StringVar(&f.Topology, "topology", "", "compile for this `slice` instead of running, such as v5e:4x4, "+
+		"v5p-128, \"2x v5e-256\", h100:8 or cpu:8; several are separated by commas")
 	flags.IntVar(&f.Replicas, "replicas", 0, "number of replicas; 0 means as many as fit")
 	flags.IntVar(&f.Logical, "logical", 1, "number of logical devices of a replica")
-	flags.StringVar(&f.Report, "report", "", "with -topology: write the report to this `file`, as a page if the name ends in .html, and as JSON otherwise")
-	flags.StringVar(&f.Save, "save", "", "with -topology: write the compiled step to this `file`, which can be loaded on such a slice")
+	flags.StringVar(&f.Report, "report", "",
+		"with -topology: write the report to this `file`, as a page if the name ends in .html, and as JSON otherwise")
+	flags.StringVar(&f.Save, "save", "",
+		"with -topology: write the compiled step to this `file`, which can be loaded on such a slice")
 	flags.StringVar(&f.Text, "text", "", "with -topology: write the step's StableHLO to this `file`")
 	flags.BoolVar(&f.SuggestAnnotations, "suggest-annotations", false,
 		"with -topology: also compile with other annotations, and report which of them remove collectives")

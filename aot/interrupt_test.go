@@ -48,7 +48,8 @@ func TestAnInterruptedCompilationEndsAtOnceAndLeavesNothing(t *testing.T) {
 	}{{syscall.SIGINT, 130, "interrupted"}, {syscall.SIGTERM, 143, "terminated"}} {
 		dir := t.TempDir()
 		// The compiler needs minutes for this depth.
-		cmd := exec.Command(userProgram(t), "-topology", "cpu:2", "-depth", "800", "-save", "user.step", "-text", "user.mlir", "-report", "user.html", "-json")
+		cmd := exec.Command(userProgram(t), "-topology", "cpu:2", "-depth", "800", "-save", "user.step", "-text", "user.mlir",
+			"-report", "user.html", "-json")
 		var stdout, stderr bytes.Buffer
 		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
 		cmd.Env = append(os.Environ(), "TPUSTRATEGY_CPU_PLUGIN="+plugintest.Path(t, "cpu"), "XDG_CACHE_HOME="+t.TempDir())
@@ -82,7 +83,8 @@ func TestAnInterruptedCompilationEndsAtOnceAndLeavesNothing(t *testing.T) {
 
 func TestAnInterruptedSearchEndsAtOnceAndLeavesNothing(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
-	cmd := exec.Command(userProgram(t), "-topology", "v5e:2x2", "-plan", "plan.json", "-try", "depth=40,50,60,70,80", "-json")
+	cmd := exec.Command(userProgram(t), "-topology", "v5e:2x2", "-plan", "plan.json", "-try", "depth=40,50,60,70,80",
+		"-json")
 	var stdout, stderr bytes.Buffer
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
 	cmd.Env = append(os.Environ(), "TPUSTRATEGY_TPU_PLUGIN="+plugintest.Libtpu(t), "XDG_CACHE_HOME="+cache)

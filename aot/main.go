@@ -53,7 +53,8 @@ func (f *Flags) run(ctx context.Context, opts strategy.Options, build Build, std
 		return r.printError(stdout, stderr, err)
 	}
 	disablePluginLogs()
-	r.progressLine = progress.NewLine(stderr, progress.Options{Prefix: r.name + ": ", Record: progress.DefaultRecordFile()})
+	r.progressLine = progress.NewLine(stderr, progress.Options{Prefix: r.name + ": ",
+		Record: progress.DefaultRecordFile()})
 	defer r.progressLine.Close()
 	done := make(chan func() error, 1)
 	go func() { done <- r.execute(ctx, stdout) }()

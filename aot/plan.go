@@ -22,8 +22,10 @@ import (
 )
 
 func (f *Flags) addPlanFlags(flags *flag.FlagSet) {
-	flags.StringVar(&f.Plan, "plan", "", "with -topology: search the best plan for the step on one of the slices, and write it to this `file`, for -by")
-	flags.Func("try", "with -plan: values to try for a flag of the program, for logical or for shard-state, as in -try remat=none,full; may be repeated", func(text string) error {
+	flags.StringVar(&f.Plan, "plan", "",
+		"with -topology: search the best plan for the step on one of the slices, and write it to this `file`, for -by")
+	flags.Func("try", "with -plan: values to try for a flag of the program, for logical or for shard-state, as in -try "+
+		"remat=none,full; may be repeated", func(text string) error {
 		name, values, ok := strings.Cut(text, "=")
 		if !ok || name == "" || values == "" {
 			return errors.New("write a flag and its values, as in remat=none,full")
@@ -34,16 +36,18 @@ func (f *Flags) addPlanFlags(flags *flag.FlagSet) {
 		f.tryValues[name] = append(f.tryValues[name], strings.Split(values, ",")...)
 		return nil
 	})
-	flags.Func("by", "run or compile by the plan in this `file`: it sets -replicas, -logical and the flags that the search tried", func(path string) error {
-		p, err := plan.Read(path)
-		if err != nil {
-			return err
-		}
-		f.planToFollow = &p
-		settings := map[string]string{"replicas": strconv.Itoa(p.Replicas), "logical": strconv.Itoa(p.Logical())}
-		maps.Copy(settings, p.Settings)
-		return f.setFlags(settings)
-	})
+	flags.Func("by",
+		"run or compile by the plan in this `file`: it sets -replicas, -logical and the flags that the search tried",
+		func(path string) error {
+			p, err := plan.Read(path)
+			if err != nil {
+				return err
+			}
+			f.planToFollow = &p
+			settings := map[string]string{"replicas": strconv.Itoa(p.Replicas), "logical": strconv.Itoa(p.Logical())}
+			maps.Copy(settings, p.Settings)
+			return f.setFlags(settings)
+		})
 }
 
 func (f *Flags) setFlags(settings map[string]string) error {
@@ -59,7 +63,8 @@ func (f *Flags) setFlags(settings map[string]string) error {
 // specifies. Without -by it returns opts unchanged.
 func (f *Flags) ApplyPlan(opts strategy.Options) strategy.Options {
 	if f.planToFollow != nil {
-		opts.Replicas, opts.LogicalDevices, opts.LogicalAxes, opts.Variables = f.planToFollow.Replicas, 0, f.planToFollow.Axes, f.planToFollow.Rules
+		opts.Replicas, opts.LogicalDevices, opts.LogicalAxes, opts.Variables = f.planToFollow.Replicas, 0,
+			f.planToFollow.Axes, f.planToFollow.Rules
 	}
 	return opts
 }

@@ -32,7 +32,8 @@ var user = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out, err := exec.Command("go", "build", "-ldflags=-w", "-o", filepath.Join(dir, "user"), "./testdata/user").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags=-w", "-o", filepath.Join(dir, "user"),
+		"./testdata/user").CombinedOutput()
 	if err != nil {
 		err = errors.Join(fmt.Errorf("%w\n%s", err, out), os.RemoveAll(dir))
 	}

@@ -14,7 +14,8 @@ func TestParseTopologyRejectsTooManyChips(t *testing.T) {
 	assert.ErrorContains(t, err, "not a topology")
 	_, err = ParseBounds("TPU_PROCESS_BOUNDS", "65536,65536,65536")
 	assert.Error(t, err)
-	findings := Check(readEnv(t, "TPU_TOPOLOGY", strings.Repeat("9", 100_000), "TPU_ACCELERATOR_TYPE", strings.Repeat("v", 100_000)), Metadata{})
+	findings := Check(readEnv(t, "TPU_TOPOLOGY", strings.Repeat("9", 100_000), "TPU_ACCELERATOR_TYPE",
+		strings.Repeat("v", 100_000)), Metadata{})
 	require.NotEmpty(t, findings)
 	for _, f := range findings {
 		assert.Less(t, len(f.String()), longest)
@@ -68,7 +69,8 @@ func TestParseBoundsAndTopology(t *testing.T) {
 		require.NoError(t, json.Unmarshal(text, &back))
 		assert.Equal(t, bounds, back)
 	}
-	for _, s := range []string{"", "1", "1,1", "1,1,1,1,1", "1,1,1,0", "1,1,1,", "0,1,1", "-1,1,1", "a,1,1", "1,1,", "99999999,1,1", "1000,1000,1000", "65536,65536,65536,65536"} {
+	for _, s := range []string{"", "1", "1,1", "1,1,1,1,1", "1,1,1,0", "1,1,1,", "0,1,1", "-1,1,1", "a,1,1", "1,1,",
+		"99999999,1,1", "1000,1000,1000", "65536,65536,65536,65536"} {
 		_, err := ParseBounds("X", s)
 		assert.ErrorContains(t, err, "not a grid of three or four sizes", s)
 	}

@@ -12,7 +12,8 @@ func TestParseEndpoints(t *testing.T) {
 	got, err := ParseEndpoints("unknown:unknown:10.164.0.41, unknown:unknown:10.164.0.22,n:7:2001:db8::1,host-3\n")
 	require.NoError(t, err)
 	assert.Equal(t, []Endpoint{
-		{"unknown", "unknown", "10.164.0.41"}, {"unknown", "unknown", "10.164.0.22"}, {"n", "7", "2001:db8::1"}, {"", "", "host-3"},
+		{"unknown", "unknown", "10.164.0.41"}, {"unknown", "unknown", "10.164.0.22"}, {"n", "7", "2001:db8::1"},
+		{"", "", "host-3"},
 	}, got)
 	for text, want := range map[string]string{
 		"":                          "empty",
@@ -40,10 +41,11 @@ func TestParseAddresses(t *testing.T) {
 		want []string
 		err  string
 	}{
-		"ports":               {"a:8476,b:8477", 0, []string{"a:8476", "b:8477"}, ""},
-		"scheme, one port":    {"grpc://10.1.2.3:8470,grpc://10.1.2.4", 8470, []string{"10.1.2.3:8470", "10.1.2.4:8470"}, ""},
-		"spaces":              {" a:1 , b:2 ", 0, []string{"a:1", "b:2"}, ""},
-		"ipv6":                {"[2001:db8::1]:1,[2001:db8::2],2001:db8::3", 9, []string{"[2001:db8::1]:1", "[2001:db8::2]:9", "[2001:db8::3]:9"}, ""},
+		"ports":            {"a:8476,b:8477", 0, []string{"a:8476", "b:8477"}, ""},
+		"scheme, one port": {"grpc://10.1.2.3:8470,grpc://10.1.2.4", 8470, []string{"10.1.2.3:8470", "10.1.2.4:8470"}, ""},
+		"spaces":           {" a:1 , b:2 ", 0, []string{"a:1", "b:2"}, ""},
+		"ipv6": {"[2001:db8::1]:1,[2001:db8::2],2001:db8::3", 9, []string{"[2001:db8::1]:1", "[2001:db8::2]:9",
+			"[2001:db8::3]:9"}, ""},
 		"no port, no default": {"a", 0, nil, "address has no port"},
 		"port zero":           {"a:0", 0, nil, "not a port"},
 		"port too large":      {"a:65536", 0, nil, "not a port"},

@@ -19,7 +19,8 @@ import (
 const longest = 2000
 
 func TestMetadataErrorTruncatesServerMessage(t *testing.T) {
-	client := NewMetadataClient(MetadataOptions{Transport: serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	client := NewMetadataClient(MetadataOptions{Transport: serve(t, http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
 		w.Header().Set("Metadata-Flavor", "Google")
 		w.WriteHeader(http.StatusForbidden)
 		fmt.Fprint(w, strings.Repeat("no ", 300_000))
@@ -83,6 +84,7 @@ func (l listing) QueuedResource(_ context.Context, name string) (QueuedResource,
 func TestAPIResponseSizeIsLimited(t *testing.T) {
 	_, err := CloudTPU{TPU: "n", Project: "p", Zone: "z", API: listing{endpoints: maxWorkers + 1}}.Resolve(t.Context())
 	assert.ErrorContains(t, err, "more than 65536")
-	_, err = CloudTPU{QueuedResource: "q", Project: "p", Zone: "z", API: listing{nodes: maxSlices + 1}}.Resolve(t.Context())
+	_, err = CloudTPU{QueuedResource: "q", Project: "p", Zone: "z",
+		API: listing{nodes: maxSlices + 1}}.Resolve(t.Context())
 	assert.ErrorContains(t, err, "more than 4096")
 }

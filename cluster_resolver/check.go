@@ -286,7 +286,8 @@ func (c *configChecker) checkProcesses() {
 		}
 	}
 	if n := env.ProcessBounds.Size(); n > 0 && processes > 0 && !env.ProcessBounds.hasSize(processes) {
-		severity, do := SeverityError, "list one address per process in TPU_PROCESS_ADDRESSES and set CLOUD_TPU_TASK_ID, or unset the bounds"
+		severity, do := SeverityError,
+			"list one address per process in TPU_PROCESS_ADDRESSES and set CLOUD_TPU_TASK_ID, or unset the bounds"
 		if env.isSingleProcess() {
 			severity, do = SeverityWarning, "this is a job of one process on this host; unset the bounds for a job on all hosts"
 		}
@@ -353,7 +354,8 @@ func (c *configChecker) checkMegascale() {
 	if len(errs) > 0 || !metadata.IsSet() {
 		if m.NumSlices != 1 || m.Coordinator != "" {
 			c.add(FindingMegascaleUnconfirmed, SeverityWarning, "MEGASCALE_*", "set", "unset: the metadata contains one slice",
-				"if this job has one slice, unset them; variables of an earlier job make the start wait for slices that no longer exist")
+				"if this job has one slice, unset them; variables of an earlier job make the start wait for slices that no "+
+					"longer exist")
 		}
 		return
 	}

@@ -120,7 +120,8 @@ func (r CloudTPU) Resolve(ctx context.Context) (Cluster, error) {
 	case r.QueuedResource != "":
 		addresses, err = r.resolveQueuedResource(ctx, &c)
 	case tpu == "":
-		return Cluster{}, notDetected(cloudName, "no TPU is specified; set TPU, or one of the variables KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS and TPU_NAME", nil)
+		return Cluster{}, notDetected(cloudName,
+			"no TPU is specified; set TPU, or one of the variables KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS and TPU_NAME", nil)
 	case tpu == "local":
 		return c, nil
 	case strings.HasPrefix(tpu, DefaultRPCLayer+"://"):
@@ -215,7 +216,8 @@ const maxSlices = 1 << 12
 // nodeAddresses returns the hosts of a node without ports, and their addresses with ports.
 func (r CloudTPU) nodeAddresses(n Node) (hosts, addresses []string, err error) {
 	if len(n.Endpoints) > maxWorkers {
-		return nil, nil, parseError(n.Name, "", "node has "+strconv.Itoa(len(n.Endpoints))+" network endpoints, more than "+strconv.Itoa(maxWorkers), "")
+		return nil, nil, parseError(n.Name, "", "node has "+strconv.Itoa(len(n.Endpoints))+" network endpoints, more than "+
+			strconv.Itoa(maxWorkers), "")
 	}
 	if len(n.Endpoints) == 0 {
 		return nil, nil, parseError(n.Name, "", "node is READY but has no network endpoints", "try again later")
@@ -258,7 +260,8 @@ func (r CloudTPU) resolveQueuedResource(ctx context.Context, c *Cluster) ([]stri
 		return nil, err
 	}
 	if len(q.Nodes) > maxSlices {
-		return nil, parseError(full, "", "queued resource names "+strconv.Itoa(len(q.Nodes))+" nodes, more than "+strconv.Itoa(maxSlices), "")
+		return nil, parseError(full, "", "queued resource names "+strconv.Itoa(len(q.Nodes))+" nodes, more than "+
+			strconv.Itoa(maxSlices), "")
 	}
 	if len(q.Nodes) == 0 {
 		return nil, parseError(full, "", "queued resource is ACTIVE but names no node", "")

@@ -63,11 +63,13 @@ func TestCloudTPUAcceptsAddressesLikeTensorFlow(t *testing.T) {
 		"several addresses": {CloudTPU{TPU: "grpc://10.1.2.3:8470,grpc://10.1.2.4:8470"},
 			`{"worker":["10.1.2.3:8470","10.1.2.4:8470"]}`, "grpc://10.1.2.3:8470", Task{"worker", 0}},
 		"local": {CloudTPU{TPU: "local"}, `{}`, "", Task{"worker", 0}},
-		"kubernetes variable": {CloudTPU{Getenv: env("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "grpc://10.120.27.5:8470,grpc://10.120.27.6:8470")},
+		"kubernetes variable": {CloudTPU{Getenv: env("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS",
+			"grpc://10.120.27.5:8470,grpc://10.120.27.6:8470")},
 			`{"worker":["10.120.27.5:8470","10.120.27.6:8470"]}`, "grpc://10.120.27.5:8470", Task{"worker", 0}},
 		"TPU_NAME": {CloudTPU{Getenv: env("TPU_NAME", "grpc://10.9.9.9:8470")},
 			`{"worker":["10.9.9.9:8470"]}`, "grpc://10.9.9.9:8470", Task{"worker", 0}},
-		"kubernetes wins, port added": {CloudTPU{Getenv: env("TPU_NAME", "grpc://1.1.1.1", "KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "grpc://2.2.2.2")},
+		"kubernetes wins, port added": {CloudTPU{Getenv: env("TPU_NAME", "grpc://1.1.1.1", "KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS",
+			"grpc://2.2.2.2")},
 			`{"worker":["2.2.2.2:8470"]}`, "grpc://2.2.2.2:8470", Task{"worker", 0}},
 		"job name and coordinator": {CloudTPU{TPU: "grpc://10.1.2.3:8470", SliceOptions: SliceOptions{JobName: "tpu_worker"},
 			CoordinatorName: "coordinator", CoordinatorAddress: "10.0.0.1:1234"},
@@ -86,7 +88,8 @@ func TestCloudTPUAcceptsAddressesLikeTensorFlow(t *testing.T) {
 }
 
 func TestCloudTPUMasterOfOtherTasks(t *testing.T) {
-	api := &fakeAPI{nodes: map[string]Node{"projects/p/locations/z/nodes/pod": ready("v2-32", "10.2.3.4", "10.2.3.5", "10.2.3.6", "10.2.3.7")}}
+	api := &fakeAPI{nodes: map[string]Node{"projects/p/locations/z/nodes/pod": ready("v2-32", "10.2.3.4", "10.2.3.5",
+		"10.2.3.6", "10.2.3.7")}}
 	got, err := CloudTPU{TPU: "pod", Project: "p", Zone: "z", API: api}.Resolve(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, 8, got.NumAccelerators)
@@ -111,7 +114,8 @@ func TestCloudTPURejectsInvalidInput(t *testing.T) {
 	busy.State = "CREATING"
 	api := &fakeAPI{
 		nodes: map[string]Node{full + "sick": sick, full + "gone": gone, full + "busy": busy,
-			full + "bare": ready("v2-8"), full + "odd": ready("v2-8", "not an ip"), full + "a": ready("v2-8", "10.0.0.1"), full + "b": ready("v3-8", "10.0.0.2")},
+			full + "bare": ready("v2-8"), full + "odd": ready("v2-8", "not an ip"), full + "a": ready("v2-8", "10.0.0.1"),
+			full + "b": ready("v3-8", "10.0.0.2")},
 		queued: map[string]QueuedResource{
 			"projects/p/locations/z/queuedResources/failed": {State: "FAILED", Detail: "no capacity"},
 			"projects/p/locations/z/queuedResources/none":   {State: "ACTIVE"},
@@ -123,26 +127,31 @@ func TestCloudTPURejectsInvalidInput(t *testing.T) {
 		want string
 		is   error
 	}{
-		"no name":            {CloudTPU{}, "no TPU is specified", ErrNotDetected},
-		"name, no api, env":  {CloudTPU{Getenv: env("TPU_NAME", "x")}, "TPU_NAME names x, but API is nil", ErrNotDetected},
-		"name, no api":       {CloudTPU{TPU: "x", Project: "p", Zone: "z"}, "API is nil", nil},
-		"no project":         {CloudTPU{TPU: "x", Zone: "z", API: api}, "project is not set", nil},
-		"unknown":            {CloudTPU{TPU: "x", Project: "p", Zone: "z", API: api}, "check the name, zone and project", ErrNotFound},
-		"bad full name":      {CloudTPU{TPU: "projects/p/nodes/x", API: api}, "not a resource name", nil},
-		"bad short name":     {CloudTPU{TPU: "10.0.0.1:8470", API: api}, "not a resource name", nil},
-		"bad address":        {CloudTPU{TPU: "grpc://a:b:c"}, "TPU: not an address", nil},
-		"one coordinator":    {CloudTPU{TPU: "grpc://a", CoordinatorAddress: "b:1"}, "only one of name and address is set", nil},
-		"coordinator's name": {CloudTPU{TPU: "grpc://a", CoordinatorName: "worker", CoordinatorAddress: "b:1"}, "coordinator has the name of the TPU job", nil},
-		"unhealthy":          {CloudTPU{TPU: full + "sick", API: api}, "health UNHEALTHY_MAINTENANCE (rescheduled)", nil},
-		"preempted":          {CloudTPU{TPU: full + "gone", API: api}, "it will not become ready", nil},
-		"creating":           {CloudTPU{TPU: full + "busy", API: api}, "state CREATING", nil},
-		"no endpoints":       {CloudTPU{TPU: full + "bare", API: api}, "no network endpoints", nil},
-		"odd endpoint":       {CloudTPU{TPU: full + "odd", API: api}, "worker 0: endpoint has no usable address", nil},
-		"no external":        {CloudTPU{TPU: full + "a", API: api, External: true}, "needs external addresses", nil},
-		"failed request":     {CloudTPU{QueuedResource: "failed", Project: "p", Zone: "z", API: api}, "state FAILED (no capacity)", nil},
-		"empty request":      {CloudTPU{QueuedResource: "none", Project: "p", Zone: "z", API: api}, "names no node", nil},
-		"unlike slices":      {CloudTPU{QueuedResource: "mixed", Project: "p", Zone: "z", API: api}, "slice 1 differs from slice 0", nil},
-		"both":               {CloudTPU{QueuedResource: "q", TPU: "x"}, "TPU and QueuedResource are both set", nil},
+		"no name":           {CloudTPU{}, "no TPU is specified", ErrNotDetected},
+		"name, no api, env": {CloudTPU{Getenv: env("TPU_NAME", "x")}, "TPU_NAME names x, but API is nil", ErrNotDetected},
+		"name, no api":      {CloudTPU{TPU: "x", Project: "p", Zone: "z"}, "API is nil", nil},
+		"no project":        {CloudTPU{TPU: "x", Zone: "z", API: api}, "project is not set", nil},
+		"unknown": {CloudTPU{TPU: "x", Project: "p", Zone: "z", API: api}, "check the name, zone and project",
+			ErrNotFound},
+		"bad full name":  {CloudTPU{TPU: "projects/p/nodes/x", API: api}, "not a resource name", nil},
+		"bad short name": {CloudTPU{TPU: "10.0.0.1:8470", API: api}, "not a resource name", nil},
+		"bad address":    {CloudTPU{TPU: "grpc://a:b:c"}, "TPU: not an address", nil},
+		"one coordinator": {CloudTPU{TPU: "grpc://a", CoordinatorAddress: "b:1"}, "only one of name and address is set",
+			nil},
+		"coordinator's name": {CloudTPU{TPU: "grpc://a", CoordinatorName: "worker", CoordinatorAddress: "b:1"},
+			"coordinator has the name of the TPU job", nil},
+		"unhealthy":    {CloudTPU{TPU: full + "sick", API: api}, "health UNHEALTHY_MAINTENANCE (rescheduled)", nil},
+		"preempted":    {CloudTPU{TPU: full + "gone", API: api}, "it will not become ready", nil},
+		"creating":     {CloudTPU{TPU: full + "busy", API: api}, "state CREATING", nil},
+		"no endpoints": {CloudTPU{TPU: full + "bare", API: api}, "no network endpoints", nil},
+		"odd endpoint": {CloudTPU{TPU: full + "odd", API: api}, "worker 0: endpoint has no usable address", nil},
+		"no external":  {CloudTPU{TPU: full + "a", API: api, External: true}, "needs external addresses", nil},
+		"failed request": {CloudTPU{QueuedResource: "failed", Project: "p", Zone: "z", API: api},
+			"state FAILED (no capacity)", nil},
+		"empty request": {CloudTPU{QueuedResource: "none", Project: "p", Zone: "z", API: api}, "names no node", nil},
+		"unlike slices": {CloudTPU{QueuedResource: "mixed", Project: "p", Zone: "z", API: api},
+			"slice 1 differs from slice 0", nil},
+		"both": {CloudTPU{QueuedResource: "q", TPU: "x"}, "TPU and QueuedResource are both set", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := c.r.Resolve(t.Context())
@@ -163,7 +172,8 @@ func TestCloudTPUCombinesSlicesOfQueuedResource(t *testing.T) {
 	api := &fakeAPI{
 		nodes: map[string]Node{full + "s-0": ready("v5litepod-16", "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"),
 			full + "s-1": ready("v5litepod-16", "10.0.1.1", "10.0.1.2", "10.0.1.3", "10.0.1.4")},
-		queued: map[string]QueuedResource{"projects/p/locations/z/queuedResources/s": {State: "ACTIVE", Nodes: []string{full + "s-0", full + "s-1"}}},
+		queued: map[string]QueuedResource{"projects/p/locations/z/queuedResources/s": {State: "ACTIVE",
+			Nodes: []string{full + "s-0", full + "s-1"}}},
 	}
 	got, err := CloudTPU{QueuedResource: "s", Project: "p", Zone: "z", API: api}.Resolve(t.Context())
 	require.NoError(t, err)
@@ -176,7 +186,8 @@ func TestCloudTPUCombinesSlicesOfQueuedResource(t *testing.T) {
 }
 
 func TestCloudTPUReadsProjectAndZoneFromMetadata(t *testing.T) {
-	api := &fakeAPI{nodes: map[string]Node{"projects/my-project/locations/us-central2-b/nodes/n": ready("v2-8", "10.0.0.1")}}
+	api := &fakeAPI{nodes: map[string]Node{"projects/my-project/locations/us-central2-b/nodes/n": ready("v2-8",
+		"10.0.0.1")}}
 	md := NewMetadataClient(MetadataOptions{Transport: serve(t, newMetadataServer(v4Values()))})
 	_, err := CloudTPU{TPU: "n", API: api, Metadata: md}.Resolve(t.Context())
 	require.NoError(t, err)

@@ -10,11 +10,13 @@ import (
 
 func TestClusterJSONIsStable(t *testing.T) {
 	c, err := GKE{Getenv: env("TPU_WORKER_HOSTNAMES", "a,b", "TPU_WORKER_ID", "1", "TPU_ACCELERATOR_TYPE", "v9-1",
-		"TPU_VISIBLE_CHIPS", "0", "MEGASCALE_COORDINATOR_ADDRESS", "c", "MEGASCALE_NUM_SLICES", "2", "MEGASCALE_SLICE_ID", "0")}.Resolve(t.Context())
+		"TPU_VISIBLE_CHIPS", "0", "MEGASCALE_COORDINATOR_ADDRESS", "c", "MEGASCALE_NUM_SLICES", "2", "MEGASCALE_SLICE_ID",
+		"0")}.Resolve(t.Context())
 	require.NoError(t, err)
 	got, err := json.Marshal(c)
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"source":"gke","cluster":{"worker":["a:8470","b:8470"]},"task":{"type":"worker","index":1},"rpc_layer":"grpc",
+	assert.JSONEq(t,
+		`{"source":"gke","cluster":{"worker":["a:8470","b:8470"]},"task":{"type":"worker","index":1},"rpc_layer":"grpc",
 		"tpu":{"accelerator_type":"v9-1","hosts":["a","b"],"visible_chips":[0],"multislice":{"coordinator":"c","num_slices":2,"slice_id":0}},
 		"findings":[{"code":"accelerator-unknown","severity":"warning","subject":"TPU_ACCELERATOR_TYPE","got":"v9-1",
 			"want":"a known type such as \"v4-32\"","do":"check the spelling; worker counts are not verified"}]}`, string(got))

@@ -27,8 +27,10 @@ func TestChainUsesFirstApplicableResolver(t *testing.T) {
 	}{
 		"TF_CONFIG before all": {append(append([]string{}, tf...), gke...), onVM(), "tf_config", []string{"tf_config"}},
 		"GKE before metadata":  {gke, onVM(), "gke", []string{"tf_config", "gke"}},
-		"TPU VM":               {[]string{"TPU_NAME", "grpc://1.1.1.1"}, onVM(), "tpu_vm", []string{"tf_config", "gke", "tpu_vm"}},
-		"a TPU elsewhere":      {[]string{"TPU_NAME", "grpc://1.1.1.1"}, offCloud(), "cloud_tpu", []string{"tf_config", "gke", "tpu_vm", "cloud_tpu"}},
+		"TPU VM": {[]string{"TPU_NAME", "grpc://1.1.1.1"}, onVM(), "tpu_vm", []string{"tf_config", "gke",
+			"tpu_vm"}},
+		"a TPU elsewhere": {[]string{"TPU_NAME", "grpc://1.1.1.1"}, offCloud(), "cloud_tpu", []string{"tf_config", "gke",
+			"tpu_vm", "cloud_tpu"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, attempts, err := Default(DefaultOptions{Getenv: env(c.env...), Metadata: c.md}).ResolveAttempts(t.Context())

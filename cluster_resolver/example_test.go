@@ -63,7 +63,8 @@ func ExampleTFConfig() {
 // A malformed variable is an error; the chain does not continue with another source.
 func ExampleParseError() {
 	r := clusterresolver.Chain{Resolvers: []clusterresolver.Resolver{
-		clusterresolver.TFConfig{Getenv: getenv(map[string]string{"TF_CONFIG": `{"cluster": {"worker": ["a:1"], "worker": ["b:1"]}}`})},
+		clusterresolver.TFConfig{Getenv: getenv(
+			map[string]string{"TF_CONFIG": `{"cluster": {"worker": ["a:1"], "worker": ["b:1"]}}`})},
 		clusterresolver.Simple{},
 	}}
 	_, err := r.Resolve(context.Background())
@@ -91,7 +92,8 @@ func ExampleUnion() {
 		spec, _ := clusterresolver.NewClusterSpec(map[string][]string{name: {address}})
 		return clusterresolver.Simple{Cluster: clusterresolver.Cluster{Spec: spec}}
 	}
-	c, err := clusterresolver.Union{Resolvers: []clusterresolver.Resolver{job("worker", "a:1"), job("worker", "b:1"), job("ps", "c:1")}}.Resolve(context.Background())
+	c, err := clusterresolver.Union{Resolvers: []clusterresolver.Resolver{job("worker", "a:1"), job("worker", "b:1"),
+		job("ps", "c:1")}}.Resolve(context.Background())
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -106,7 +108,8 @@ func ExampleCheck() {
 	env, _ := clusterresolver.ReadEnvironment(getenv(map[string]string{
 		"MEGASCALE_COORDINATOR_ADDRESS": "10.8.0.1", "MEGASCALE_NUM_SLICES": "2", "MEGASCALE_SLICE_ID": "0",
 	}))
-	told, _ := clusterresolver.ParseTPUEnv("MEGASCALE_COORDINATOR_ADDRESS: '10.9.0.1'\nMEGASCALE_NUM_SLICES: '2'\nMEGASCALE_SLICE_ID: '0'\n")
+	told, _ := clusterresolver.ParseTPUEnv(
+		"MEGASCALE_COORDINATOR_ADDRESS: '10.9.0.1'\nMEGASCALE_NUM_SLICES: '2'\nMEGASCALE_SLICE_ID: '0'\n")
 	for _, f := range clusterresolver.Check(env, clusterresolver.Metadata{TPUEnv: told}) {
 		fmt.Println(f.Severity, f.Code, f.Subject, f.Got, f.Want)
 	}

@@ -18,7 +18,8 @@ var parsers = map[string]struct {
 }{
 	"tf_config": {
 		[]string{`{"cluster":{"chief":["c:1"],"worker":["w0:1","w1:1"],"ps":{"3":"p:1"}},"task":{"type":"worker","index":"1"},"rpc_layer":"grpc"}`,
-			`{}`, `{"task":{"type":"evaluator","index":0},"environment":"google","session_master":"x"}`, `{"cluster":{"worker":{"0":"a","00":"b"}}}`},
+			`{}`, `{"task":{"type":"evaluator","index":0},"environment":"google","session_master":"x"}`,
+			`{"cluster":{"worker":{"0":"a","00":"b"}}}`},
 		func(text string) string {
 			c, err := ParseTFConfig(text)
 			if err != nil {

@@ -15,7 +15,8 @@ import (
 func TestMetadataClientRejectsRedirectToOtherHost(t *testing.T) {
 	var asked atomic.Int32
 	for name, google := range map[string]bool{"a server that calls itself the metadata's": true, "a portal": false} {
-		client := NewMetadataClient(MetadataOptions{Transport: serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		client := NewMetadataClient(MetadataOptions{Transport: serve(t, http.HandlerFunc(func(w http.ResponseWriter,
+			r *http.Request) {
 			w.Header().Set("Metadata-Flavor", "Google")
 			if strings.HasPrefix(r.Host, "elsewhere.example") {
 				asked.Add(1)

@@ -164,7 +164,8 @@ func (c *MetadataClient) Read(ctx context.Context) (Metadata, error) {
 	}
 	const attributes = "instance/attributes/"
 	md.AcceleratorType = text(attributes + "accelerator-type")
-	endpoints, worker, env := text(attributes+"worker-network-endpoints"), text(attributes+"agent-worker-number"), text(attributes+"tpu-env")
+	endpoints, worker, env := text(attributes+"worker-network-endpoints"), text(attributes+"agent-worker-number"),
+		text(attributes+"tpu-env")
 	workerName := "agent-worker-number"
 	if worker == "" && endpoints != "" {
 		worker, workerName = text(attributes+"worker-id"), "worker-id"

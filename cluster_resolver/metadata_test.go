@@ -63,13 +63,17 @@ func TestMetadataFaults(t *testing.T) {
 		hits     int
 		min, max time.Duration // duration on the fake clock
 	}{
-		"healthy":       {ok: true, want: "v4-32", hits: 1},
-		"500 then 200":  {fault: first(2, answer(500, "oops")), ok: true, want: "v4-32", hits: 3, min: 150 * time.Millisecond, max: 300 * time.Millisecond},
-		"429 then 200":  {fault: first(1, answer(429, "")), ok: true, want: "v4-32", hits: 2, min: 50 * time.Millisecond, max: 100 * time.Millisecond},
-		"500 for ever":  {fault: first(99, answer(503, "")), want: "metadata server returned status 503", hits: 5, min: 750 * time.Millisecond, max: 1500 * time.Millisecond},
-		"404":           {fault: first(99, answer(404, "")), want: "not defined", err: ErrNotFound, hits: 1},
-		"403":           {fault: first(99, answer(403, "no")), want: "403", hits: 1},
-		"slow for ever": {fault: hang, want: "failed after 5 attempts", err: context.DeadlineExceeded, hits: 5, min: 15 * time.Second, max: 17 * time.Second},
+		"healthy": {ok: true, want: "v4-32", hits: 1},
+		"500 then 200": {fault: first(2, answer(500, "oops")), ok: true, want: "v4-32", hits: 3, min: 150 * time.Millisecond,
+			max: 300 * time.Millisecond},
+		"429 then 200": {fault: first(1, answer(429, "")), ok: true, want: "v4-32", hits: 2, min: 50 * time.Millisecond,
+			max: 100 * time.Millisecond},
+		"500 for ever": {fault: first(99, answer(503, "")), want: "metadata server returned status 503", hits: 5,
+			min: 750 * time.Millisecond, max: 1500 * time.Millisecond},
+		"404": {fault: first(99, answer(404, "")), want: "not defined", err: ErrNotFound, hits: 1},
+		"403": {fault: first(99, answer(403, "no")), want: "403", hits: 1},
+		"slow for ever": {fault: hang, want: "failed after 5 attempts", err: context.DeadlineExceeded, hits: 5,
+			min: 15 * time.Second, max: 17 * time.Second},
 		"slow then well": {fault: func(w http.ResponseWriter, r *http.Request, n int) bool {
 			return n == 1 && hang(w, r, n)
 		}, ok: true, want: "v4-32", hits: 2, min: 3 * time.Second, max: 3200 * time.Millisecond},
@@ -84,12 +88,15 @@ func TestMetadataFaults(t *testing.T) {
 			c.Close()
 		}), ok: true, want: "v4-32", hits: 2, max: time.Second},
 		"endless body": {fault: first(99, answer(200, strings.Repeat("x", 2<<20))), want: "longer than 1 MiB", hits: 1},
-		"not metadata": {fault: first(99, func(w http.ResponseWriter) { w.Write([]byte("<html>")) }), want: "not a metadata server", err: ErrNotDetected, hits: 1},
-		"caller's deadline": {fault: hang, want: "deadline", err: context.DeadlineExceeded, hits: 1, min: time.Second, max: time.Second,
+		"not metadata": {fault: first(99, func(w http.ResponseWriter) { w.Write([]byte("<html>")) }),
+			want: "not a metadata server", err: ErrNotDetected, hits: 1},
+		"caller's deadline": {fault: hang, want: "deadline", err: context.DeadlineExceeded, hits: 1, min: time.Second,
+			max: time.Second,
 			ctx: func(p context.Context) (context.Context, context.CancelFunc) {
 				return context.WithTimeout(p, time.Second)
 			}},
-		"deadline in a pause": {fault: first(99, answer(500, "")), want: "last failure: ", err: context.DeadlineExceeded, hits: 1, min: 40 * time.Millisecond, max: 40 * time.Millisecond,
+		"deadline in a pause": {fault: first(99, answer(500, "")), want: "last failure: ", err: context.DeadlineExceeded,
+			hits: 1, min: 40 * time.Millisecond, max: 40 * time.Millisecond,
 			ctx: func(p context.Context) (context.Context, context.CancelFunc) {
 				return context.WithTimeout(p, 40*time.Millisecond)
 			}},
@@ -144,7 +151,8 @@ func TestMalformedMetadataIsParseError(t *testing.T) {
 	} {
 		values := v4Values()
 		values[key] = garbage
-		_, err := TPUVM{Metadata: NewMetadataClient(MetadataOptions{Transport: serve(t, newMetadataServer(values))})}.Resolve(t.Context())
+		_, err := TPUVM{Metadata: NewMetadataClient(MetadataOptions{Transport: serve(t, newMetadataServer(values))})}.Resolve(
+			t.Context())
 		var pe *ParseError
 		require.ErrorAs(t, err, &pe, key)
 		assert.False(t, errors.Is(err, ErrNotDetected))

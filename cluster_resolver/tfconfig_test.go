@@ -18,18 +18,26 @@ func TestTFConfigResolvesTaskAndMaster(t *testing.T) {
 		chief        bool
 		leader       Task
 	}{
-		"worker":        {`{` + cluster + `,"task":{"type":"worker","index":1}}`, "grpc://w1:1", Task{"worker", 1}, false, Task{"chief", 0}},
-		"string index":  {`{` + cluster + `,"task":{"type":"worker","index":"1"}}`, "grpc://w1:1", Task{"worker", 1}, false, Task{"chief", 0}},
-		"chief":         {`{` + cluster + `,"task":{"type":"chief","index":0}}`, "grpc://c:1", Task{"chief", 0}, true, Task{"chief", 0}},
-		"ps":            {`{` + cluster + `,"task":{"type":"ps","index":0}}`, "grpc://p:1", Task{"ps", 0}, false, Task{"chief", 0}},
-		"rpc layer":     {`{` + cluster + `,"rpc_layer":"grpcs","task":{"type":"ps","index":0}}`, "grpcs://p:1", Task{"ps", 0}, false, Task{"chief", 0}},
-		"master given":  {`{` + cluster + `,"session_master":"grpc://x:1","task":{"type":"ps","index":0}}`, "grpc://x:1", Task{"ps", 0}, false, Task{"chief", 0}},
-		"no chief":      {`{"cluster":{"worker":["a:1","b:1"]},"task":{"type":"worker","index":0}}`, "grpc://a:1", Task{"worker", 0}, true, Task{"worker", 0}},
-		"only one task": {`{"cluster":{"worker":["a:1"]},"task":{"type":"worker","index":0}}`, "", Task{"worker", 0}, true, Task{"worker", 0}},
-		"empty":         {`{}`, "", Task{}, true, Task{"worker", 0}},
-		"no task":       {`{` + cluster + `}`, "", Task{}, false, Task{"chief", 0}},
-		"foreign keys":  {`{"job":{"x":1},"model_dir":"gs://b"}`, "", Task{}, true, Task{"worker", 0}},
-		"null layer":    {`{"rpc_layer":null}`, "", Task{}, true, Task{"worker", 0}},
+		"worker": {`{` + cluster + `,"task":{"type":"worker","index":1}}`, "grpc://w1:1", Task{"worker", 1}, false,
+			Task{"chief", 0}},
+		"string index": {`{` + cluster + `,"task":{"type":"worker","index":"1"}}`, "grpc://w1:1", Task{"worker", 1}, false,
+			Task{"chief", 0}},
+		"chief": {`{` + cluster + `,"task":{"type":"chief","index":0}}`, "grpc://c:1", Task{"chief", 0}, true,
+			Task{"chief", 0}},
+		"ps": {`{` + cluster + `,"task":{"type":"ps","index":0}}`, "grpc://p:1", Task{"ps", 0}, false,
+			Task{"chief", 0}},
+		"rpc layer": {`{` + cluster + `,"rpc_layer":"grpcs","task":{"type":"ps","index":0}}`, "grpcs://p:1",
+			Task{"ps", 0}, false, Task{"chief", 0}},
+		"master given": {`{` + cluster + `,"session_master":"grpc://x:1","task":{"type":"ps","index":0}}`, "grpc://x:1",
+			Task{"ps", 0}, false, Task{"chief", 0}},
+		"no chief": {`{"cluster":{"worker":["a:1","b:1"]},"task":{"type":"worker","index":0}}`, "grpc://a:1",
+			Task{"worker", 0}, true, Task{"worker", 0}},
+		"only one task": {`{"cluster":{"worker":["a:1"]},"task":{"type":"worker","index":0}}`, "", Task{"worker", 0}, true,
+			Task{"worker", 0}},
+		"empty":        {`{}`, "", Task{}, true, Task{"worker", 0}},
+		"no task":      {`{` + cluster + `}`, "", Task{}, false, Task{"chief", 0}},
+		"foreign keys": {`{"job":{"x":1},"model_dir":"gs://b"}`, "", Task{}, true, Task{"worker", 0}},
+		"null layer":   {`{"rpc_layer":null}`, "", Task{}, true, Task{"worker", 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := TFConfig{Getenv: env("TF_CONFIG", c.text)}.Resolve(t.Context())
@@ -66,9 +74,10 @@ func TestTFConfigErrorContainsLocation(t *testing.T) {
 		`{"rpc_layer":1}`:                        "TF_CONFIG.rpc_layer: not a string",
 		`{"cluster":{},"cluster":{}}`:            "TF_CONFIG: duplicate key",
 		`{"cluster":{"chief":["a:1","b:1"]}}`:    "TF_CONFIG.cluster.chief: at most one task",
-		`{"cluster":{"worker":["a:1"]},"task":{"type":"worker","index":1}}`:        "task is not in the cluster",
-		`{"cluster":{"worker":["a:1"]},"task":{"type":"trainer","index":0}}`:       "no such job in cluster",
-		`{"cluster":{"worker":["a:1",""]},"task":{"type":"worker","index":0}}`:     "TF_CONFIG.cluster.worker[1]: empty address",
+		`{"cluster":{"worker":["a:1"]},"task":{"type":"worker","index":1}}`:  "task is not in the cluster",
+		`{"cluster":{"worker":["a:1"]},"task":{"type":"trainer","index":0}}`: "no such job in cluster",
+		`{"cluster":{"worker":["a:1",""]},"task":{"type":"worker","index":0}}`: "TF_CONFIG.cluster.worker[1]: empty " +
+			"address",
 		`{"cluster":{"worker":{"0":"a:1"}},"task":{"type":"worker","index":"0x"}}`: "TF_CONFIG.task.index",
 	} {
 		t.Run(text, func(t *testing.T) {
@@ -114,15 +123,18 @@ func TestTFConfigRejectsInvalidAddresses(t *testing.T) {
 			}
 		}
 	}
-	for text, source := range map[string]string{`{"rpc_layer":"grpc\r\n"}`: "TF_CONFIG.rpc_layer", `{"rpc_layer":"a;b"}`: "TF_CONFIG.rpc_layer",
-		`{"session_master":"grpc://x:1\r\ny"}`: "TF_CONFIG.session_master", `{"session_master":"x;y"}`: "TF_CONFIG.session_master"} {
+	for text, source := range map[string]string{`{"rpc_layer":"grpc\r\n"}`: "TF_CONFIG.rpc_layer",
+		`{"rpc_layer":"a;b"}`:                  "TF_CONFIG.rpc_layer",
+		`{"session_master":"grpc://x:1\r\ny"}`: "TF_CONFIG.session_master",
+		`{"session_master":"x;y"}`:             "TF_CONFIG.session_master"} {
 		_, err := ParseTFConfig(text)
 		var pe *ParseError
 		if assert.ErrorAs(t, err, &pe, text) {
 			assert.Equal(t, source, pe.Source)
 		}
 	}
-	for _, address := range []string{"a:1", "a", "10.0.0.1:65535", "[::1]:1", "[fe80::1%eth0]:1", "::1", "[::1]", "worker-0.svc.cluster.local.:2222", "under_score:1", "grpc://a:1", "A.b-c:00080"} {
+	for _, address := range []string{"a:1", "a", "10.0.0.1:65535", "[::1]:1", "[fe80::1%eth0]:1", "::1", "[::1]",
+		"worker-0.svc.cluster.local.:2222", "under_score:1", "grpc://a:1", "A.b-c:00080"} {
 		c, err := ParseTFConfig(fmt.Sprintf(`{"cluster":{"worker":["first:1",%q]}}`, address))
 		require.NoError(t, err, address)
 		got, err := c.Spec.Address("worker", 1)
@@ -132,7 +144,8 @@ func TestTFConfigRejectsInvalidAddresses(t *testing.T) {
 }
 
 func TestTFConfigUnsetIsNotDetected(t *testing.T) {
-	for name, r := range map[string]TFConfig{"no getenv": {}, "unset": {Getenv: env()}, "blank": {Getenv: env("TF_CONFIG", " \n")}} {
+	for name, r := range map[string]TFConfig{"no getenv": {}, "unset": {Getenv: env()},
+		"blank": {Getenv: env("TF_CONFIG", " \n")}} {
 		_, err := r.Resolve(t.Context())
 		assert.ErrorIs(t, err, ErrNotDetected, name)
 	}
@@ -153,7 +166,8 @@ func TestTFConfigTaskCanBeOverridden(t *testing.T) {
 // other lists of hosts.
 func TestTasksMustHaveDifferentAddresses(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"worker":["n1:2222","n1:2222"]}`:                              "TF_CONFIG.cluster.worker[1]: worker[0] has the same address",
+		`{"worker":["n1:2222","n1:2222"]}`: "TF_CONFIG.cluster.worker[1]: worker[0] has the " +
+			"same address",
 		`{"worker":{"0":"n1:1","7":"n1:1"}}`:                            "worker[7]: worker[0] has the same address",
 		`{"chief":["n1:1"],"worker":["n2:1","n1:1"]}`:                   "worker[1]: chief[0] has the same address",
 		`{"ps":["n1:1"],"worker":["n1:1"]}`:                             "worker[0]: ps[0] has the same address",

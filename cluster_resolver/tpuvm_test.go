@@ -28,13 +28,15 @@ func TestTPUVMResolvesFromMetadata(t *testing.T) {
 
 func TestTPUVMEnvironmentTakesPrecedence(t *testing.T) {
 	values := v4Values()
-	values["instance/attributes/tpu-env"] += "MEGASCALE_COORDINATOR_ADDRESS: '10.9.0.1'\nMEGASCALE_NUM_SLICES: '2'\nMEGASCALE_SLICE_ID: '1'\n"
+	values["instance/attributes/tpu-env"] += "MEGASCALE_COORDINATOR_ADDRESS: '10.9.0.1'\nMEGASCALE_NUM_SLICES: " +
+		"'2'\nMEGASCALE_SLICE_ID: '1'\n"
 	md := NewMetadataClient(MetadataOptions{Transport: serve(t, newMetadataServer(values))})
 	got, err := TPUVM{Metadata: md}.Resolve(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, Multislice{Coordinator: "10.9.0.1", NumSlices: 2, SliceID: 1}, got.TPU.Multislice)
 
-	_, err = TPUVM{Metadata: md, Getenv: env("MEGASCALE_COORDINATOR_ADDRESS", "10.8.0.1", "MEGASCALE_NUM_SLICES", "2", "MEGASCALE_SLICE_ID", "1")}.Resolve(t.Context())
+	_, err = TPUVM{Metadata: md, Getenv: env("MEGASCALE_COORDINATOR_ADDRESS", "10.8.0.1", "MEGASCALE_NUM_SLICES", "2",
+		"MEGASCALE_SLICE_ID", "1")}.Resolve(t.Context())
 	var ce *CheckError
 	require.ErrorAs(t, err, &ce)
 	assert.True(t, ce.Has(FindingMegascaleStale))

@@ -42,7 +42,8 @@ func TestWatchSendsOnlyChanges(t *testing.T) {
 		start := time.Now()
 		s.set(keyMaintenance, "TERMINATE_ON_HOST_MAINTENANCE")
 		e := <-events
-		assert.Equal(t, Event{Kind: EventMaintenanceTerminate, Key: keyMaintenance, Value: "TERMINATE_ON_HOST_MAINTENANCE"}, e)
+		assert.Equal(t, Event{Kind: EventMaintenanceTerminate, Key: keyMaintenance, Value: "TERMINATE_ON_HOST_MAINTENANCE"},
+			e)
 		assert.Zero(t, time.Since(start), "the long poll must answer at once")
 		s.set(keyMaintenance, "NONE")
 		assert.Equal(t, EventMaintenanceEnd, (<-events).Kind)

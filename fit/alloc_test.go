@@ -50,7 +50,8 @@ func TestAStepWithoutAHookAllocatesNothing(t *testing.T) {
 		}
 	})
 	result, err := fit.Run(ctx, step, data, fit.Options{Steps: last + 10, Every: 1 << 40},
-		fit.Watch(watchdog.Options{}), fit.EarlyStop(fit.Loss, 1), fit.Checkpoint(t.TempDir(), 1<<40), fit.Each(1<<40, func(context.Context, *fit.State) error { return nil }))
+		fit.Watch(watchdog.Options{}), fit.EarlyStop(fit.Loss, 1), fit.Checkpoint(t.TempDir(), 1<<40),
+		fit.Each(1<<40, func(context.Context, *fit.State) error { return nil }))
 	require.NoError(t, err)
 	assert.Equal(t, int64(32*(last+10)), result.Rows)
 	// The runtime and the plugin's callbacks allocate occasionally.

@@ -49,7 +49,8 @@ func TestEarlyStopWaitsAsLongAsItIsPatient(t *testing.T) {
 		}
 		assert.Equal(t, c.stops, stopped, name)
 	}
-	for _, wrong := range []Hook{EarlyStop("", 1), EarlyStop(Loss, 0), EarlyStop(Loss, -1), EarlyStop(Loss, 1, BestOptions{MinDelta: -1}),
+	for _, wrong := range []Hook{EarlyStop("", 1), EarlyStop(Loss, 0), EarlyStop(Loss, -1),
+		EarlyStop(Loss, 1, BestOptions{MinDelta: -1}),
 		KeepBest(t.TempDir(), ""), KeepBest(t.TempDir(), Loss, BestOptions{MinDelta: nan})} {
 		require.Equal(t, errkind.ValueError, errkind.KindOf(wrong.err))
 	}
@@ -71,7 +72,8 @@ func TestEventsGoOnInAFileOfTheirOwn(t *testing.T) {
 
 	all := eventsOf(t, dir, "train")
 	require.Len(t, all, 7)
-	assert.Equal(t, []events.Value{events.Scalar(Loss, 0.5), events.Scalar("held/loss", 0.75)}, all[2].Values, "nothing evaluates by that name")
+	assert.Equal(t, []events.Value{events.Scalar(Loss, 0.5), events.Scalar("held/loss", 0.75)}, all[2].Values,
+		"nothing evaluates by that name")
 	assert.Equal(t, int64(16), all[5].Step, "of the restart")
 	assert.Equal(t, events.Start, all[5].Session)
 	assert.Equal(t, int64(20), all[6].Step)
@@ -97,14 +99,16 @@ func TestEventsOfAnEvaluationHaveAFolder(t *testing.T) {
 	h := Events(dir)
 	f, err := begin(t, h, 0, nil)
 	require.NoError(t, err)
-	f.s.runner.hooks = append(f.s.runner.hooks, Hook{metricPrefix: "held"}, Hook{metricPrefix: "../out"}, Hook{metricPrefix: "train"})
+	f.s.runner.hooks = append(f.s.runner.hooks, Hook{metricPrefix: "held"}, Hook{metricPrefix: "../out"},
+		Hook{metricPrefix: "train"})
 	require.NoError(t, f.at(10, loss(0.5), Metric{"held/loss", 0.75}, Metric{"../out/loss", 1}, Metric{"train/loss", 2}))
 	saved, err := h.Save()
 	require.NoError(t, err)
 	assert.Empty(t, saved)
 	require.NoError(t, f.end())
 	train, held := eventsOf(t, dir, "train"), eventsOf(t, dir, "held")
-	assert.Equal(t, []events.Value{events.Scalar(Loss, 0.5), events.Scalar("../out/loss", 1), events.Scalar("train/loss", 2)}, train[2].Values)
+	assert.Equal(t, []events.Value{events.Scalar(Loss, 0.5), events.Scalar("../out/loss", 1), events.Scalar("train/loss",
+		2)}, train[2].Values)
 	assert.Equal(t, []events.Value{events.Scalar(Loss, 0.75)}, held[2].Values)
 	assert.Empty(t, eventsOf(t, dir, "."), "there are no settings")
 

@@ -31,7 +31,8 @@ type follow struct {
 func begin(t *testing.T, h Hook, resumed int64, saved []byte) (*follow, error) {
 	t.Helper()
 	f := &follow{t: t, h: h}
-	f.s = &State{runner: &runner{hooks: []Hook{h}, options: Options{Resume: resumed > 0}}, isChief: true, step: resumed, resumedFrom: resumed, epoch: 1,
+	f.s = &State{runner: &runner{hooks: []Hook{h}, options: Options{Resume: resumed > 0}}, isChief: true, step: resumed,
+		resumedFrom: resumed, epoch: 1,
 		warn: func(text string, _ ...any) { f.warnings = append(f.warnings, text) }}
 	if h.reset != nil {
 		h.reset()
@@ -75,7 +76,8 @@ func TestRowsAreThereWhenTheHookReturns(t *testing.T) {
 	require.NoError(t, f.at(2, loss(math.NaN()), Metric{`a "quoted", name`, math.Inf(-1)}))
 	require.NoError(t, f.at(3, loss(math.Inf(1))))
 	require.NoError(t, f.end())
-	assert.Equal(t, [][]string{{"step", "epoch", "loss", `a "quoted", name`}, {"1", "1", "0.1", ""}, {"2", "1", "NaN", "-Inf"}, {"3", "1", "+Inf", ""}}, contents(t, path))
+	assert.Equal(t, [][]string{{"step", "epoch", "loss", `a "quoted", name`}, {"1", "1", "0.1", ""},
+		{"2", "1", "NaN", "-Inf"}, {"3", "1", "+Inf", ""}}, contents(t, path))
 	assert.Empty(t, f.warnings)
 	entries, err := os.ReadDir(filepath.Dir(path))
 	require.NoError(t, err)
@@ -144,7 +146,8 @@ func TestFilesThatAreNoTableOfTheRunStayAsTheyAre(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, text, string(data))
 	}
-	for _, wrong := range []string{dir, filepath.Join(path, "below"), filepath.Join(dir, "no", "folder.csv"), "https://host/x.csv"} {
+	for _, wrong := range []string{dir, filepath.Join(path, "below"), filepath.Join(dir, "no", "folder.csv"),
+		"https://host/x.csv"} {
 		_, err := begin(t, CSV(wrong), 0, nil)
 		require.Error(t, err, wrong)
 	}

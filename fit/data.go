@@ -148,7 +148,8 @@ func newFeedSource(ctx context.Context, p openOptions, d *input.DistributedDatas
 		o.Partial = p.partial
 	}
 	if !o.Start.IsZero() {
-		return nil, optionError("data", "remove it: a run starts at the beginning of the data or at the position of its checkpoint",
+		return nil, optionError("data",
+			"remove it: a run starts at the beginning of the data or at the position of its checkpoint",
 			"feed.Options.Start is set")
 	}
 	o.Start = p.start.Input

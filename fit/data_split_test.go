@@ -21,7 +21,8 @@ func TestADatasetIsFedAsTheStepSplitsItsArguments(t *testing.T) {
 	require.NoError(t, err)
 	ds := input.FromSlices(input.Leaf(x)).Batch(4, false)
 	arguments := []logical.Annotation{logical.SplitInto(1, 2), logical.SplitInto(2)}
-	source, err := Dataset(ds, feed.Options{Partial: feed.Pad}).open(t.Context(), openOptions{strategy: s, arguments: arguments})
+	source, err := Dataset(ds, feed.Options{Partial: feed.Pad}).open(t.Context(), openOptions{strategy: s,
+		arguments: arguments})
 	require.NoError(t, err)
 	for range 2 {
 		args, _, err := source.next(t.Context())

@@ -48,7 +48,8 @@ func TestEachFormOfDataGoesOn(t *testing.T) {
 			dir := t.TempDir()
 			for _, until := range []int64{2, 3, 5, 0} {
 				ctx, cancel := context.WithCancel(ctx)
-				_, err := fit.Run(ctx, dense(s, 2), c.data(t), fit.Options{Epochs: c.passes, Resume: true}, losses(got), fit.Checkpoint(dir, 0),
+				_, err := fit.Run(ctx, dense(s, 2), c.data(t), fit.Options{Epochs: c.passes, Resume: true}, losses(got),
+					fit.Checkpoint(dir, 0),
 					fit.Hook{Every: 1, Record: func(_ context.Context, s *fit.State) error {
 						if s.Step() == until {
 							cancel()
@@ -91,15 +92,18 @@ func TestAFeedGoesOnWhereTheCheckpointSays(t *testing.T) {
 	want, got := map[int64]float64{}, map[int64]float64{}
 	_, err := fit.Run(ctx, dense(s, 2), fit.Feed(open(input.State{})), fit.Options{Steps: 8}, losses(want))
 	require.NoError(t, err)
-	_, err = fit.Run(ctx, dense(s, 2), fit.Feed(open(input.State{})), fit.Options{Steps: 5, Resume: true}, losses(got), fit.Checkpoint(dir, 0))
+	_, err = fit.Run(ctx, dense(s, 2), fit.Feed(open(input.State{})), fit.Options{Steps: 5, Resume: true}, losses(got),
+		fit.Checkpoint(dir, 0))
 	require.NoError(t, err)
-	_, err = fit.Run(ctx, dense(s, 2), fit.Feed(open(input.State{})), fit.Options{Steps: 8, Resume: true}, fit.Checkpoint(dir, 0))
+	_, err = fit.Run(ctx, dense(s, 2), fit.Feed(open(input.State{})), fit.Options{Steps: 8, Resume: true},
+		fit.Checkpoint(dir, 0))
 	require.ErrorIs(t, err, input.ErrState)
 	require.ErrorContains(t, err, "as Saved returns it")
 	point, err := fit.LatestSnapshot(t.Context(), dir)
 	require.NoError(t, err)
 	assert.Equal(t, int64(5), point.Step)
-	_, err = fit.Run(ctx, dense(s, 2), fit.Feed(open(point.Input)), fit.Options{Steps: 8, Resume: true}, losses(got), fit.Checkpoint(dir, 0))
+	_, err = fit.Run(ctx, dense(s, 2), fit.Feed(open(point.Input)), fit.Options{Steps: 8, Resume: true}, losses(got),
+		fit.Checkpoint(dir, 0))
 	require.NoError(t, err)
 	assert.Equal(t, want, got)
 	_, err = fit.LatestSnapshot(t.Context(), t.TempDir())

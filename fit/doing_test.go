@@ -11,15 +11,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 )
 
-// TestAHookIsToldWhatTheRunDoes is called for all activities of a run in their order, including the restore before Begin.
+// TestAHookIsToldWhatTheRunDoes is called for all activities of a run in their order,
+// including the restore before Begin.
 func TestAHookIsToldWhatTheRunDoes(t *testing.T) {
 	dir := t.TempDir()
 	var told []watchdog.Activity
 	run := func(steps int64) {
 		told = nil
 		s := strategytest.New(t, 2, 1)
-		_, err := fit.Run(t.Context(), dense(s, 2), fit.Batches(batches(int(steps))), fit.Options{Steps: steps, Every: 2, Resume: true},
-			fit.Hook{Name: "listens", OnActivity: func(what watchdog.Activity, _ string) { told = append(told, what) }}, fit.Checkpoint(dir, 2))
+		_, err := fit.Run(t.Context(), dense(s, 2), fit.Batches(batches(int(steps))), fit.Options{Steps: steps, Every: 2,
+			Resume: true},
+			fit.Hook{Name: "listens", OnActivity: func(what watchdog.Activity, _ string) { told = append(told, what) }},
+			fit.Checkpoint(dir, 2))
 		require.NoError(t, err)
 	}
 	run(2)

@@ -37,7 +37,8 @@ func fileNumbers(t *testing.T) input.Dataset {
 		paths = append(paths, filepath.Join(dir, fmt.Sprint(i)))
 		require.NoError(t, os.WriteFile(paths[i], []byte(lines.String()), 0o600))
 	}
-	spec := input.Tuple(input.Leaf(input.TensorSpec{Kind: input.Float32, Dims: []int{8}}), input.Leaf(input.TensorSpec{Kind: input.Float32, Dims: []int{1}}))
+	spec := input.Tuple(input.Leaf(input.TensorSpec{Kind: input.Float32, Dims: []int{8}}),
+		input.Leaf(input.TensorSpec{Kind: input.Float32, Dims: []int{1}}))
 	return input.Lines(paths, input.FileOptions{}).Map(func(_ context.Context, e input.Element) (input.Element, error) {
 		text, err := input.Flat[string](e.Leaf())
 		if err != nil {
@@ -69,15 +70,20 @@ func stages(t *testing.T, data func() fit.Data, steps int64, all ...stage) strin
 		}
 	}
 	for i, st := range all {
-		errs := strategytest.OnProcesses(t, sys, simhost.Options{Processes: st.processes}, strategy.Options{Replicas: st.replicas, LogicalDevices: st.logical},
+		errs := strategytest.OnProcesses(t, sys, simhost.Options{Processes: st.processes},
+			strategy.Options{Replicas: st.replicas, LogicalDevices: st.logical},
 			func(ctx context.Context, s *strategy.TPUStrategy) error {
 				own := make(chan interrupt.Notice, 1)
 				ctx, stop := interrupt.Notify(ctx, interrupt.Options{Signals: []os.Signal{}, Notices: own})
 				defer stop()
-				step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2), train.Options{Metrics: []train.Metric{
-					{Name: "examples", Values: numbers(1), Form: train.Total}, {Name: "squares", Values: numbers(2), Form: train.Total}}}))
-				_, err := fit.Run(ctx, step, data(), fit.Options{Steps: steps, Every: 1, Resume: true}, fit.CSV(filepath.Join(dir, "table.csv")),
-					fit.Checkpoint(filepath.Join(dir, "run"), 0), fit.Hook{Name: "notice", Record: func(_ context.Context, s *fit.State) error {
+				step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(),
+					denseLoss(2), train.Options{Metrics: []train.Metric{
+						{Name: "examples", Values: numbers(1), Form: train.Total}, {Name: "squares", Values: numbers(2),
+							Form: train.Total}}}))
+				_, err := fit.Run(ctx, step, data(), fit.Options{Steps: steps, Every: 1, Resume: true},
+					fit.CSV(filepath.Join(dir, "table.csv")),
+					fit.Checkpoint(filepath.Join(dir, "run"), 0), fit.Hook{Name: "notice", Record: func(_ context.Context,
+						s *fit.State) error {
 						if s.Step() == st.until && s.Strategy().Process() == st.processes-1 {
 							own <- interrupt.Notice{Reason: "moving"}
 							<-ctx.Done()
@@ -115,8 +121,10 @@ func TestARunGoesOnWithOtherProcessesReplicasAndDevices(t *testing.T) {
 		"files": {func() fit.Data { return fit.Dataset(files) },
 			[]stage{{4, 2, 4, 1}, {8, 1, 8, 3}, {2, 4, 8, 5}, {1, 1, 1, 6}, {2, 4, 2, never}}},
 		"files of one process": {func() fit.Data { return fit.Dataset(files) }, []stage{{2, 1, 1, 3}, {8, 1, 4, never}}},
-		"memory":               {func() fit.Data { return fit.Dataset(memory.Repeat(-1)) }, []stage{{2, 1, 1, 1}, {4, 2, 8, 5}, {2, 2, 1, never}}},
-		"a function":           {func() fit.Data { return fit.Batches(globalBatches) }, []stage{{2, 1, 1, 1}, {8, 1, 4, never}}},
+		"memory": {func() fit.Data { return fit.Dataset(memory.Repeat(-1)) },
+			[]stage{{2, 1, 1, 1}, {4, 2, 8, 5}, {2, 2, 1, never}}},
+		"a function": {func() fit.Data { return fit.Batches(globalBatches) },
+			[]stage{{2, 1, 1, 1}, {8, 1, 4, never}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first := c.stages[0]

@@ -28,11 +28,13 @@ func TestAResumedRunWithoutStepsEvaluates(t *testing.T) {
 		hooks   func() []fit.Hook
 		reason  string
 	}{
-		"all steps were taken": {options: fit.Options{Steps: 7}, reason: "the checkpoint of step 7 is complete: the run has 7 steps"},
-		"the data ended":       {options: fit.Options{Epochs: 2}, reason: "the checkpoint of step 10 is the end of the data"},
-		"an early stop": {options: fit.Options{Steps: 100}, reason: "held/loss has not become better since step", hooks: func() []fit.Hook {
-			return []fit.Hook{fit.EarlyStop("held/loss", 2, fit.BestOptions{MinDelta: 0.9})}
-		}},
+		"all steps were taken": {options: fit.Options{Steps: 7},
+			reason: "the checkpoint of step 7 is complete: the run has 7 steps"},
+		"the data ended": {options: fit.Options{Epochs: 2}, reason: "the checkpoint of step 10 is the end of the data"},
+		"an early stop": {options: fit.Options{Steps: 100}, reason: "held/loss has not become better since step",
+			hooks: func() []fit.Hook {
+				return []fit.Hook{fit.EarlyStop("held/loss", 2, fit.BestOptions{MinDelta: 0.9})}
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -101,7 +103,8 @@ func TestAResumedRunBetweenEvaluationsEvaluates(t *testing.T) {
 		evaluate := fit.Evaluate("held", held, fit.Dataset(dataset(t, 2)), 5)
 		measure := evaluate.Measure
 		evaluate.Measure = func(ctx context.Context, s *fit.State) error { calls++; return measure(ctx, s) }
-		return strategytest.OK(fit.Run(t.Context(), step, fit.Dataset(dataset(t, 5).Repeat(-1)), fit.Options{Steps: steps, Resume: true},
+		return strategytest.OK(fit.Run(t.Context(), step, fit.Dataset(dataset(t, 5).Repeat(-1)), fit.Options{Steps: steps,
+			Resume: true},
 			evaluate, fit.Checkpoint(filepath.Join(dir, "run"), 0)))
 	}
 	for _, c := range []struct{ steps, calls int64 }{{3, 0}, {4, 1}, {6, 2}, {10, 3}, {12, 4}} {
@@ -118,9 +121,11 @@ func TestProcessesEvaluateTogetherWithoutSteps(t *testing.T) {
 	sys, dir := plugintest.System(t, 4), t.TempDir()
 	for life := range 2 {
 		var results [2]fit.Result
-		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 2, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) (err error) {
+		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 2,
+			LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) (err error) {
 			store := strategytest.SeededStore()
-			step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2), train.Options{}))
+			step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2),
+				train.Options{}))
 			held := strategytest.OK(train.NewEvaluation(s, store, denseLoss(2), train.Options{}))
 			results[s.Process()], err = fit.Run(ctx, step, fit.Dataset(dataset(t, 8)), fit.Options{Steps: 5, Resume: true},
 				fit.Evaluate("held", held, fit.Dataset(dataset(t, 2)), 100), fit.Checkpoint(dir, 0))

@@ -21,7 +21,8 @@ import (
 // measured returns a step with metrics and its evaluation.
 func measured(s *strategy.TPUStrategy) (*train.Step, *train.Evaluation) {
 	store := strategytest.SeededStore()
-	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2), train.Options{Metrics: []train.Metric{train.MeanLoss()}, Norms: true}))
+	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2),
+		train.Options{Metrics: []train.Metric{train.MeanLoss()}, Norms: true}))
 	return step, strategytest.OK(train.NewEvaluation(s, store, denseLoss(2), train.Options{}))
 }
 
@@ -120,7 +121,8 @@ func TestAShortLastBatchCountsAsItIs(t *testing.T) {
 	heldOut := dataset(t, 2).Unbatch().Take(45).Batch(32, false)
 	loss := func(replicas, logicalDevices int) (value float64) {
 		step, held := measured(strategytest.New(t, replicas, logicalDevices))
-		_, err := fit.Run(t.Context(), step, fit.Batches(batches(3)), fit.Options{Steps: 2}, fit.Evaluate("held", held, fit.Dataset(heldOut), 2),
+		_, err := fit.Run(t.Context(), step, fit.Batches(batches(3)), fit.Options{Steps: 2}, fit.Evaluate("held", held,
+			fit.Dataset(heldOut), 2),
 			fit.Each(2, func(_ context.Context, s *fit.State) error {
 				value, _ = s.Value("held/loss")
 				return nil

@@ -21,7 +21,8 @@ func TestTheEventsOfARun(t *testing.T) {
 	step := strategytest.AnnotatedStep(s)
 	evaluation, err := train.NewEvaluation(s, step.Store(), strategytest.Annotated(2), train.Options{})
 	require.NoError(t, err)
-	_, err = fit.Run(t.Context(), step, fit.Batches(batches(-1)), fit.Options{Steps: 4, Every: 1, Settings: map[string]string{"rate": "0.5"}},
+	_, err = fit.Run(t.Context(), step, fit.Batches(batches(-1)), fit.Options{Steps: 4, Every: 1,
+		Settings: map[string]string{"rate": "0.5"}},
 		fit.Evaluate("held", evaluation, fit.Batches(batches(2)), 2), fit.Events(dir, fit.EventsOptions{HistogramEvery: 2}))
 	require.NoError(t, err)
 

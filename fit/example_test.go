@@ -25,7 +25,8 @@ func examples() input.Dataset {
 	}
 	x := strategytest.OK(input.NewTensor(xs, 64, 8))
 	y := strategytest.OK(input.NewTensor(ys, 64, 1))
-	return input.FromSlices(input.Tuple(input.Leaf(x), input.Leaf(y))).Shuffle(64, input.ShuffleOptions{Seed: 1}).Repeat(-1).Batch(16, true)
+	return input.FromSlices(input.Tuple(input.Leaf(x), input.Leaf(y))).Shuffle(64,
+		input.ShuffleOptions{Seed: 1}).Repeat(-1).Batch(16, true)
 }
 
 // A run is interrupted after 12 steps and then resumed.
@@ -38,7 +39,8 @@ func ExampleRun() {
 	run := func(ctx context.Context, more ...fit.Hook) (fit.Result, error) {
 		store := model.NewStore()
 		store.SetParam(model.ParamInitialSeed, int64(1))
-		step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(1), train.Options{}))
+		step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(1),
+			train.Options{}))
 		held := strategytest.OK(train.NewEvaluation(s, store, denseLoss(1), train.Options{}))
 		return fit.Run(ctx, step, fit.Dataset(examples()), fit.Options{Steps: 20, Resume: true}, append(more,
 			fit.Evaluate("held", held, fit.Dataset(examples().Take(2)), 10),
@@ -73,7 +75,8 @@ func ExampleEarlyStop() {
 	s, done := strategytest.Example(2, 1)
 	defer done()
 	store := model.NewStore()
-	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0).Done(), denseLoss(1), train.Options{})) // learns nothing
+	// learns nothing
+	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0).Done(), denseLoss(1), train.Options{}))
 	held := strategytest.OK(train.NewEvaluation(s, store, denseLoss(1), train.Options{}))
 	result, err := fit.Run(context.Background(), step, fit.Dataset(examples()), fit.Options{Steps: 100},
 		fit.Evaluate("held", held, fit.Dataset(examples().Take(2)), 5),

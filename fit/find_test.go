@@ -81,12 +81,15 @@ func TestAResumeBesideARunThatSavesFindsACheckpoint(t *testing.T) {
 	// run returns the steps from which the processes resumed.
 	run := func(processes int, steps int64, place string, opts fit.CheckpointOptions) []int64 {
 		resumed := make([]int64, processes)
-		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: processes}, strategy.Options{Replicas: 2, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
-			step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2), train.Options{}))
-			result, err := fit.Run(ctx, step, fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: steps, Resume: true, Logger: log}, fit.Checkpoint(place, 1, opts))
-			resumed[s.Process()] = result.ResumedFrom
-			return err
-		}))
+		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: processes},
+			strategy.Options{Replicas: 2, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+				step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(),
+					denseLoss(2), train.Options{}))
+				result, err := fit.Run(ctx, step, fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: steps, Resume: true,
+					Logger: log}, fit.Checkpoint(place, 1, opts))
+				resumed[s.Process()] = result.ResumedFrom
+				return err
+			}))
 		return resumed
 	}
 	for _, processes := range []int{1, 2} {

@@ -28,7 +28,8 @@ func TestAResumePassesOverForgedMetadata(t *testing.T) {
 	require.NoError(t, err)
 	const key = "tpustrategy.fit"
 	steps := int64(3)
-	for _, forged := range []string{`"step":9007199254740992`, `"step":0`, `"step":-1`, `"step":"4"`, `"step":99,"position":{"pass":0,"taken":98}`,
+	for _, forged := range []string{`"step":9007199254740992`, `"step":0`, `"step":-1`, `"step":"4"`,
+		`"step":99,"position":{"pass":0,"taken":98}`,
 		`"step":1000,"position":{"pass":4503599627370496,"taken":1}`, `"step":1000,"position":{"taken":9007199254740992}`} {
 		m, err := checkpoint.OpenManager(t.Context(), dir, checkpoint.ManagerOptions{})
 		require.NoError(t, err)
@@ -38,7 +39,8 @@ func TestAResumePassesOverForgedMetadata(t *testing.T) {
 		text := `{"version":1,` + forged + "}"
 		require.Contains(t, last.Metadata(), key)
 		require.NoError(t, last.Close())
-		require.NoError(t, m.Save(t.Context(), 1000, checkpoint.StoreGroup(strategytest.SeededStore()), checkpoint.SaveOptions{Metadata: map[string]string{key: text}}))
+		require.NoError(t, m.Save(t.Context(), 1000, checkpoint.StoreGroup(strategytest.SeededStore()),
+			checkpoint.SaveOptions{Metadata: map[string]string{key: text}}))
 		require.NoError(t, m.Close())
 
 		steps++

@@ -24,10 +24,12 @@ import (
 func TestGoodputIsThatOfAllLives(t *testing.T) {
 	dir := t.TempDir()
 	life := func(stop int64) error {
-		step := strategytest.OK(train.New(strategytest.New(t, 2, 1), strategytest.SeededStore(), optimizer.Adam().Done(), denseLoss(1), train.Options{}))
+		step := strategytest.OK(train.New(strategytest.New(t, 2, 1), strategytest.SeededStore(), optimizer.Adam().Done(),
+			denseLoss(1), train.Options{}))
 		defer step.Close()
 		_, err := fit.Run(t.Context(), step, blocking(-1, nil), fit.Options{Steps: 40, Every: 5, Resume: true},
-			fit.Watch(watchdog.Options{Dir: dir}), fit.Goodput(fit.GoodputOptions{Peak: 1e9}), fit.CSV(filepath.Join(dir, "run.csv")),
+			fit.Watch(watchdog.Options{Dir: dir}), fit.Goodput(fit.GoodputOptions{Peak: 1e9}),
+			fit.CSV(filepath.Join(dir, "run.csv")),
 			fit.Checkpoint(filepath.Join(dir, "run"), 20),
 			fit.Each(5, func(_ context.Context, s *fit.State) error {
 				if s.Step() == stop {
@@ -55,7 +57,8 @@ func TestGoodputIsThatOfAllLives(t *testing.T) {
 	assert.Positive(t, shares.Repeated, "steps 21 to 25")
 	assert.Positive(t, shares.Save)
 	assert.Positive(t, shares.Compile)
-	total := shares.Steps + shares.Repeated + shares.Start + shares.Compile + shares.Restore + shares.Save + shares.Input + shares.OtherHosts + shares.Hooks + shares.Down
+	total := shares.Steps + shares.Repeated + shares.Start + shares.Compile + shares.Restore + shares.Save + shares.Input +
+		shares.OtherHosts + shares.Hooks + shares.Down
 	assert.InDelta(t, shares.WallTime, total, 0.01*shares.WallTime)
 
 	said, err := os.ReadFile(line)
@@ -80,10 +83,12 @@ func TestGoodputIsThatOfAllLives(t *testing.T) {
 }
 
 func TestGoodputIsRefusedWithoutAWatch(t *testing.T) {
-	step := strategytest.OK(train.New(strategytest.New(t, 2, 1), strategytest.SeededStore(), optimizer.Adam().Done(), denseLoss(1), train.Options{}))
+	step := strategytest.OK(train.New(strategytest.New(t, 2, 1), strategytest.SeededStore(), optimizer.Adam().Done(),
+		denseLoss(1), train.Options{}))
 	_, err := fit.Run(t.Context(), step, blocking(-1, nil), fit.Options{Steps: 1}, fit.Goodput())
 	require.ErrorContains(t, err, "give fit.Watch")
-	_, err = fit.Run(t.Context(), step, blocking(-1, nil), fit.Options{Steps: 1}, fit.Goodput(fit.GoodputOptions{FLOPs: -1}))
+	_, err = fit.Run(t.Context(), step, blocking(-1, nil), fit.Options{Steps: 1},
+		fit.Goodput(fit.GoodputOptions{FLOPs: -1}))
 	require.ErrorContains(t, err, "positive number")
 }
 

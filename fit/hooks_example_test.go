@@ -42,7 +42,8 @@ func ExampleCheckpoint() {
 	ctx, dir := context.Background(), strategytest.OK(os.MkdirTemp("", "fit-"))
 	defer os.RemoveAll(dir)
 	step, _ := made()
-	_, err := fit.Run(ctx, step, fit.Dataset(examples()), fit.Options{Steps: 12}, fit.Checkpoint(dir, 5, fit.CheckpointOptions{Keep: 2}))
+	_, err := fit.Run(ctx, step, fit.Dataset(examples()), fit.Options{Steps: 12}, fit.Checkpoint(dir, 5,
+		fit.CheckpointOptions{Keep: 2}))
 	files(dir, "step-*")
 	at, _ := fit.LatestSnapshot(ctx, dir)
 	fmt.Println(at.Step, err)
@@ -57,7 +58,8 @@ func ExampleCSV() {
 	dir := strategytest.OK(os.MkdirTemp("", "fit-"))
 	defer os.RemoveAll(dir)
 	step, _ := made()
-	_, err := fit.Run(context.Background(), step, fit.Dataset(examples()), fit.Options{Steps: 20}, fit.CSV(filepath.Join(dir, "losses.csv")))
+	_, err := fit.Run(context.Background(), step, fit.Dataset(examples()), fit.Options{Steps: 20},
+		fit.CSV(filepath.Join(dir, "losses.csv")))
 	table := strategytest.OK(os.ReadFile(filepath.Join(dir, "losses.csv")))
 	for row := range bytes.Lines(table) {
 		fmt.Printf("%s\n", bytes.SplitN(row, []byte(","), 3)[0])
@@ -158,7 +160,8 @@ func ExampleWatch() {
 	dir := strategytest.OK(os.MkdirTemp("", "fit-"))
 	defer os.RemoveAll(dir)
 	step, _ := made()
-	_, err := fit.Run(context.Background(), step, fit.Dataset(examples()), fit.Options{Steps: 5}, fit.Watch(watchdog.Options{Dir: dir}))
+	_, err := fit.Run(context.Background(), step, fit.Dataset(examples()), fit.Options{Steps: 5},
+		fit.Watch(watchdog.Options{Dir: dir}))
 	files(dir, "*")
 	fmt.Println(err)
 	// Output:

@@ -30,7 +30,8 @@ import (
 // dense returns a training step with one dense layer of this number of features, on a new store. It
 // compiles fast.
 func dense(s *strategy.TPUStrategy, features int) *train.Step {
-	return strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(features), train.Options{}))
+	return strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(),
+		denseLoss(features), train.Options{}))
 }
 
 func denseLoss(features int) train.Loss {
@@ -55,7 +56,8 @@ func TestABatchOfDifferentRowsIsAnError(t *testing.T) {
 	_, err := fit.Run(t.Context(), dense(s, 2), mixed, fit.Options{Steps: 1})
 	assert.ErrorContains(t, err, "argument 1 has 8 rows but argument 0 has 16")
 	held := strategytest.OK(train.NewEvaluation(s, model.NewStore(), denseLoss(2), train.Options{}))
-	_, err = fit.Run(t.Context(), dense(s, 2), fit.Batches(batches(1)), fit.Options{Steps: 1}, fit.Evaluate("held", held, mixed, 1))
+	_, err = fit.Run(t.Context(), dense(s, 2), fit.Batches(batches(1)), fit.Options{Steps: 1}, fit.Evaluate("held", held,
+		mixed, 1))
 	assert.ErrorContains(t, err, "argument 1 has 8 rows but argument 0 has 16")
 }
 
@@ -74,37 +76,48 @@ func TestWhatCannotBeRunIsRefusedBeforeAnythingIsDone(t *testing.T) {
 		want  errkind.Kind // Unknown matches any kind
 		text  string
 	}{
-		"negative steps":           {some, fit.Options{Steps: -1}, nil, option, "Steps"},
-		"negative epochs":          {some, fit.Options{Epochs: -1}, nil, option, "Epochs"},
-		"steps and epochs":         {some, fit.Options{Steps: 1, Epochs: 1}, nil, option, "both"},
-		"negative interval":        {some, fit.Options{Every: -5}, nil, option, "Every"},
-		"hook without interval":    {some, fit.Options{}, []fit.Hook{fit.Each(0, nothing)}, option, "interval of 0"},
-		"hook, negative":           {some, fit.Options{}, []fit.Hook{fit.Each(-3, nothing)}, option, "interval of -3"},
-		"hook without function":    {some, fit.Options{}, []fit.Hook{fit.Each(1, nil)}, option, "no function"},
-		"checkpoint, negative":     {some, fit.Options{}, []fit.Hook{fit.Checkpoint(dir, -1)}, option, "interval of -1"},
-		"one file, two hooks":      {some, fit.Options{}, []fit.Hook{fit.CSV(dir + "/a.csv"), fit.CSV(dir + "/./a.csv")}, option, "a.csv"},
-		"one folder, two hooks":    {some, fit.Options{}, []fit.Hook{fit.Checkpoint(dir, 1), fit.KeepBest(dir, fit.Loss)}, option, dir},
-		"two checkpoint hooks":     {some, fit.Options{}, []fit.Hook{fit.Checkpoint(dir, 1), fit.Checkpoint(dir+"/b", 1)}, option, "two Checkpoint"},
-		"two hooks of one name":    {some, fit.Options{}, []fit.Hook{fit.EarlyStop(fit.Loss, 1), fit.EarlyStop(fit.Loss, 2)}, option, "same name"},
-		"a metric nobody has":      {some, fit.Options{}, []fit.Hook{fit.EarlyStop("accuracy", 1)}, metric, `"accuracy"; there are ["loss"]`},
-		"checkpoint options twice": {some, fit.Options{}, []fit.Hook{fit.Checkpoint(dir, 1, fit.CheckpointOptions{}, fit.CheckpointOptions{})}, option, "2 options"},
-		"best options twice":       {some, fit.Options{}, []fit.Hook{fit.EarlyStop(fit.Loss, 1, fit.BestOptions{}, fit.BestOptions{})}, option, "2 options"},
-		"event options twice":      {some, fit.Options{}, []fit.Hook{fit.Events(dir, fit.EventsOptions{}, fit.EventsOptions{})}, option, "2 options"},
-		"feed options twice":       {fit.Dataset(dataset(t, 1), feed.Options{}, feed.Options{}), fit.Options{}, nil, option, "2 options"},
-		"resume without a place":   {some, fit.Options{Resume: true}, nil, option, "no checkpoints"},
-		"no data":                  {fit.Data{}, fit.Options{}, nil, option, "no data"},
-		"nil batches":              {fit.Batches(nil), fit.Options{}, nil, option, "no batches"},
-		"nil feed":                 {fit.Feed(nil), fit.Options{}, nil, option, "no feed"},
-		"passes over a feed":       {fit.Feed(nil), fit.Options{Epochs: 2}, nil, option, "2 passes"},
-		"data without end":         {fit.Dataset(dataset(t, 1).Repeat(-1)), fit.Options{}, nil, option, "infinite"},
-		"a position of one's own": {fit.Dataset(dataset(t, 1), feed.Options{Start: input.State{Op: "x"}}), fit.Options{}, nil, option,
+		"negative steps":        {some, fit.Options{Steps: -1}, nil, option, "Steps"},
+		"negative epochs":       {some, fit.Options{Epochs: -1}, nil, option, "Epochs"},
+		"steps and epochs":      {some, fit.Options{Steps: 1, Epochs: 1}, nil, option, "both"},
+		"negative interval":     {some, fit.Options{Every: -5}, nil, option, "Every"},
+		"hook without interval": {some, fit.Options{}, []fit.Hook{fit.Each(0, nothing)}, option, "interval of 0"},
+		"hook, negative":        {some, fit.Options{}, []fit.Hook{fit.Each(-3, nothing)}, option, "interval of -3"},
+		"hook without function": {some, fit.Options{}, []fit.Hook{fit.Each(1, nil)}, option, "no function"},
+		"checkpoint, negative":  {some, fit.Options{}, []fit.Hook{fit.Checkpoint(dir, -1)}, option, "interval of -1"},
+		"one file, two hooks": {some, fit.Options{}, []fit.Hook{fit.CSV(dir + "/a.csv"), fit.CSV(dir + "/./a.csv")},
+			option, "a.csv"},
+		"one folder, two hooks": {some, fit.Options{}, []fit.Hook{fit.Checkpoint(dir, 1), fit.KeepBest(dir, fit.Loss)},
+			option, dir},
+		"two checkpoint hooks": {some, fit.Options{}, []fit.Hook{fit.Checkpoint(dir, 1), fit.Checkpoint(dir+"/b", 1)},
+			option, "two Checkpoint"},
+		"two hooks of one name": {some, fit.Options{}, []fit.Hook{fit.EarlyStop(fit.Loss, 1), fit.EarlyStop(fit.Loss, 2)},
+			option, "same name"},
+		"a metric nobody has": {some, fit.Options{}, []fit.Hook{fit.EarlyStop("accuracy", 1)}, metric,
+			`"accuracy"; there are ["loss"]`},
+		"checkpoint options twice": {some, fit.Options{}, []fit.Hook{fit.Checkpoint(dir, 1, fit.CheckpointOptions{},
+			fit.CheckpointOptions{})}, option, "2 options"},
+		"best options twice": {some, fit.Options{}, []fit.Hook{fit.EarlyStop(fit.Loss, 1, fit.BestOptions{},
+			fit.BestOptions{})}, option, "2 options"},
+		"event options twice": {some, fit.Options{}, []fit.Hook{fit.Events(dir, fit.EventsOptions{},
+			fit.EventsOptions{})}, option, "2 options"},
+		"feed options twice": {fit.Dataset(dataset(t, 1), feed.Options{}, feed.Options{}), fit.Options{}, nil, option,
+			"2 options"},
+		"resume without a place": {some, fit.Options{Resume: true}, nil, option, "no checkpoints"},
+		"no data":                {fit.Data{}, fit.Options{}, nil, option, "no data"},
+		"nil batches":            {fit.Batches(nil), fit.Options{}, nil, option, "no batches"},
+		"nil feed":               {fit.Feed(nil), fit.Options{}, nil, option, "no feed"},
+		"passes over a feed":     {fit.Feed(nil), fit.Options{Epochs: 2}, nil, option, "2 passes"},
+		"data without end":       {fit.Dataset(dataset(t, 1).Repeat(-1)), fit.Options{}, nil, option, "infinite"},
+		"a position of one's own": {fit.Dataset(dataset(t, 1), feed.Options{Start: input.State{Op: "x"}}), fit.Options{}, nil,
+			option,
 			"feed.Options.Start is set"},
 		"a file for a directory": {some, fit.Options{}, []fit.Hook{fit.Checkpoint(file, 1)}, errkind.Unknown, "file"},
 		"a file for the best":    {some, fit.Options{}, []fit.Hook{fit.KeepBest(file, fit.Loss)}, errkind.Unknown, "file"},
 		"a file for events":      {some, fit.Options{}, []fit.Hook{fit.Events(file)}, errkind.Unknown, "file"},
 		"a folder for a table":   {some, fit.Options{}, []fit.Hook{fit.CSV(dir)}, errkind.Unknown, dir},
 		"a table of another run": {some, fit.Options{}, []fit.Hook{fit.CSV(file)}, errkind.Unknown, "file"},
-		"checkpoints in a cloud": {some, fit.Options{}, []fit.Hook{fit.Checkpoint("gs://b/run", 1)}, errkind.Unknown, "gs://"},
+		"checkpoints in a cloud": {some, fit.Options{}, []fit.Hook{fit.Checkpoint("gs://b/run", 1)}, errkind.Unknown,
+			"gs://"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			result, err := fit.Run(context.Background(), dense(s, 1), c.data, c.opts, c.hooks...)
@@ -170,18 +183,33 @@ func TestWhatGoesWrongOnTheWay(t *testing.T) {
 		says  string
 		taken int64
 	}{
-		"a hook fails":            {good, fit.Each(5, at(5, func() error { return mine })), 0, mine, nil, "fit: hook each after step 5: mine", 5},
-		"a hook panics":           {good, fit.Each(1, at(4, func() error { panic(mine) })), 0, mine, &panicked, "fit: hook each after step 4", 4},
-		"a hook's record panics":  {good, fit.Hook{Name: "r", Every: 3, Record: at(3, func() error { panic("at the disco") })}, 0, nil, &panicked, "fit: hook r after step 3", 3},
-		"a hook's record fails":   {good, fit.Hook{Name: "r", Every: 3, Record: at(3, func() error { return mine })}, 0, mine, nil, "fit: hook r after step 3: mine", 3},
-		"a hook's end fails":      {good, fit.Hook{Name: "e", End: func(context.Context, *fit.State, error) error { return mine }}, 0, mine, nil, "fit: hook e after step 8: mine", 8},
-		"a hook's end panics":     {good, fit.Hook{Name: "e", End: func(context.Context, *fit.State, error) error { panic(mine) }}, 0, mine, &panicked, "fit: hook e after step 8", 8},
-		"the data fails":          {fit.Batches(failing(6, func() error { return mine })), fit.Hook{}, 0, mine, nil, "fit: step 7: reading the batch: mine", 6},
-		"the data panics":         {fit.Batches(failing(6, func() error { panic(mine) })), fit.Hook{}, 0, mine, &panicked, "fit: step 7: reading the batch", 6},
-		"the data is too short":   {good, fit.Hook{}, 20, nil, nil, "fit: the data ended: 8 of 20 steps were run", 8},
-		"a batch of other rank":   {fit.Batches(wrongAt(5, []any{float32(1), float32(2)})), fit.Hook{}, 0, nil, nil, "fit: step 6: taking the step", 5},
-		"a batch of other number": {fit.Batches(wrongAt(5, []any{})), fit.Hook{}, 0, nil, nil, "fit: step 6: taking the step", 5},
-		"a batch of no tensors":   {fit.Batches(wrongAt(5, []any{"x", make(chan int)})), fit.Hook{}, 0, nil, &argument, "fit: step 6: taking the step", 5},
+		"a hook fails": {good, fit.Each(5, at(5, func() error { return mine })), 0, mine, nil,
+			"fit: hook each after step 5: mine", 5},
+		"a hook panics": {good, fit.Each(1, at(4, func() error { panic(mine) })), 0, mine, &panicked,
+			"fit: hook each after step 4", 4},
+		"a hook's record panics": {good, fit.Hook{Name: "r", Every: 3,
+			Record: at(3, func() error { panic("at the disco") })}, 0, nil, &panicked, "fit: hook r after step 3", 3},
+		"a hook's record fails": {good, fit.Hook{Name: "r", Every: 3, Record: at(3, func() error { return mine })}, 0, mine,
+			nil, "fit: hook r after step 3: mine", 3},
+		"a hook's end fails": {good, fit.Hook{Name: "e", End: func(context.Context, *fit.State,
+			error) error {
+			return mine
+		}}, 0, mine, nil, "fit: hook e after step 8: mine", 8},
+		"a hook's end panics": {good, fit.Hook{Name: "e", End: func(context.Context, *fit.State,
+			error) error {
+			panic(mine)
+		}}, 0, mine, &panicked, "fit: hook e after step 8", 8},
+		"the data fails": {fit.Batches(failing(6, func() error { return mine })), fit.Hook{}, 0, mine, nil,
+			"fit: step 7: reading the batch: mine", 6},
+		"the data panics": {fit.Batches(failing(6, func() error { panic(mine) })), fit.Hook{}, 0, mine, &panicked,
+			"fit: step 7: reading the batch", 6},
+		"the data is too short": {good, fit.Hook{}, 20, nil, nil, "fit: the data ended: 8 of 20 steps were run", 8},
+		"a batch of other rank": {fit.Batches(wrongAt(5, []any{float32(1), float32(2)})), fit.Hook{}, 0, nil, nil,
+			"fit: step 6: taking the step", 5},
+		"a batch of other number": {fit.Batches(wrongAt(5, []any{})), fit.Hook{}, 0, nil, nil, "fit: step 6: taking the step",
+			5},
+		"a batch of no tensors": {fit.Batches(wrongAt(5, []any{"x", make(chan int)})), fit.Hook{}, 0, nil, &argument,
+			"fit: step 6: taking the step", 5},
 		"a metric diverges": {good, fit.Hook{Name: "nan", Every: 1, Measure: func(_ context.Context, s *fit.State) error {
 			s.SetMetric("held/loss", map[bool]float64{true: 1 / zero}[s.Step() == 4])
 			return nil
@@ -190,7 +218,8 @@ func TestWhatGoesWrongOnTheWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			table := filepath.Join(dir, "losses.csv")
-			hooks := []fit.Hook{fit.CSV(table), c.hook, fit.TerminateOnNaN("held/loss"), fit.Checkpoint(filepath.Join(dir, "run"), 2)}
+			hooks := []fit.Hook{fit.CSV(table), c.hook, fit.TerminateOnNaN("held/loss"),
+				fit.Checkpoint(filepath.Join(dir, "run"), 2)}
 			if c.as != any(&diverged) {
 				hooks[2] = fit.TerminateOnNaN()
 			}
@@ -252,7 +281,8 @@ func TestCheckpointsOfOthersAreRefused(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	dir := t.TempDir()
 	begun := fit.Options{Steps: 3, Settings: map[string]string{"batch": "32"}}
-	_, err := fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), begun, fit.Checkpoint(dir, 0), fit.EarlyStop(fit.Loss, 9))
+	_, err := fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), begun, fit.Checkpoint(dir, 0), fit.EarlyStop(fit.Loss,
+		9))
 	require.NoError(t, err)
 	before := names(t, dir)
 
@@ -282,13 +312,15 @@ func TestCheckpointsOfOthersAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, checkpoint.ErrVariable)
 	assert.ErrorContains(t, err, `checkpoint: variable "/model/`)
 	assert.ErrorContains(t, err, "3")
-	momentless := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), strategytest.Annotated(1), train.Options{}))
+	momentless := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(),
+		strategytest.Annotated(1), train.Options{}))
 	var mismatch *checkpoint.MismatchError
 	require.ErrorAs(t, refused(momentless, good, fit.Options{Resume: true}), &mismatch)
 	assert.NotEmpty(t, mismatch.Unexpected)
 
 	// The data has fewer batches than the run has used.
-	_, err = fit.Run(ctx, dense(s, 2), fit.Batches(batches(2)), fit.Options{Steps: 6, Resume: true, Settings: begun.Settings}, fit.Checkpoint(dir, 1))
+	_, err = fit.Run(ctx, dense(s, 2), fit.Batches(batches(2)), fit.Options{Steps: 6, Resume: true,
+		Settings: begun.Settings}, fit.Checkpoint(dir, 1))
 	require.ErrorIs(t, err, input.ErrState)
 
 	// All checkpoints are damaged, or do not belong to a run of this package.

@@ -38,18 +38,20 @@ func (c *cancels) Run(ctx context.Context, batch ...any) error {
 func TestAnInterruptInEachPhaseLosesNothing(t *testing.T) {
 	mine := errors.New("the machine is taken away")
 	const steps = 8
-	run := func(t *testing.T, ctx context.Context, dir string, opts strategy.Options, evaluator func(fit.Evaluator) fit.Evaluator, hooks ...fit.Hook) (fit.Result, error) {
+	run := func(t *testing.T, ctx context.Context, dir string, opts strategy.Options,
+		evaluator func(fit.Evaluator) fit.Evaluator, hooks ...fit.Hook) (fit.Result, error) {
 		s := strategytest.New(t, 1, 1, opts)
 		step, held := measured(s)
 		var e fit.Evaluator = held
 		if evaluator != nil {
 			e = evaluator(held)
 		}
-		return fit.Run(ctx, step, fit.Dataset(dataset(t, 3).Repeat(-1)), fit.Options{Steps: steps, Every: 2, Resume: true}, append([]fit.Hook{
-			fit.CSV(filepath.Join(dir, "losses.csv")),
-			fit.Evaluate("held", e, fit.Dataset(dataset(t, 2)), 4),
-			fit.KeepBest(filepath.Join(dir, "best"), "held/loss"),
-			fit.Checkpoint(filepath.Join(dir, "run"), 6)}, hooks...)...)
+		return fit.Run(ctx, step, fit.Dataset(dataset(t, 3).Repeat(-1)), fit.Options{Steps: steps, Every: 2, Resume: true},
+			append([]fit.Hook{
+				fit.CSV(filepath.Join(dir, "losses.csv")),
+				fit.Evaluate("held", e, fit.Dataset(dataset(t, 2)), 4),
+				fit.KeepBest(filepath.Join(dir, "best"), "held/loss"),
+				fit.Checkpoint(filepath.Join(dir, "run"), 6)}, hooks...)...)
 	}
 	whole := t.TempDir()
 	_, err := run(t, context.Background(), whole, strategy.Options{}, nil)
@@ -77,10 +79,13 @@ func TestAnInterruptInEachPhaseLosesNothing(t *testing.T) {
 		"while compiling": {opts: func(cancel func()) strategy.Options {
 			return strategy.Options{Phases: func(phase.Phase) { cancel() }}
 		}},
-		"while beginning":       {hook: func(cancel func()) fit.Hook { return fit.Hook{Name: "x", Begin: at(0, cancel)} }},
-		"in an evaluation":      {eval: func(e fit.Evaluator, cancel func()) fit.Evaluator { return &cancels{e, 2, cancel} }, taken: 4, saved: 4},
-		"in a later evaluation": {eval: func(e fit.Evaluator, cancel func()) fit.Evaluator { return &cancels{e, 3, cancel} }, taken: 8, saved: 8},
-		"between steps":         {hook: func(cancel func()) fit.Hook { return fit.Hook{Name: "x", Record: at(2, cancel)} }, taken: 2, saved: 2},
+		"while beginning": {hook: func(cancel func()) fit.Hook { return fit.Hook{Name: "x", Begin: at(0, cancel)} }},
+		"in an evaluation": {eval: func(e fit.Evaluator, cancel func()) fit.Evaluator { return &cancels{e, 2, cancel} },
+			taken: 4, saved: 4},
+		"in a later evaluation": {eval: func(e fit.Evaluator, cancel func()) fit.Evaluator { return &cancels{e, 3, cancel} },
+			taken: 8, saved: 8},
+		"between steps": {hook: func(cancel func()) fit.Hook { return fit.Hook{Name: "x", Record: at(2, cancel)} },
+			taken: 2, saved: 2},
 		"while saving the best": {hook: func(cancel func()) fit.Hook {
 			return fit.Hook{Name: "x", Save: func() ([]byte, error) { cancel(); return nil, nil }}
 		}, taken: 4, saved: 4},

@@ -47,7 +47,8 @@ func numbered(t testing.TB) input.Dataset {
 	require.NoError(t, err)
 	y, err := input.NewTensor(ys, n, 1)
 	require.NoError(t, err)
-	return input.FromSlices(input.Tuple(input.Leaf(x), input.Leaf(y))).Shuffle(16, input.ShuffleOptions{Seed: 5}).Batch(passRows, true)
+	return input.FromSlices(input.Tuple(input.Leaf(x), input.Leaf(y))).Shuffle(16,
+		input.ShuffleOptions{Seed: 5}).Batch(passRows, true)
 }
 
 // killedRun is a run of four passes that can be killed.
@@ -58,11 +59,15 @@ func killedRun(t testing.TB, s *strategy.TPUStrategy, dir string, hooks ...fit.H
 			return graph.PowScalar(graph.Reshape(in[1], -1), power), nil
 		}
 	}
-	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.1).Done(), denseLoss(2), train.Options{Metrics: []train.Metric{
-		{Name: "examples", Values: numbers(1), Form: train.Total}, {Name: "squares", Values: numbers(2), Form: train.Total}}}))
-	return fit.Run(context.Background(), step, fit.Dataset(numbered(t)), fit.Options{Epochs: 4, Every: 1, Resume: true}, append([]fit.Hook{
-		fit.CSV(filepath.Join(dir, "table.csv")), fit.CSV("file://" + filepath.Join(dir, "store", "table.csv")), fit.Events(filepath.Join(dir, "events")),
-		fit.KeepBest(filepath.Join(dir, "best"), fit.Loss), fit.Checkpoint(filepath.Join(dir, "run"), 4)}, hooks...)...)
+	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.1).Done(),
+		denseLoss(2), train.Options{Metrics: []train.Metric{
+			{Name: "examples", Values: numbers(1), Form: train.Total}, {Name: "squares", Values: numbers(2),
+				Form: train.Total}}}))
+	return fit.Run(context.Background(), step, fit.Dataset(numbered(t)), fit.Options{Epochs: 4, Every: 1, Resume: true},
+		append([]fit.Hook{
+			fit.CSV(filepath.Join(dir, "table.csv")), fit.CSV("file://" + filepath.Join(dir, "store", "table.csv")),
+			fit.Events(filepath.Join(dir, "events")),
+			fit.KeepBest(filepath.Join(dir, "best"), fit.Loss), fit.Checkpoint(filepath.Join(dir, "run"), 4)}, hooks...)...)
 }
 
 // TestKilledChild is the process that TestKilledRunsGoOn starts and kills, or that kills itself at
@@ -197,12 +202,13 @@ func TestARunGoesOnOnAnotherNumberOfReplicas(t *testing.T) {
 		replicas, logical int
 		until             int64
 	}{{1, 1, 3}, {4, 1, 9}, {2, 2, 14}, {8, 1, 99}} {
-		_, err := killedRun(t, strategytest.New(t, part.replicas, part.logical), dir, fit.Hook{Name: "stop", Record: func(_ context.Context, s *fit.State) error {
-			if s.Step() == part.until {
-				return done
-			}
-			return nil
-		}})
+		_, err := killedRun(t, strategytest.New(t, part.replicas, part.logical), dir, fit.Hook{Name: "stop",
+			Record: func(_ context.Context, s *fit.State) error {
+				if s.Step() == part.until {
+					return done
+				}
+				return nil
+			}})
 		if part.until < 99 {
 			require.ErrorIs(t, err, done)
 		} else {

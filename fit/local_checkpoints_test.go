@@ -38,10 +38,15 @@ func TestALostHostCostsStepsSinceTheLastSaveOnTheHosts(t *testing.T) {
 	life := func(to int64) (resumed int64, losses map[int64]float64) {
 		t.Helper()
 		losses = map[int64]float64{}
-		errs := strategytest.OnProcesses(t, sys, simhost.Options{Processes: hosts}, strategy.Options{Replicas: hosts, Variables: logical.Rules{logical.MatchState("", logical.ShardParameters)}}, func(ctx context.Context, s *strategy.TPUStrategy) error {
-			step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(1), train.Options{}))
-			result, err := fit.Run(ctx, step, fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 100, Every: 1, Resume: true, Logger: log},
-				fit.Checkpoint(filepath.Join(dir, "far"), 10, fit.CheckpointOptions{Local: fit.LocalCheckpoints{Folder: folder(s.Process()), Every: 3}}),
+		errs := strategytest.OnProcesses(t, sys, simhost.Options{Processes: hosts}, strategy.Options{Replicas: hosts,
+			Variables: logical.Rules{logical.MatchState("", logical.ShardParameters)}}, func(ctx context.Context,
+			s *strategy.TPUStrategy) error {
+			step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(),
+				denseLoss(1), train.Options{}))
+			result, err := fit.Run(ctx, step, fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 100, Every: 1,
+				Resume: true, Logger: log},
+				fit.Checkpoint(filepath.Join(dir, "far"), 10,
+					fit.CheckpointOptions{Local: fit.LocalCheckpoints{Folder: folder(s.Process()), Every: 3}}),
 				fit.Hook{Name: "dies", Record: func(_ context.Context, st *fit.State) error {
 					if s.Process() == 0 {
 						losses[st.Step()], _ = st.Value(fit.Loss)
@@ -84,7 +89,8 @@ func TestALostHostCostsStepsSinceTheLastSaveOnTheHosts(t *testing.T) {
 	}
 	unreadable := func(step int64, hosts ...int) {
 		for _, host := range hosts {
-			shards, err := filepath.Glob(filepath.Join(folder(host), "*", fmt.Sprintf("step-%010d", step), "*", "host-0003.safetensors"))
+			shards, err := filepath.Glob(filepath.Join(folder(host), "*", fmt.Sprintf("step-%010d", step), "*",
+				"host-0003.safetensors"))
 			require.NoError(t, err)
 			require.Len(t, shards, 1, "host %d", host)
 			require.NoError(t, os.RemoveAll(shards[0]))
@@ -125,20 +131,26 @@ func TestALostHostCostsStepsSinceTheLastSaveOnTheHosts(t *testing.T) {
 
 func TestSavesOnTheHostsHaveAFolderAndAnInterval(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
-	for _, near := range []fit.LocalCheckpoints{{Folder: "x"}, {Every: 3}, {Folder: "x", Every: -1}, {Folder: "gs://bucket/x", Every: 3}} {
-		_, err := fit.Run(t.Context(), dense(s, 2), fit.Batches(batches(3)), fit.Options{}, fit.Checkpoint(t.TempDir(), 2, fit.CheckpointOptions{Local: near}))
+	for _, near := range []fit.LocalCheckpoints{{Folder: "x"}, {Every: 3}, {Folder: "x", Every: -1},
+		{Folder: "gs://bucket/x", Every: 3}} {
+		_, err := fit.Run(t.Context(), dense(s, 2), fit.Batches(batches(3)), fit.Options{}, fit.Checkpoint(t.TempDir(), 2,
+			fit.CheckpointOptions{Local: near}))
 		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), "%v: %v", near, err)
 	}
 	// A single process also saves local checkpoints. A folder that cannot be created is an error
 	// before the first step.
 	dir := t.TempDir()
-	_, err := fit.Run(t.Context(), dense(s, 2), fit.Batches(batches(5)), fit.Options{Steps: 5}, fit.Checkpoint(filepath.Join(dir, "far"), 0, fit.CheckpointOptions{Local: fit.LocalCheckpoints{Folder: filepath.Join(dir, "near"), Every: 2}}))
+	_, err := fit.Run(t.Context(), dense(s, 2), fit.Batches(batches(5)), fit.Options{Steps: 5},
+		fit.Checkpoint(filepath.Join(dir, "far"), 0,
+			fit.CheckpointOptions{Local: fit.LocalCheckpoints{Folder: filepath.Join(dir, "near"), Every: 2}}))
 	require.NoError(t, err)
 	kept, err := filepath.Glob(filepath.Join(dir, "near", "*", "step-*"))
 	require.NoError(t, err)
 	assert.Len(t, kept, 2)
 	file := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o644))
-	_, err = fit.Run(t.Context(), dense(strategytest.New(t, 2, 1), 2), fit.Batches(batches(5)), fit.Options{Steps: 5}, fit.Checkpoint(filepath.Join(dir, "other"), 0, fit.CheckpointOptions{Local: fit.LocalCheckpoints{Folder: file, Every: 2}}))
+	_, err = fit.Run(t.Context(), dense(strategytest.New(t, 2, 1), 2), fit.Batches(batches(5)), fit.Options{Steps: 5},
+		fit.Checkpoint(filepath.Join(dir, "other"), 0, fit.CheckpointOptions{Local: fit.LocalCheckpoints{Folder: file,
+			Every: 2}}))
 	assert.ErrorContains(t, err, file)
 }

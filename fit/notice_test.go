@@ -30,12 +30,14 @@ func TestANoticeBetweenRecordsStopsAllProcesses(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	const steps = 40
 	run := func(dir string, notice int64) (last [2]fit.Result, ends []error) {
-		ends = strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 2, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+		ends = strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 2,
+			LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 			own := make(chan interrupt.Notice, 1)
 			ctx, stop := interrupt.Notify(ctx, interrupt.Options{Notices: own})
 			defer stop()
 			store := strategytest.SeededStore()
-			step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2), train.Options{}))
+			step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2),
+				train.Options{}))
 			batches := fit.Batches(func(yield func([]any, error) bool) {
 				for i := 0; ; i++ {
 					if s.Process() == 1 && notice > 0 && int64(i) == notice {
@@ -49,7 +51,8 @@ func TestANoticeBetweenRecordsStopsAllProcesses(t *testing.T) {
 				}
 			})
 			var err error
-			last[s.Process()], err = fit.Run(ctx, step, batches, fit.Options{Steps: steps, Every: 1000, Resume: true}, fit.Checkpoint(dir, 0))
+			last[s.Process()], err = fit.Run(ctx, step, batches, fit.Options{Steps: steps, Every: 1000, Resume: true},
+				fit.Checkpoint(dir, 0))
 			return err
 		})
 		return last, ends
@@ -89,21 +92,23 @@ func TestANoticeBetweenRecordsStopsAllProcesses(t *testing.T) {
 // agreed to stop.
 func TestANoticeDoesNotEndTheFeedOfOneProcess(t *testing.T) {
 	dir := t.TempDir()
-	for i, err := range strategytest.OnProcesses(t, plugintest.System(t, 2), simhost.Options{Processes: 2}, strategy.Options{Replicas: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
-		own := make(chan interrupt.Notice, 1)
-		ctx, stop := interrupt.Notify(ctx, interrupt.Options{Notices: own})
-		defer stop()
-		read := 0
-		data := dataset(t, 8).Repeat(-1).Map(func(_ context.Context, e input.Element) (input.Element, error) {
-			if read++; read == 40 && s.Process() == 1 { // by then the votes are several steps apart
-				own <- interrupt.Notice{Reason: "quota"}
-				<-ctx.Done()
-			}
-			return e, nil
-		}, input.MapOptions{Spec: dataset(t, 8).Info().Spec})
-		_, err := fit.Run(ctx, dense(s, 2), fit.Dataset(data), fit.Options{Steps: 100000, Every: 100000, Resume: true}, fit.Checkpoint(dir, 0))
-		return err
-	}) {
+	for i, err := range strategytest.OnProcesses(t, plugintest.System(t, 2), simhost.Options{Processes: 2},
+		strategy.Options{Replicas: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+			own := make(chan interrupt.Notice, 1)
+			ctx, stop := interrupt.Notify(ctx, interrupt.Options{Notices: own})
+			defer stop()
+			read := 0
+			data := dataset(t, 8).Repeat(-1).Map(func(_ context.Context, e input.Element) (input.Element, error) {
+				if read++; read == 40 && s.Process() == 1 { // by then the votes are several steps apart
+					own <- interrupt.Notice{Reason: "quota"}
+					<-ctx.Done()
+				}
+				return e, nil
+			}, input.MapOptions{Spec: dataset(t, 8).Info().Spec})
+			_, err := fit.Run(ctx, dense(s, 2), fit.Dataset(data), fit.Options{Steps: 100000, Every: 100000, Resume: true},
+				fit.Checkpoint(dir, 0))
+			return err
+		}) {
 		var stopped *interrupt.Error
 		require.ErrorAs(t, err, &stopped, "process %d", i)
 		assert.Greater(t, stopped.Step, int64(38))
@@ -138,7 +143,8 @@ func TestASaveThatDoesNotFitIsSaid(t *testing.T) {
 	ctx, stop := interrupt.Notify(t.Context(), interrupt.Options{Notices: own, Grace: time.Nanosecond})
 	defer stop()
 	var said bytes.Buffer
-	_, err := fit.Run(ctx, dense(s, 1), fit.Dataset(dataset(t, 8)), fit.Options{Logger: slog.New(slog.NewTextHandler(&said, nil))},
+	_, err := fit.Run(ctx, dense(s, 1), fit.Dataset(dataset(t, 8)),
+		fit.Options{Logger: slog.New(slog.NewTextHandler(&said, nil))},
 		fit.Checkpoint(t.TempDir(), 3), fit.Each(4, func(ctx context.Context, _ *fit.State) error {
 			own <- interrupt.Notice{Reason: "quota", Deadline: time.Now().Add(time.Microsecond)}
 			<-ctx.Done()
@@ -168,7 +174,8 @@ func TestANoticeBeforeTheFirstStepLeavesNobodyWaiting(t *testing.T) {
 				opts.Phases = func(phase.Phase) { cancel() }
 			}
 			dir := t.TempDir()
-			for i, err := range strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, opts, func(own context.Context, s *strategy.TPUStrategy) error {
+			for i, err := range strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, opts, func(own context.Context,
+				s *strategy.TPUStrategy) error {
 				hooks := []fit.Hook{fit.Checkpoint(dir, 0), {Name: "begin", Begin: func(context.Context, *fit.State) error {
 					if when == "beginning" && s.Process() == 1 {
 						cancel()
@@ -184,7 +191,8 @@ func TestANoticeBeforeTheFirstStepLeavesNobodyWaiting(t *testing.T) {
 				var stopped *interrupt.Error
 				require.ErrorAs(t, err, &stopped, "process %d", i)
 				assert.Equal(t, taken, stopped.Step, "process %d", i)
-				assert.Equal(t, map[int64]int{0: 130, 1: 75}[taken], interrupt.ExitCodeFor(err), "a notice without a deadline, before there is anything to save, asks for no other start")
+				assert.Equal(t, map[int64]int{0: 130, 1: 75}[taken], interrupt.ExitCodeFor(err),
+					"a notice without a deadline, before there is anything to save, asks for no other start")
 			}
 		})
 	}

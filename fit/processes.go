@@ -123,7 +123,8 @@ func (r *runner) interruptError(ctx context.Context, notice *interrupt.Notice) e
 func (r *runner) warnDeadline(notice *interrupt.Notice) {
 	if remaining := time.Until(notice.Deadline); !notice.Deadline.IsZero() && remaining < r.saver.lastDuration {
 		r.log.Warn("fit: the checkpoint may not be complete before the process is ended", "reason", notice.Reason,
-			"left", remaining.Round(time.Millisecond), "last save took", r.saver.lastDuration.Round(time.Millisecond), "last checkpoint", max(r.savedStep, 0))
+			"left", remaining.Round(time.Millisecond), "last save took", r.saver.lastDuration.Round(time.Millisecond),
+			"last checkpoint", max(r.savedStep, 0))
 	}
 }
 

@@ -28,12 +28,15 @@ func TestProcessesEndTogether(t *testing.T) {
 	var steps, resumed [2]int64
 	// run runs both processes; change changes the options of one of them.
 	run := func(change func(ctx context.Context, process int) (context.Context, []fit.Hook)) []error {
-		return strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 2, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+		return strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 2,
+			LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 			ctx, hooks := change(ctx, s.Process())
 			store := strategytest.SeededStore()
-			step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2), train.Options{Metrics: []train.Metric{train.MeanLoss()}}))
+			step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2),
+				train.Options{Metrics: []train.Metric{train.MeanLoss()}}))
 			held := strategytest.OK(train.NewEvaluation(s, store, denseLoss(2), train.Options{}))
-			result, err := fit.Run(ctx, step, fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 100, Every: 2, Resume: true}, append([]fit.Hook{
+			result, err := fit.Run(ctx, step, fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 100, Every: 2,
+				Resume: true}, append([]fit.Hook{
 				fit.CSV(filepath.Join(dir, "losses.csv")), fit.Events(filepath.Join(dir, "events")),
 				fit.Evaluate("held", held, fit.Dataset(dataset(t, 2)), 4),
 				fit.KeepBest(filepath.Join(dir, "best"), "held/loss"),
@@ -105,7 +108,8 @@ func TestProcessesEndTogether(t *testing.T) {
 	require.NoError(t, err)
 	alone := map[int64]float64{}
 	s := strategytest.New(t, 2, 1)
-	_, err = fit.Run(context.Background(), dense(s, 2), fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: steps[0]}, losses(alone))
+	_, err = fit.Run(context.Background(), dense(s, 2), fit.Dataset(dataset(t, 8).Repeat(-1)),
+		fit.Options{Steps: steps[0]}, losses(alone))
 	require.NoError(t, err)
 	for i, row := range contents(t, string(table)) {
 		assert.InDelta(t, alone[int64(row["step"])], row[fit.Loss], 1e-4, "row %d", i)

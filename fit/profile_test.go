@@ -66,10 +66,12 @@ func TestAProfileHasTheStepsAskedFor(t *testing.T) {
 		}
 		return nil
 	}}
-	_, err := fit.Run(t.Context(), dense(s, 2), fit.Batches(batches(25)), fit.Options{Steps: 25, Every: 10, Logger: slog.New(slog.NewTextHandler(&log, nil))},
+	_, err := fit.Run(t.Context(), dense(s, 2), fit.Batches(batches(25)), fit.Options{Steps: 25, Every: 10,
+		Logger: slog.New(slog.NewTextHandler(&log, nil))},
 		seen, fit.Profile(profile.Options{Dir: dir, From: 4, To: 6, Trigger: trigger}))
 	require.NoError(t, err)
-	assert.Equal(t, map[string][]int64{"steps_4-6": {4, 5, 6}, "steps_11-20": {11, 12, 13, 14, 15, 16, 17, 18, 19, 20}}, stepsOf(t, dir))
+	assert.Equal(t, map[string][]int64{"steps_4-6": {4, 5, 6}, "steps_11-20": {11, 12, 13, 14, 15, 16, 17, 18, 19, 20}},
+		stepsOf(t, dir))
 	assert.Equal(t, []int64{1, 3, 6, 10, 20, 25}, records)
 	assert.Contains(t, log.String(), "the profile contains only the host")
 }
@@ -81,16 +83,19 @@ func TestAProfileNeverEndsARun(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	var log bytes.Buffer
 	opts := fit.Options{Steps: 5, Logger: slog.New(slog.NewTextHandler(&log, nil))}
-	_, err := fit.Run(t.Context(), dense(s, 2), fit.Batches(batches(5)), opts, fit.Profile(profile.Options{Dir: filepath.Join(file, "below"), From: 1, To: 3}))
+	_, err := fit.Run(t.Context(), dense(s, 2), fit.Batches(batches(5)), opts,
+		fit.Profile(profile.Options{Dir: filepath.Join(file, "below"), From: 1, To: 3}))
 	require.NoError(t, err)
 	assert.Contains(t, log.String(), "the profile is lost")
 
 	// A run that ends before the last requested step writes the recorded steps.
-	_, err = fit.Run(t.Context(), dense(strategytest.New(t, 2, 1), 2), fit.Batches(batches(5)), opts, fit.Profile(profile.Options{Dir: dir, From: 3, To: 30}))
+	_, err = fit.Run(t.Context(), dense(strategytest.New(t, 2, 1), 2), fit.Batches(batches(5)), opts,
+		fit.Profile(profile.Options{Dir: dir, From: 3, To: 30}))
 	require.NoError(t, err)
 	assert.Equal(t, map[string][]int64{"steps_3-5": {3, 4, 5}}, stepsOf(t, dir))
 
-	for _, o := range []profile.Options{{}, {Dir: dir}, {Dir: dir, To: 3}, {Dir: dir, From: 3, To: 2}, {Dir: dir, From: -1}} {
+	for _, o := range []profile.Options{{}, {Dir: dir}, {Dir: dir, To: 3}, {Dir: dir, From: 3, To: 2},
+		{Dir: dir, From: -1}} {
 		_, err := fit.Run(t.Context(), dense(s, 2), fit.Batches(batches(5)), opts, fit.Profile(o))
 		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), "%v: %v", o, err)
 	}

@@ -30,14 +30,18 @@ func TestARefusedResumeChangesNoFile(t *testing.T) {
 	t.Setenv("TPUSTRATEGY_GOODPUT", filepath.Join(dir, "goodput"))
 	systems := plugintest.System(t, 4)
 	run := func(processes, replicas, width int, options fit.Options, hooks ...fit.Hook) []error {
-		return strategytest.OnProcesses(t, systems, simhost.Options{Processes: processes}, strategy.Options{Replicas: replicas, LogicalDevices: 4 / replicas}, func(ctx context.Context, s *strategy.TPUStrategy) error {
-			step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), denseLoss(width), train.Options{}))
-			_, err := fit.Run(ctx, step, fit.Dataset(dataset(t, 8).Repeat(-1)), options, append([]fit.Hook{
-				fit.Watch(watchdog.Options{Dir: dir}), fit.Goodput(), fit.CSV(filepath.Join(dir, "losses.csv")),
-				fit.Curve(filepath.Join(dir, "curve.html")), fit.Events(filepath.Join(dir, "events")), fit.KeepBest(filepath.Join(dir, "best"), fit.Loss),
-				fit.Checkpoint(filepath.Join(dir, "run"), 5)}, hooks...)...)
-			return err
-		})
+		return strategytest.OnProcesses(t, systems, simhost.Options{Processes: processes},
+			strategy.Options{Replicas: replicas, LogicalDevices: 4 / replicas}, func(ctx context.Context,
+				s *strategy.TPUStrategy) error {
+				step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), denseLoss(width),
+					train.Options{}))
+				_, err := fit.Run(ctx, step, fit.Dataset(dataset(t, 8).Repeat(-1)), options, append([]fit.Hook{
+					fit.Watch(watchdog.Options{Dir: dir}), fit.Goodput(), fit.CSV(filepath.Join(dir, "losses.csv")),
+					fit.Curve(filepath.Join(dir, "curve.html")), fit.Events(filepath.Join(dir, "events")),
+					fit.KeepBest(filepath.Join(dir, "best"), fit.Loss),
+					fit.Checkpoint(filepath.Join(dir, "run"), 5)}, hooks...)...)
+				return err
+			})
 	}
 	options := fit.Options{Steps: 9, Every: 3, Resume: true, Settings: map[string]string{"batch": "32"}}
 	strategytest.NoErrors(t, run(2, 2, 2, options))
@@ -70,7 +74,10 @@ func TestARefusedResumeChangesNoFile(t *testing.T) {
 		"more processes":   {run(4, 4, 2, other), fit.ErrResume},
 		"another model":    {run(2, 2, 3, options), fit.ErrResume},
 		"without a resume": {run(2, 2, 2, begun), fit.ErrResume},
-		"a hook":           {run(2, 2, 2, options, fit.Hook{Name: "wrong", Begin: func(context.Context, *fit.State) error { return wrong }}), wrong},
+		"a hook": {run(2, 2, 2, options, fit.Hook{Name: "wrong", Begin: func(context.Context,
+			*fit.State) error {
+			return wrong
+		}}), wrong},
 	} {
 		for process, err := range c.errs {
 			assert.ErrorIs(t, err, c.want, "%s, process %d", name, process)
@@ -96,7 +103,8 @@ func TestARefusedResumeChangesNoFile(t *testing.T) {
 func TestAFirstRunThatIsRefusedLeavesItsError(t *testing.T) {
 	dir := t.TempDir()
 	wrong := errors.New("no such data")
-	_, err := fit.Run(t.Context(), dense(strategytest.New(t, 1, 1), 2), fit.Batches(batches(3)), fit.Options{}, fit.Watch(watchdog.Options{Dir: dir}),
+	_, err := fit.Run(t.Context(), dense(strategytest.New(t, 1, 1), 2), fit.Batches(batches(3)), fit.Options{},
+		fit.Watch(watchdog.Options{Dir: dir}),
 		fit.Hook{Name: "wrong", Begin: func(context.Context, *fit.State) error { return wrong }})
 	require.ErrorIs(t, err, wrong)
 	board, err := watchdog.OpenRecordStore(t.Context(), dir)

@@ -30,17 +30,19 @@ func TestAReplayEndsARunBeforeItSaves(t *testing.T) {
 	dir := t.TempDir()
 	run := func(place string, at int64, hooks ...fit.Hook) ([]float64, error) {
 		s := strategytest.New(t, 4, 1)
-		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(1), train.Options{}))
+		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(),
+			denseLoss(1), train.Options{}))
 		defer step.Close()
 		var losses []float64
-		hooks = append(hooks, fit.Checkpoint(filepath.Join(dir, place), 10), fit.Each(1, func(ctx context.Context, st *fit.State) error {
-			loss, _ := st.Value(fit.Loss)
-			losses = append(losses, loss)
-			if st.Step() != at {
-				return nil
-			}
-			return turnBit(ctx, s.Variables(step.Store()).All()[0], 2)
-		}))
+		hooks = append(hooks, fit.Checkpoint(filepath.Join(dir, place), 10),
+			fit.Each(1, func(ctx context.Context, st *fit.State) error {
+				loss, _ := st.Value(fit.Loss)
+				losses = append(losses, loss)
+				if st.Step() != at {
+					return nil
+				}
+				return turnBit(ctx, s.Variables(step.Store()).All()[0], 2)
+			}))
 		_, err := fit.Run(t.Context(), step, blocking(-1, nil), fit.Options{Steps: 24, Every: 1}, hooks...)
 		return losses, err
 	}
@@ -73,23 +75,26 @@ func TestWhatTheHostsSavedSinceACleanReplayIsRemoved(t *testing.T) {
 	sys, dir := plugintest.System(t, 4), t.TempDir()
 	life := func(at int64) (results [2]fit.Result, losses map[int64]float64, errs []error) {
 		losses = map[int64]float64{}
-		errs = strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 4}, func(ctx context.Context, s *strategy.TPUStrategy) error {
-			step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(1), train.Options{}))
-			near := fit.LocalCheckpoints{Folder: filepath.Join(dir, fmt.Sprint("host-", s.Process())), Every: 3}
-			var err error
-			results[s.Process()], err = fit.Run(ctx, step, fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 24, Every: 1, Resume: true}, fit.Replay(4),
-				fit.Checkpoint(filepath.Join(dir, "far"), 20, fit.CheckpointOptions{Local: near}),
-				fit.Each(1, func(ctx context.Context, st *fit.State) error {
-					if s.Process() == 0 {
-						losses[st.Step()], _ = st.Value(fit.Loss)
-					}
-					if st.Step() != at || s.Process() != 1 {
-						return nil
-					}
-					return turnBit(ctx, s.Variables(step.Store()).All()[0], 3)
-				}))
-			return err
-		})
+		errs = strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 4},
+			func(ctx context.Context, s *strategy.TPUStrategy) error {
+				step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(),
+					denseLoss(1), train.Options{}))
+				near := fit.LocalCheckpoints{Folder: filepath.Join(dir, fmt.Sprint("host-", s.Process())), Every: 3}
+				var err error
+				results[s.Process()], err = fit.Run(ctx, step, fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 24,
+					Every: 1, Resume: true}, fit.Replay(4),
+					fit.Checkpoint(filepath.Join(dir, "far"), 20, fit.CheckpointOptions{Local: near}),
+					fit.Each(1, func(ctx context.Context, st *fit.State) error {
+						if s.Process() == 0 {
+							losses[st.Step()], _ = st.Value(fit.Loss)
+						}
+						if st.Step() != at || s.Process() != 1 {
+							return nil
+						}
+						return turnBit(ctx, s.Variables(step.Store()).All()[0], 3)
+					}))
+				return err
+			})
 		return results, losses, errs
 	}
 	_, first, errs := life(14) // steps 3 to 15 are saved, 12 and 16 replayed
@@ -112,7 +117,8 @@ func TestWhatTheHostsSavedSinceACleanReplayIsRemoved(t *testing.T) {
 func turnBit(ctx context.Context, v *strategy.Variable, partition int) error {
 	m := engine.Internal(v.Strategy())
 	on := m.Runtime()
-	return m.WithBuffers(ctx, "turning a bit", []*strategy.Variable{v}, func(at []*engine.Layout, held []engine.Buffers) (_ []engine.Buffers, err error) {
+	return m.WithBuffers(ctx, "turning a bit", []*strategy.Variable{v}, func(at []*engine.Layout,
+		held []engine.Buffers) (_ []engine.Buffers, err error) {
 		fresh := on.Buffers()
 		for p, b := range held[0] {
 			if b == nil || !on.Local[p] {

@@ -15,7 +15,8 @@ import (
 // all variables exist and can be compared with the checkpoint.
 func (r *runner) restore(ctx context.Context, saved *savedState) error {
 	wrong := func(what string, err error) error {
-		return resumeError(r.saver.path, saved.Step, err, "give the model and the optimizer that the run began with, or another directory", "%s", what)
+		return resumeError(r.saver.path, saved.Step, err,
+			"give the model and the optimizer that the run began with, or another directory", "%s", what)
 	}
 	next, err := r.prefetchBatch(ctx)
 	if err != nil {

@@ -210,7 +210,8 @@ func (r *runner) execute(ctx context.Context) error {
 			}))
 		}
 	}
-	r.result.Step, r.result.ResumedFrom, r.result.StepsRun = r.state.step, r.state.resumedFrom, r.state.step-r.state.resumedFrom
+	r.result.Step, r.result.ResumedFrom, r.result.StepsRun = r.state.step, r.state.resumedFrom,
+		r.state.step-r.state.resumedFrom
 	r.result.Rows, r.result.Epochs = r.state.rows, r.state.epoch
 	r.result.Metrics, r.result.StopReason = r.state.latest, r.state.stopReason
 	return err

@@ -38,7 +38,8 @@ func dataset(t testing.TB, n int) input.Dataset {
 	require.NoError(t, err)
 	y, err := input.NewTensor(ys, n*32, 1)
 	require.NoError(t, err)
-	return input.FromSlices(input.Tuple(input.Leaf(x), input.Leaf(y))).Shuffle(64, input.ShuffleOptions{Seed: 3}).Batch(32, true)
+	return input.FromSlices(input.Tuple(input.Leaf(x), input.Leaf(y))).Shuffle(64, input.ShuffleOptions{Seed: 3}).Batch(32,
+		true)
 }
 
 // losses is a hook that collects the losses of all steps.
@@ -53,7 +54,8 @@ func TestARunTakesTheStepsOfABareLoop(t *testing.T) {
 	s := strategytest.New(t, 2, 2, strategytest.AnnotatedOptions())
 	want := strategytest.Losses(t, strategytest.AnnotatedStep(s), 0, 7)
 	got := map[int64]float64{}
-	result, err := fit.Run(context.Background(), strategytest.AnnotatedStep(s), fit.Batches(batches(-1)), fit.Options{Steps: 7}, losses(got))
+	result, err := fit.Run(context.Background(), strategytest.AnnotatedStep(s), fit.Batches(batches(-1)),
+		fit.Options{Steps: 7}, losses(got))
 	require.NoError(t, err)
 	for i, loss := range want {
 		assert.Equal(t, loss, got[int64(i+1)])
@@ -86,8 +88,10 @@ func TestARunGoesOnAsIfNothingHadHappened(t *testing.T) {
 
 // TestAMetricThatNothingMeasuredIsAnErrorInTheEnd uses a hook that could have measured the metric.
 func TestAMetricThatNothingMeasuredIsAnErrorInTheEnd(t *testing.T) {
-	result, err := fit.Run(context.Background(), dense(strategytest.New(t, 1, 1), 2), fit.Batches(batches(3)), fit.Options{},
-		fit.Each(1, func(_ context.Context, s *fit.State) error { s.SetMetric("mine", 1); return nil }), fit.EarlyStop("yours", 1))
+	result, err := fit.Run(context.Background(), dense(strategytest.New(t, 1, 1), 2), fit.Batches(batches(3)),
+		fit.Options{},
+		fit.Each(1, func(_ context.Context, s *fit.State) error { s.SetMetric("mine", 1); return nil }),
+		fit.EarlyStop("yours", 1))
 	require.EqualError(t, err, `fit: hook early stop by yours: nothing measures "yours"; there are ["loss" "mine"]`)
 	assert.Equal(t, errkind.NotFoundError, errkind.KindOf(err))
 	assert.Equal(t, int64(3), result.Step)

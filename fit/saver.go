@@ -180,7 +180,8 @@ func (v *saver) save(ctx context.Context, r *runner) error {
 	v.lastDuration = max(time.Since(start), v.completedDuration)
 	if grace := interrupt.GracePeriod(ctx); v.lastDuration > grace && !v.warnedSlow {
 		v.warnedSlow = true
-		r.log.Warn("fit: a save takes longer than the grace period at the end of the process; save more often or raise the grace period",
+		r.log.Warn("fit: a save takes longer than the grace period at the end of the process; save more often or raise "+
+			"the grace period",
 			"took", v.lastDuration.Round(time.Millisecond), "grace", grace)
 	}
 	return err

@@ -43,7 +43,8 @@ func TestAFullDiskDoesNotEndARun(t *testing.T) {
 	dir := t.TempDir()
 	run := func(name string, full int, steps int64) (string, error) {
 		var log bytes.Buffer
-		_, err := fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), fit.Options{Steps: steps, Every: 2, Resume: true, Logger: slog.New(slog.NewTextHandler(&log, nil))},
+		_, err := fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), fit.Options{Steps: steps, Every: 2, Resume: true,
+			Logger: slog.New(slog.NewTextHandler(&log, nil))},
 			fit.Checkpoint(filepath.Join(dir, name), 4, fit.CheckpointOptions{Include: []checkpoint.Variable{&heavy{full}}}))
 		return log.String(), err
 	}
@@ -76,17 +77,20 @@ func TestAFullDiskKeepsTheBestSoFar(t *testing.T) {
 	value := map[int64]float64{1: 5, 2: 4, 3: 3, 4: 3.5}
 	var log bytes.Buffer
 	disk := &heavy{}
-	_, err := fit.Run(context.Background(), dense(s, 2), fit.Batches(batches(4)), fit.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))},
+	_, err := fit.Run(context.Background(), dense(s, 2), fit.Batches(batches(4)),
+		fit.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))},
 		fit.Each(1, func(_ context.Context, s *fit.State) error {
 			if s.Step() == 3 {
 				disk.times = 1
 			}
 			s.SetMetric("mine", value[s.Step()])
 			return nil
-		}), fit.KeepBest(filepath.Join(dir, "best"), "mine"), fit.Checkpoint(filepath.Join(dir, "run"), 0, fit.CheckpointOptions{Include: []checkpoint.Variable{disk}}))
+		}), fit.KeepBest(filepath.Join(dir, "best"), "mine"), fit.Checkpoint(filepath.Join(dir, "run"), 0,
+			fit.CheckpointOptions{Include: []checkpoint.Variable{disk}}))
 	require.NoError(t, err)
 	assert.Contains(t, log.String(), "no room for a better one")
-	assert.Equal(t, []string{"step-0000000004"}, names(t, filepath.Join(dir, "best")), "3 was not saved, and 3.5 is better than 4")
+	assert.Equal(t, []string{"step-0000000004"}, names(t, filepath.Join(dir, "best")),
+		"3 was not saved, and 3.5 is better than 4")
 }
 
 // TestTwoRunsDoNotShareADirectory checks that the second of two concurrent runs is refused.
@@ -95,10 +99,12 @@ func TestTwoRunsDoNotShareADirectory(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	dir := t.TempDir()
 	inner := func(context.Context, *fit.State) error {
-		_, err := fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), fit.Options{Steps: 5, Resume: true}, fit.Checkpoint(dir, 1))
+		_, err := fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), fit.Options{Steps: 5, Resume: true},
+			fit.Checkpoint(dir, 1))
 		return err
 	}
-	_, err := fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), fit.Options{Steps: 5}, fit.Checkpoint(dir, 2), fit.Each(3, inner))
+	_, err := fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), fit.Options{Steps: 5}, fit.Checkpoint(dir, 2),
+		fit.Each(3, inner))
 	var owner *checkpoint.OwnerError
 	require.ErrorAs(t, err, &owner)
 	require.ErrorIs(t, err, checkpoint.ErrBusy)
@@ -109,7 +115,8 @@ func TestAStepThatIsNotFiniteEndsARun(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 1, 1)
 	dir := t.TempDir()
-	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), denseLoss(2), train.Options{NonFinite: train.Stop}))
+	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), denseLoss(2),
+		train.Options{NonFinite: train.Stop}))
 	data := fit.Batches(func(yield func([]any, error) bool) {
 		for i := 0; ; i++ {
 			x, y := strategytest.Batch(i)
@@ -135,7 +142,8 @@ func TestADamagedCheckpointIsPassedOver(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	dir := t.TempDir()
 	want, got := map[int64]float64{}, map[int64]float64{}
-	_, err := fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), fit.Options{Steps: 6}, losses(want), fit.Checkpoint(dir, 2))
+	_, err := fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), fit.Options{Steps: 6}, losses(want),
+		fit.Checkpoint(dir, 2))
 	require.NoError(t, err)
 	damaged := shardsOf(t, filepath.Join(dir, "step-0000000006"))
 	data, err := os.ReadFile(damaged)
@@ -143,7 +151,8 @@ func TestADamagedCheckpointIsPassedOver(t *testing.T) {
 	data[len(data)-1] ^= 1
 	require.NoError(t, os.WriteFile(damaged, data, 0o644))
 	var log bytes.Buffer
-	result, err := fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), fit.Options{Steps: 6, Resume: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}, losses(got), fit.Checkpoint(dir, 2))
+	result, err := fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), fit.Options{Steps: 6, Resume: true,
+		Logger: slog.New(slog.NewTextHandler(&log, nil))}, losses(got), fit.Checkpoint(dir, 2))
 	require.NoError(t, err)
 	assert.Equal(t, int64(4), result.ResumedFrom)
 	assert.Contains(t, log.String(), "skipping a damaged checkpoint")

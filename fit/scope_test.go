@@ -41,11 +41,12 @@ func TestAResumedRunHasTheCountersOfTheScope(t *testing.T) {
 			}
 		}
 		loss := denseLoss(2)
-		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-			rc.AssignAdd(counters[0], int64(1))
-			rc.AssignAdd(counters[1], float32(in[0].Shape().Dimensions[0]))
-			return loss(rc, in)
-		}, train.Options{Metrics: []train.Metric{train.MeanLoss()}}))
+		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(),
+			func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+				rc.AssignAdd(counters[0], int64(1))
+				rc.AssignAdd(counters[1], float32(in[0].Shape().Dimensions[0]))
+				return loss(rc, in)
+			}, train.Options{Metrics: []train.Metric{train.MeanLoss()}}))
 		held := strategytest.OK(train.NewEvaluation(s, step.Store(), loss, train.Options{}))
 		_, err := fit.Run(ctx, step, fit.Batches(batches(-1)), fit.Options{Steps: to, Every: 2, Resume: true},
 			fit.Evaluate("held", held, fit.Batches(batches(2)), 4), fit.Checkpoint(dir, 2, o))

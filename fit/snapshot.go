@@ -79,7 +79,8 @@ var errSavedState = errkind.New(errkind.DataLossError, "fit: the position in the
 func readSavedState(c *checkpoint.Checkpoint) (*savedState, error) {
 	p, err := parseSavedState(c.Metadata())
 	if err == nil && p.Step != c.Step() {
-		return nil, &errkind.Fault{Match: errSavedState, Reason: fmt.Sprintf("it is of step %d, and the checkpoint is of step %d", p.Step, c.Step())}
+		return nil, &errkind.Fault{Match: errSavedState,
+			Reason: fmt.Sprintf("it is of step %d, and the checkpoint is of step %d", p.Step, c.Step())}
 	}
 	return p, err
 }
@@ -97,8 +98,9 @@ func parseSavedState(metadata map[string]string) (*savedState, error) {
 		return nil, &errkind.Fault{Match: errSavedState, Reason: "it cannot be read", Err: err}
 	}
 	if p.Version != snapshotVersion {
-		return nil, &errkind.Fault{Op: "fit: checkpoint", Reason: fmt.Sprintf("its format is version %d, this program reads %d", p.Version, snapshotVersion),
-			Class: errkind.NotImplementedError, Hint: "use the program that wrote it"}
+		return nil, &errkind.Fault{Op: "fit: checkpoint",
+			Reason: fmt.Sprintf("its format is version %d, this program reads %d", p.Version, snapshotVersion),
+			Class:  errkind.NotImplementedError, Hint: "use the program that wrote it"}
 	}
 	if len(p.Pending)%2 != 0 || len(p.Latest)%2 != 0 || len(p.Inputs) == 1 ||
 		!isExactCount(p.Step) || !isExactCount(p.Position.Epoch) || !isExactCount(p.Position.Batches) ||

@@ -55,7 +55,8 @@ func (r *runner) startWatch(ctx context.Context) (context.Context, error) {
 		starting, cancel := context.WithTimeoutCause(ctx, cmp.Or(o.FirstTimeout, startTimeout),
 			&errkind.Fault{Op: "fit: the run's name",
 				Reason: fmt.Sprintf("not all %d processes reached it",
-					o.Hosts), Hint: "check which process has ended or has not called fit.Run yet", Class: errkind.DeadlineExceededError})
+					o.Hosts), Hint: "check which process has ended or has not called fit.Run yet",
+				Class: errkind.DeadlineExceededError})
 		defer cancel()
 		id, err := r.strategy.BroadcastBytes(starting, "fit: the run's name", []byte(rand.Text()))
 		if err != nil {

@@ -43,14 +43,17 @@ func TestWatchedHost(t *testing.T) {
 	s, err := strategy.New(sys, strategy.Options{Replicas: 4})
 	require.NoError(t, err)
 	o := quick(os.Getenv("FIT_TEST_PLACE"))
-	o.Exit, o.MinTimeout, o.CancelDelay, o.Logger = os.Exit, 2*time.Second, time.Second, slog.New(slog.NewTextHandler(os.Stderr, nil))
-	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(1), train.Options{}))
-	_, err = fit.Run(ctx, step, blocking(-1, nil), fit.Options{Steps: 5000, Every: 5}, fit.Watch(o), fit.Each(20, func(_ context.Context, st *fit.State) error {
-		if h.Process == 2 && st.Step() == 40 {
-			return syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-		}
-		return nil
-	}))
+	o.Exit, o.MinTimeout, o.CancelDelay, o.Logger = os.Exit, 2*time.Second, time.Second,
+		slog.New(slog.NewTextHandler(os.Stderr, nil))
+	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(),
+		denseLoss(1), train.Options{}))
+	_, err = fit.Run(ctx, step, blocking(-1, nil), fit.Options{Steps: 5000, Every: 5}, fit.Watch(o),
+		fit.Each(20, func(_ context.Context, st *fit.State) error {
+			if h.Process == 2 && st.Step() == 40 {
+				return syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			}
+			return nil
+		}))
 	fmt.Fprintln(os.Stderr, err)
 	os.Exit(interrupt.ExitCodeFor(err))
 }

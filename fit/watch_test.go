@@ -51,27 +51,30 @@ func TestARunThatDoesNotGoOnEndsOnAllProcesses(t *testing.T) {
 	var mu sync.Mutex
 	exits, reports := map[int]int{}, make([][]watchdog.Report, 4)
 	started := time.Now()
-	errs := strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4, Patience: 30 * time.Second}, strategy.Options{Replicas: 4}, func(ctx context.Context, s *strategy.TPUStrategy) error {
-		o := quick(filepath.Join(dir, "run"))
-		o.Exit = func(code int) {
-			mu.Lock()
-			exits[s.Process()] = code
-			mu.Unlock()
-			close(release) // simulates the end of the process
-		}
-		o.OnReport = func(r watchdog.Report) {
-			mu.Lock()
-			reports[s.Process()] = append(reports[s.Process()], r)
-			mu.Unlock()
-		}
-		at := -1
-		if s.Process() == 2 {
-			at = 30
-		}
-		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(1), train.Options{}))
-		_, err := fit.Run(ctx, step, blocking(at, release), fit.Options{Steps: 100, Every: 5}, fit.Watch(o), fit.Checkpoint(filepath.Join(dir, "checkpoints"), 10))
-		return err
-	})
+	errs := strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4, Patience: 30 * time.Second},
+		strategy.Options{Replicas: 4}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+			o := quick(filepath.Join(dir, "run"))
+			o.Exit = func(code int) {
+				mu.Lock()
+				exits[s.Process()] = code
+				mu.Unlock()
+				close(release) // simulates the end of the process
+			}
+			o.OnReport = func(r watchdog.Report) {
+				mu.Lock()
+				reports[s.Process()] = append(reports[s.Process()], r)
+				mu.Unlock()
+			}
+			at := -1
+			if s.Process() == 2 {
+				at = 30
+			}
+			step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(),
+				denseLoss(1), train.Options{}))
+			_, err := fit.Run(ctx, step, blocking(at, release), fit.Options{Steps: 100, Every: 5}, fit.Watch(o),
+				fit.Checkpoint(filepath.Join(dir, "checkpoints"), 10))
+			return err
+		})
 	t.Logf("%v", time.Since(started))
 	assert.Equal(t, map[int]int{2: watchdog.ExitCode}, exits)
 	for i, err := range errs {
@@ -110,7 +113,8 @@ func TestAWaitThatItsContextEnds(t *testing.T) {
 	var stuck *watchdog.StuckError
 	o := quick("")
 	o.MinTimeout, o.FirstTimeout = 100*time.Millisecond, 300*time.Millisecond
-	_, err := fit.Run(t.Context(), dense(s, 2), fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 30, Every: 5}, fit.Watch(o),
+	_, err := fit.Run(t.Context(), dense(s, 2), fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 30, Every: 5},
+		fit.Watch(o),
 		fit.Each(10, func(ctx context.Context, _ *fit.State) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
@@ -134,8 +138,10 @@ func TestARunThatGoesOnIsLeftAlone(t *testing.T) {
 	o := watchdog.Options{Dir: dir, OnReport: func(r watchdog.Report) { t.Errorf("%v", r.Findings) }}
 	store := strategytest.SeededStore()
 	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2), train.Options{}))
-	_, err := fit.Run(t.Context(), step, fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 40, Every: 5}, fit.Watch(o),
-		fit.Evaluate("held", strategytest.OK(train.NewEvaluation(s, store, denseLoss(2), train.Options{})), fit.Dataset(dataset(t, 2)), 10), fit.Checkpoint(filepath.Join(dir, "checkpoints"), 10))
+	_, err := fit.Run(t.Context(), step, fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 40, Every: 5},
+		fit.Watch(o),
+		fit.Evaluate("held", strategytest.OK(train.NewEvaluation(s, store, denseLoss(2), train.Options{})),
+			fit.Dataset(dataset(t, 2)), 10), fit.Checkpoint(filepath.Join(dir, "checkpoints"), 10))
 	require.NoError(t, err)
 	board, err := watchdog.OpenRecordStore(t.Context(), dir)
 	require.NoError(t, err)
@@ -143,6 +149,7 @@ func TestARunThatGoesOnIsLeftAlone(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 	r := all[0]
-	assert.Equal(t, []any{watchdog.Ended, int64(40), int64(40), int64(40), int64(40), ""}, []any{r.State, r.Step, r.Steps, r.LossStep, r.Checkpoint, r.Error})
+	assert.Equal(t, []any{watchdog.Ended, int64(40), int64(40), int64(40), int64(40), ""}, []any{r.State, r.Step, r.Steps,
+		r.LossStep, r.Checkpoint, r.Error})
 	assert.Positive(t, float64(*r.Loss))
 }

@@ -40,8 +40,10 @@ type aheadTarget struct {
 }
 
 func (a *aheadTarget) unsupportedError(what string) error {
-	return &errkind.Fault{Op: "gomlx: " + what, Reason: "the backend compiles ahead of time for " + a.target.Name + ", which is not here",
-		Hint: "leave the distribution to the backend, or run on the devices", Class: errkind.NotImplementedError, Err: errors.ErrUnsupported}
+	return &errkind.Fault{Op: "gomlx: " + what, Reason: "the backend compiles ahead of time for " + a.target.Name +
+		", which is not here",
+		Hint: "leave the distribution to the backend, or run on the devices", Class: errkind.NotImplementedError,
+		Err: errors.ErrUnsupported}
 }
 
 // NewAheadOfTime returns a backend that compiles for a described slice, which need not exist on

@@ -37,12 +37,14 @@ func TestAheadOfTimeStopsAtTheFirstStepWithTheReport(t *testing.T) {
 	require.ErrorAs(t, err, &stopped)
 	assert.ErrorIs(t, err, errors.ErrUnsupported)
 	assert.Equal(t, errkind.NotImplementedError, errkind.KindOf(err))
-	assert.Equal(t, []string{"Trainer#1", "cpu:8", file, ""}, []string{stopped.Program, stopped.Topology, stopped.File, errText(stopped.Err)})
+	assert.Equal(t, []string{"Trainer#1", "cpu:8", file, ""}, []string{stopped.Program, stopped.Topology, stopped.File,
+		errText(stopped.Err)})
 	require.Len(t, *explained, 1, "what runs before the step is on no device")
 	for _, want := range []string{
 		`program "Trainer#1" is compiled for cpu:8 and not run, as topology= requests; the report is in ` + file,
 		"Trainer#1 on cpu:8 (8 x cpu): 4 replicas of 2 logical devices",
-		"memory of one core", "temporaries", "collectives of one core in one step", "all-reduce", "-,logical", "operations of one core",
+		"memory of one core", "temporaries", "collectives of one core in one step", "all-reduce", "-,logical",
+		"operations of one core",
 	} {
 		assert.ErrorContains(t, err, want)
 	}
@@ -70,18 +72,21 @@ func TestAheadOfTimeStopsAtTheFirstStepWithTheReport(t *testing.T) {
 // The backend that GoMLX creates by its name exits the process.
 func TestAheadOfTimeEndsWithTheCodesOfTheCommand(t *testing.T) {
 	for want, e := range map[int]*gomlx.AheadOfTimeError{
-		0: {Explanation: &gomlx.Explanation{Report: &report.Report{}}},
+		0: {Explanation: &gomlx.Explanation{
+			Report: &report.Report{}}},
 		1: {Err: errors.New("no answer")},
 		4: {Err: fmt.Errorf("compiling: %w", &pjrt.Error{Code: pjrt.ResourceExhausted})},
 		5: {Err: fmt.Errorf("compiling: %w", &worker.Error{Reason: worker.Died})},
 	} {
 		assert.Equal(t, want, e.ExitCode())
 	}
-	full := &gomlx.AheadOfTimeError{Explanation: &gomlx.Explanation{Report: &report.Report{Memory: report.Memory{Verdict: report.TooLarge}}}}
+	full := &gomlx.AheadOfTimeError{Explanation: &gomlx.Explanation{
+		Report: &report.Report{Memory: report.Memory{Verdict: report.TooLarge}}}}
 	assert.Equal(t, 4, full.ExitCode())
 
 	var told []*gomlx.AheadOfTimeError
-	b, _ := fromConfig(t, "topology=cpu:2", gomlx.Options{OnAheadOfTime: func(e *gomlx.AheadOfTimeError) { told = append(told, e) }})
+	b, _ := fromConfig(t, "topology=cpu:2",
+		gomlx.Options{OnAheadOfTime: func(e *gomlx.AheadOfTimeError) { told = append(told, e) }})
 	for range 2 {
 		_, err := trainWords(b, 16, 1)
 		require.ErrorIs(t, err, errors.ErrUnsupported)
@@ -95,7 +100,8 @@ func TestAheadOfTimeEndsWithTheCodesOfTheCommand(t *testing.T) {
 func TestAheadOfTimeOfAProgramThatDoesNotFitLeavesAReport(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "step.json")
 	b, _ := fromConfig(t, "topology=cpu:8,logical=2,rules=megatron,report="+file, gomlx.Options{})
-	gomlx.Refuse(b, &pjrt.Error{Code: pjrt.ResourceExhausted, Msg: "Ran out of memory in memory space hbm. Used 20.00G of 15.75G hbm. Exceeded hbm capacity by 4.25G."})
+	gomlx.Refuse(b, &pjrt.Error{Code: pjrt.ResourceExhausted,
+		Msg: "Ran out of memory in memory space hbm. Used 20.00G of 15.75G hbm. Exceeded hbm capacity by 4.25G."})
 	_, err := trainWords(b, 16, 1)
 	var stopped *gomlx.AheadOfTimeError
 	require.ErrorAs(t, err, &stopped)
@@ -133,7 +139,10 @@ func errText(err error) string {
 // Programs before the step run on this machine when their results are read.
 func TestAheadOfTimeValuesAreThoseOfThisMachine(t *testing.T) {
 	b, explained := fromConfig(t, "topology=cpu:4", gomlx.Options{})
-	sum, err := graph.CallOnce(b, func(x *graph.Node) *graph.Node { return graph.Add(x, graph.IotaFull(x.Graph(), x.Shape())) }, []float32{1, 2, 3})
+	sum, err := graph.CallOnce(b, func(x *graph.Node) *graph.Node {
+		return graph.Add(x, graph.IotaFull(x.Graph(),
+			x.Shape()))
+	}, []float32{1, 2, 3})
 	require.NoError(t, err)
 	assert.Equal(t, []float32{1, 3, 5}, sum.Value())
 
@@ -187,7 +196,8 @@ func TestAheadOfTimeForATPU(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return
 	}
-	b, err := gomlx.NewFromConfig(t.Context(), "topology=v5e-16,logical=2,rules=megatron+fsdp,precision=highest", gomlx.Options{})
+	b, err := gomlx.NewFromConfig(t.Context(), "topology=v5e-16,logical=2,rules=megatron+fsdp,precision=highest",
+		gomlx.Options{})
 	require.NoError(t, err)
 	_, err = trainWords(b, 64, 1)
 	var stopped *gomlx.AheadOfTimeError

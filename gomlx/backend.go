@@ -132,10 +132,12 @@ func newMeshes(devices int, opts Options) (deviceMesh, logicalMesh sharding.Mesh
 		return deviceMesh, logicalMesh, wrapError("New", "", err)
 	}
 	if devices%logicalMesh.Size() != 0 {
-		return deviceMesh, logicalMesh, argumentError("New", fmt.Sprintf("%d logical devices do not divide %d devices", logicalMesh.Size(),
+		return deviceMesh, logicalMesh, argumentError("New", fmt.Sprintf("%d logical devices do not divide %d devices",
+			logicalMesh.Size(),
 			devices), "give a divisor")
 	}
-	deviceMesh, err = sharding.NewMesh(append([]sharding.Axis{{Name: spmd.ReplicaAxis, Size: devices / logicalMesh.Size()}},
+	deviceMesh, err = sharding.NewMesh(append([]sharding.Axis{{Name: spmd.ReplicaAxis,
+		Size: devices / logicalMesh.Size()}},
 		logicalMesh.Axes()...)...)
 	if err != nil {
 		return deviceMesh, logicalMesh, wrapError("New", "", err)
@@ -165,7 +167,8 @@ func (b *Backend) checkNamedDevices() error {
 	}
 	if b.runtime.IsMultiProcess() {
 		return &errkind.Fault{Op: "gomlx: named devices", Reason: "the devices belong to several processes",
-			Hint: "leave the distribution to the backend: use no device number but 0", Class: errkind.NotImplementedError, Err: errors.ErrUnsupported}
+			Hint: "leave the distribution to the backend: use no device number but 0", Class: errkind.NotImplementedError,
+			Err: errors.ErrUnsupported}
 	}
 	return nil
 }

@@ -164,7 +164,8 @@ func (s *bufferState) readLocked(dst []byte) error {
 		return err
 	}
 	from, _, _ := s.backend.runtime.Sources(replicated.layout, 0, nil, true)
-	return errors.Join(s.backend.runtime.GetTensor(s.backend.runtime.Context, replicated.layout, replicated.Buffers, from, dst),
+	return errors.Join(s.backend.runtime.GetTensor(s.backend.runtime.Context, replicated.layout, replicated.Buffers, from,
+		dst),
 		replicated.Close())
 }
 

@@ -15,7 +15,8 @@ import (
 const (
 	staticShapes = "XLA compiles for fixed shapes: GoMLX traces once per shape instead"
 	noShared     = "device memory is reached by copies only, so there is no host view whose address could be compared"
-	notFused     = "GoMLX always traces the unfused ops too, and XLA fuses those: a second, fused copy would double the program"
+	notFused     = "GoMLX always traces the unfused ops too, and XLA fuses those: a second, fused copy would double " +
+		"the program"
 )
 
 // complianceSkips lists the skipped parts of GoMLX's compliance suite, with the reasons.
@@ -60,7 +61,8 @@ func TestCompliance(t *testing.T) {
 	require.NoError(t, err, "%s", failures(out))
 	for _, over := range meshes {
 		passes, skips := 0, map[string]bool{}
-		for _, m := range regexp.MustCompile(`(?m)^ *--- (PASS|SKIP|FAIL): TestCompliance/`+over.name+`/(\S+)`).FindAllStringSubmatch(out, -1) {
+		for _, m := range regexp.MustCompile(`(?m)^ *--- (PASS|SKIP|FAIL): TestCompliance/`+over.name+
+			`/(\S+)`).FindAllStringSubmatch(out, -1) {
 			switch m[1] {
 			case "PASS":
 				passes++

@@ -93,7 +93,8 @@ var configOptions = []configOption{
 			return "", ""
 		}
 		if err := system.CheckSliceName(c.topology); err != nil {
-			return err.Error(), "give an accelerator type such as v5litepod-16, a shape such as v5e:4x4, several slices such as 2x v5e-256, GPUs such as h100:8, or cpu:8"
+			return err.Error(), "give an accelerator type such as v5litepod-16, a shape such as v5e:4x4, several slices such " +
+				"as 2x v5e-256, GPUs such as h100:8, or cpu:8"
 		}
 		return "", ""
 	}},
@@ -101,7 +102,8 @@ var configOptions = []configOption{
 		return parseText(&c.reportFile, value, "name a file; one that ends in .html becomes a page, and any other JSON")
 	}},
 	{"plan", func(c *config, value string) (string, string) {
-		return parseText(&c.planFile, value, "name a file: with topology= the best plan is written to it, and otherwise followed")
+		return parseText(&c.planFile, value,
+			"name a file: with topology= the best plan is written to it, and otherwise followed")
 	}},
 }
 

@@ -34,7 +34,10 @@ func TestLargeConstantsAreParameters(t *testing.T) {
 	for _, mesh := range []shape{alone, {"2x1", 2, 1}, {"1x2", 1, 2}, {"2x2", 2, 2}} {
 		t.Run(mesh.name, func(t *testing.T) {
 			var texts []string
-			b := newBackend(t, mesh, gomlx.Options{OnCompiled: func(p *gomlx.CompiledProgram) { texts = append(texts, string(p.Module.Text)) }})
+			b := newBackend(t, mesh, gomlx.Options{OnCompiled: func(p *gomlx.CompiledProgram) {
+				texts = append(texts,
+					string(p.Module.Text))
+			}})
 			for first := range int64(2) {
 				table, sum := tableOf(first)
 				store := model.NewStore()
@@ -70,7 +73,8 @@ func TestLargeConstantsAreParameters(t *testing.T) {
 }
 
 // builtSum builds the sum of a table and of a parameter on a builder.
-func builtSum(t *testing.T, b *gomlx.Backend, prepare func(builder compute.Builder)) (exe compute.Executable, want int64) {
+func builtSum(t *testing.T, b *gomlx.Backend, prepare func(builder compute.Builder)) (exe compute.Executable,
+	want int64) {
 	t.Helper()
 	builder := b.Builder("sum")
 	prepare(builder)

@@ -20,7 +20,8 @@ func TestPlaceData(t *testing.T) {
 		dims        []int
 		spec, whole string
 	}{
-		{[]int{8, 3}, "replica,-", ""}, {nil, "()", ""}, {[]int{6}, "-", "dimension 0 of size 6 is not divisible by replica=4"},
+		{[]int{8, 3}, "replica,-", ""}, {nil, "()", ""},
+		{[]int{6}, "-", "dimension 0 of size 6 is not divisible by replica=4"},
 		{[]int{0, 2}, "-,-", "dimension 0 of size 0 is not divisible by replica=4"},
 	} {
 		p := PlaceData(mesh, c.dims)

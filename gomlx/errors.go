@@ -21,7 +21,8 @@ var (
 
 // finalizedError returns an error that matches ErrFinalized and names the object.
 func finalizedError(object string) error {
-	return &errkind.Fault{Op: "gomlx", Reason: "the " + object + " is finalized", Match: ErrFinalized, Hint: "call Finalize after its last use"}
+	return &errkind.Fault{Op: "gomlx", Reason: "the " + object + " is finalized", Match: ErrFinalized,
+		Hint: "call Finalize after its last use"}
 }
 
 func argumentError(op, reason, hint string) error {

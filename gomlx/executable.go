@@ -79,7 +79,8 @@ func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
 
 // placeParameters returns the placements of the parameters of a program. For a distributed program
 // it ignores errors of the rules, because GoMLX's own distribution does not use the rules.
-func (b *Backend) placeParameters(p *lowering.Program, distributed bool) (placements []logical.ExplainedSpec, err error) {
+func (b *Backend) placeParameters(p *lowering.Program, distributed bool) (placements []logical.ExplainedSpec,
+	err error) {
 	isTable := findGatherTables(p)
 	for i, name := range p.ParameterNames {
 		dims := p.Parameters[i].Dimensions
@@ -220,7 +221,8 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 	if err := e.compareVariables(inputs); err != nil {
 		return nil, err
 	}
-	args, results := engine.NewBufferTable(len(v.partitions), len(inputs)), engine.NewBufferTable(len(v.partitions), len(p.Outputs))
+	args, results := engine.NewBufferTable(len(v.partitions), len(inputs)), engine.NewBufferTable(len(v.partitions),
+		len(p.Outputs))
 	placements := make([]*placement, len(inputs))
 	for i, input := range inputs {
 		l, err := input.(*Buffer).state.reshard(v.args[i])

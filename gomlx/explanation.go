@@ -67,8 +67,9 @@ func newExplanation(name string, m *spmd.Module, placements []logical.ExplainedS
 			used[axis] = true
 		}
 		*dst = append(*dst, TensorInfo{
-			Name: p.Name, Variable: isVariable(p.Name), DType: p.DType.String(), Shape: slices.Clone(p.GlobalDims), Shard: slices.Clone(p.ShardDims),
-			Spec: p.Spec.String(), Reason: placement.RuleText, UnshardedReason: placement.UnsplitReason, Donated: p.Donated,
+			Name: p.Name, Variable: isVariable(p.Name), DType: p.DType.String(), Shape: slices.Clone(p.GlobalDims),
+			Shard: slices.Clone(p.ShardDims),
+			Spec:  p.Spec.String(), Reason: placement.RuleText, UnshardedReason: placement.UnsplitReason, Donated: p.Donated,
 		})
 	}
 	for i, a := range m.Arguments {
@@ -209,8 +210,10 @@ func (e *Explanation) writeIdleAxes(b *strings.Builder) {
 
 func (e *Explanation) writeReport(b *strings.Builder) {
 	m := e.Report.Memory
-	fmt.Fprintf(b, "  memory of one device: arguments %s, results %s (of which %s in the place of arguments), temporaries %s, code %s; %s in all\n",
-		units.Bytes(m.Arguments), units.Bytes(m.Outputs), units.Bytes(m.Aliased), units.Bytes(m.Temporaries), units.Bytes(m.Code), units.Bytes(m.Total))
+	fmt.Fprintf(b, "  memory of one device: arguments %s, results %s (of which %s in the place of arguments), "+
+		"temporaries %s, code %s; %s in all\n",
+		units.Bytes(m.Arguments), units.Bytes(m.Outputs), units.Bytes(m.Aliased), units.Bytes(m.Temporaries),
+		units.Bytes(m.Code), units.Bytes(m.Total))
 	collectives := e.Report.Summary().Collectives
 	if len(collectives) == 0 {
 		b.WriteString("  collectives: none\n")

@@ -52,7 +52,8 @@ func TestExplainSaysOnceOfEachProgramHowItIsSplit(t *testing.T) {
 			}
 		}
 		golden(t, c.name, text.String())
-		assert.Regexp(t, `memory of one device: arguments [0-9.]+ KiB, results [0-9.]+ KiB \(of which [0-9.]+ KiB in the place of arguments\), temporaries`, notes.String())
+		assert.Regexp(t, `memory of one device: arguments [0-9.]+ KiB, results [0-9.]+ KiB \(of which [0-9.]+ KiB in the `+
+			`place of arguments\), temporaries`, notes.String())
 		assert.Regexp(t, `  all-reduce +`+c.axis+` +f32 +[0-9]+ +[0-9.]+ KiB`, notes.String())
 		assert.Equal(t, 1, strings.Count(text.String(), `program "Trainer#1" on `))
 	}
@@ -60,6 +61,8 @@ func TestExplainSaysOnceOfEachProgramHowItIsSplit(t *testing.T) {
 
 func TestAnExplanationOfNothing(t *testing.T) {
 	var text bytes.Buffer
-	require.NoError(t, (&gomlx.Explanation{Program: "a\x1b[2J", Mesh: "replica=1", Results: []gomlx.TensorInfo{{DType: "Float32"}}}).WriteText(&text))
-	assert.Equal(t, "program \"a\\x1b[2J\" on replica=1\n  it has no parameters\n  results: 1; Float32[] whole\n", text.String())
+	require.NoError(t, (&gomlx.Explanation{Program: "a\x1b[2J", Mesh: "replica=1",
+		Results: []gomlx.TensorInfo{{DType: "Float32"}}}).WriteText(&text))
+	assert.Equal(t, "program \"a\\x1b[2J\" on replica=1\n  it has no parameters\n  results: 1; Float32[] whole\n",
+		text.String())
 }

@@ -32,11 +32,16 @@ func Slowly(b *Backend, w io.Writer, while, every time.Duration) {
 
 // Refuse makes each compilation ahead of time fail with an error.
 func Refuse(b *Backend, answer error) {
-	compilesBy(b, func(context.Context, pjrt.Program, pjrt.CompileOptions) (*pjrt.Executable, error) { return nil, answer })
+	compilesBy(b, func(context.Context, pjrt.Program, pjrt.CompileOptions) (*pjrt.Executable, error) {
+		return nil,
+			answer
+	})
 }
 
-func compilesBy(b *Backend, compile func(context.Context, pjrt.Program, pjrt.CompileOptions) (*pjrt.Executable, error)) {
+func compilesBy(b *Backend, compile func(context.Context, pjrt.Program, pjrt.CompileOptions) (*pjrt.Executable,
+	error)) {
 	was := b.runtime
 	groups := slices.Collect(slices.Chunk(slices.Concat(was.Topology().DeviceIDs()...), b.logical.Size()))
-	b.runtime = engine.NewCompilingRuntime(was.Topology(), was.Platform(), compile, engine.Options{ErrorPrefix: "gomlx", Parent: context.Background(), Groups: groups, Closed: ErrFinalized})
+	b.runtime = engine.NewCompilingRuntime(was.Topology(), was.Platform(), compile, engine.Options{ErrorPrefix: "gomlx",
+		Parent: context.Background(), Groups: groups, Closed: ErrFinalized})
 }

@@ -14,8 +14,10 @@ import (
 func TestTheLargestAndLowestOfFloatsAreThoseOfTheNumbers(t *testing.T) {
 	b := newBackend(t, alone)
 	inf, tiny := float32(math.Inf(1)), math.Float32frombits(1)
-	special := []float32{0, math.Float32frombits(1 << 31), inf, -inf, math.MaxFloat32, -math.MaxFloat32, tiny, -tiny, 1, -1, 1.5, -1.5}
-	nans := []float32{math.Float32frombits(0x7fc00000), math.Float32frombits(0xffc00000), math.Float32frombits(0x7f800001), math.Float32frombits(0xffffffff)}
+	special := []float32{0, math.Float32frombits(1 << 31), inf, -inf, math.MaxFloat32, -math.MaxFloat32, tiny, -tiny, 1,
+		-1, 1.5, -1.5}
+	nans := []float32{math.Float32frombits(0x7fc00000), math.Float32frombits(0xffc00000), math.Float32frombits(0x7f800001),
+		math.Float32frombits(0xffffffff)}
 	random := rand.New(rand.NewSource(3))
 	const rows, width = 64, 67
 	x := make([]float32, rows*width)
@@ -39,10 +41,12 @@ func TestTheLargestAndLowestOfFloatsAreThoseOfTheNumbers(t *testing.T) {
 			x[i] = float32(random.NormFloat64()) * 1e30
 		}
 	}
-	got := runOf(t, b, []tensor{{flat: x, dims: []int{rows, width}}, {flat: []float32{}, dims: []int{2, 0}}}, func(f compute.Function, in []compute.Value) []compute.Value {
-		do := must(t)
-		return []compute.Value{do(f.ReduceMax(in[0], 1)), do(f.ReduceMin(in[0], 1)), do(f.ReduceMax(in[0])), do(f.ReduceMin(in[1], 1)), do(f.ReduceMax(in[1], 1))}
-	})
+	got := runOf(t, b, []tensor{{flat: x, dims: []int{rows, width}}, {flat: []float32{}, dims: []int{2, 0}}},
+		func(f compute.Function, in []compute.Value) []compute.Value {
+			do := must(t)
+			return []compute.Value{do(f.ReduceMax(in[0], 1)), do(f.ReduceMin(in[0], 1)), do(f.ReduceMax(in[0])),
+				do(f.ReduceMin(in[1], 1)), do(f.ReduceMax(in[1], 1))}
+		})
 	same := func(want, got float32, row int) {
 		if want != want {
 			assert.True(t, got != got, "row %d: %v is not NaN", row, got)

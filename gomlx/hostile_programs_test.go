@@ -46,15 +46,18 @@ func TestProgramsOfOddBorders(t *testing.T) {
 	for _, over := range []shape{grid, {"1x1", 1, 1}} {
 		b := newBackend(t, over)
 		t.Run(over.name, func(t *testing.T) {
-			assert.Equal(t, []any{[]int32{42, 43}}, runOf(t, b, nil, func(f compute.Function, _ []compute.Value) []compute.Value {
-				return []compute.Value{must(t)(f.Constant([]int32{42, 43}, 2))}
-			}), "no parameters")
-			assert.Equal(t, []any{[]int32{0, 1, 2, 3, 4, 5, 6, 7}}, runOf(t, b, []tensor{eight, weights}, func(f compute.Function, _ []compute.Value) []compute.Value {
-				return []compute.Value{must(t)(f.Iota(shapes.Make(dtypes.Int32, 8), 0))}
-			}), "parameters that nothing uses")
-			assert.Equal(t, []any{weights.flat, eight.flat, weights.flat}, runOf(t, b, []tensor{eight, weights}, func(_ compute.Function, x []compute.Value) []compute.Value {
-				return []compute.Value{x[1], x[0], x[1]}
-			}), "results that are parameters")
+			assert.Equal(t, []any{[]int32{42, 43}},
+				runOf(t, b, nil, func(f compute.Function, _ []compute.Value) []compute.Value {
+					return []compute.Value{must(t)(f.Constant([]int32{42, 43}, 2))}
+				}), "no parameters")
+			assert.Equal(t, []any{[]int32{0, 1, 2, 3, 4, 5, 6, 7}}, runOf(t, b, []tensor{eight, weights},
+				func(f compute.Function, _ []compute.Value) []compute.Value {
+					return []compute.Value{must(t)(f.Iota(shapes.Make(dtypes.Int32, 8), 0))}
+				}), "parameters that nothing uses")
+			assert.Equal(t, []any{weights.flat, eight.flat, weights.flat}, runOf(t, b, []tensor{eight, weights},
+				func(_ compute.Function, x []compute.Value) []compute.Value {
+					return []compute.Value{x[1], x[0], x[1]}
+				}), "results that are parameters")
 
 			assertFault(t, b.Builder("no results").Main().Return(nil, nil), "at least one output")
 			_, err := b.Builder("no main").Compile()
@@ -62,7 +65,10 @@ func TestProgramsOfOddBorders(t *testing.T) {
 		})
 	}
 	b := newBackend(t, grid)
-	twice := compiledOf(t, b, []tensor{weights}, func(_ compute.Function, x []compute.Value) []compute.Value { return []compute.Value{x[0], x[0]} })
+	twice := compiledOf(t, b, []tensor{weights}, func(_ compute.Function,
+		x []compute.Value) []compute.Value {
+		return []compute.Value{x[0], x[0]}
+	})
 	out, err := twice.Execute([]compute.Buffer{put(t, b, weights)}, []bool{true}, 0)
 	require.NoError(t, err)
 	out, err = twice.Execute(out[:1], []bool{true}, 0)
@@ -72,9 +78,10 @@ func TestProgramsOfOddBorders(t *testing.T) {
 	require.NoError(t, out[0].Finalize())
 	assert.Equal(t, weights.flat, flatOf(t, out[1]), "two results share no memory")
 
-	swap := compiledOf(t, b, []tensor{weights, {name: "/v", flat: weights.flat, dims: weights.dims}}, func(_ compute.Function, x []compute.Value) []compute.Value {
-		return []compute.Value{x[1], x[0]}
-	})
+	swap := compiledOf(t, b, []tensor{weights, {name: "/v", flat: weights.flat, dims: weights.dims}},
+		func(_ compute.Function, x []compute.Value) []compute.Value {
+			return []compute.Value{x[1], x[0]}
+		})
 	out, err = swap.Execute([]compute.Buffer{put(t, b, weights), put(t, b, eight)}, []bool{true, true}, 0)
 	require.NoError(t, err)
 	assert.Equal(t, eight.flat, flatOf(t, out[0]), "two variables that change places")
@@ -84,7 +91,8 @@ func TestProgramsOfOddBorders(t *testing.T) {
 // TestAnyNameIsFine uses names of programs and parameters that are invalid in MLIR or unusual.
 func TestAnyNameIsFine(t *testing.T) {
 	b := newBackend(t, shape{"2x2", 2, 2})
-	names := []string{"", "/", "//", "main", "1a", "a b", "/a/b", "/a_b", "日本/語", "%x", "\"", "x\ny", "a\\", "\x00", "\xff", "true", "func", "arg0",
+	names := []string{"", "/", "//", "main", "1a", "a b", "/a/b", "/a_b", "日本/語", "%x", "\"", "x\ny", "a\\", "\x00",
+		"\xff", "true", "func", "arg0",
 		strings.Repeat("/long", 2000), "/{replica}", "sdy.mesh", "@mesh", "</script>"}
 	builder := b.Builder("%\"\n日本" + strings.Repeat("x", 5000))
 	f := builder.Main()
@@ -145,7 +153,8 @@ func TestForeignNodesAreRefused(t *testing.T) {
 // layouts. The results are correct, and memory does not grow.
 func TestVariablesThatChangeTheirLayout(t *testing.T) {
 	b := newBackend(t, grid, gomlx.Options{Rules: logical.Rules{
-		logical.Match("^/rows/", logical.SplitOverAxes("logical")), logical.Match("^/all/", logical.SplitOverAxes("replica,logical")),
+		logical.Match("^/rows/", logical.SplitOverAxes("logical")), logical.Match("^/all/",
+			logical.SplitOverAxes("replica,logical")),
 	}})
 	n := tensor{flat: make([]int32, 16), dims: []int{16}}
 	var exes []*gomlx.Executable
@@ -192,15 +201,21 @@ func TestHostileRules(t *testing.T) {
 		rules logical.Rules
 		want  string // of the error of New, or of the compilation; none if it is empty
 	}{
-		"nothing":            {rules: logical.Rules{{Pattern: logical.Match("^/z$", logical.SplitOverAxes("logical", "")).Pattern, Annotation: logical.SplitOverAxes("logical", ""), Optional: true}}},
-		"too much":           {rules: logical.Rules{logical.Match("", logical.SplitOverAxes("logical", "")), logical.Match("", logical.SplitOverAxes("", "logical"))}},
-		"what contradicts":   {rules: logical.Rules{logical.Match("/a", logical.Replicated()), logical.Match("/weights", logical.SplitOverAxes("logical", ""))}},
-		"another rank":       {rules: logical.Rules{logical.Match("/a", logical.SplitOverAxes("logical"))}, want: "splits variables of rank 1"},
+		"nothing": {rules: logical.Rules{{Pattern: logical.Match("^/z$", logical.SplitOverAxes("logical",
+			"")).Pattern, Annotation: logical.SplitOverAxes("logical", ""), Optional: true}}},
+		"too much": {rules: logical.Rules{logical.Match("", logical.SplitOverAxes("logical", "")),
+			logical.Match("", logical.SplitOverAxes("", "logical"))}},
+		"what contradicts": {rules: logical.Rules{logical.Match("/a", logical.Replicated()), logical.Match("/weights",
+			logical.SplitOverAxes("logical", ""))}},
+		"another rank": {rules: logical.Rules{logical.Match("/a", logical.SplitOverAxes("logical"))},
+			want: "splits variables of rank 1"},
 		"what cannot divide": {rules: logical.Rules{logical.Match("/a", logical.SplitOverAxes("", "replica"))}},
 		"every axis":         {rules: logical.Rules{logical.Match("/a", logical.SplitOverAxes("replica,logical", ""))}},
-		"an unknown axis":    {rules: logical.Rules{logical.Match("/a", logical.SplitOverAxes("modell", ""))}, want: "modell"},
-		"one axis twice":     {rules: logical.Rules{logical.Match("/a", logical.SplitOverAxes("logical", "logical"))}, want: "logical"},
-		"no pattern":         {rules: logical.Rules{{Annotation: logical.SplitOverAxes("logical", "")}}, want: "pattern"},
+		"an unknown axis": {rules: logical.Rules{logical.Match("/a", logical.SplitOverAxes("modell", ""))},
+			want: "modell"},
+		"one axis twice": {rules: logical.Rules{logical.Match("/a", logical.SplitOverAxes("logical", "logical"))},
+			want: "logical"},
+		"no pattern": {rules: logical.Rules{{Annotation: logical.SplitOverAxes("logical", "")}}, want: "pattern"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, err := gomlx.New(sys, gomlx.Options{LogicalDevices: 2, Rules: test.rules})
@@ -208,14 +223,18 @@ func TestHostileRules(t *testing.T) {
 				defer func() { require.NoError(t, b.Close()) }()
 			}
 			if err == nil && test.want != "" {
-				_, err = tryCompile(t, b, []tensor{w, eight}, func(_ compute.Function, x []compute.Value) []compute.Value { return x })
+				_, err = tryCompile(t, b, []tensor{w, eight}, func(_ compute.Function,
+					x []compute.Value) []compute.Value {
+					return x
+				})
 			}
 			if test.want != "" {
 				assertFault(t, err, test.want)
 				return
 			}
 			require.NoError(t, err)
-			got := runOf(t, b, []tensor{w, {flat: eight.flat, dims: []int{1, 8}}}, func(f compute.Function, x []compute.Value) []compute.Value {
+			got := runOf(t, b, []tensor{w, {flat: eight.flat, dims: []int{1, 8}}}, func(f compute.Function,
+				x []compute.Value) []compute.Value {
 				sum := must(t)(f.ReduceSum(must(t)(f.Mul(x[0], must(t)(f.Reshape(x[1], 8, 1)))), 0))
 				return []compute.Value{sum, x[0]}
 			})
@@ -242,8 +261,10 @@ func TestHostileMeshes(t *testing.T) {
 	}
 	plugintest.Within(t, 30*time.Second, func() {
 		for config, want := range map[string]string{
-			"devices=0": "devices", "devices=-1": "devices", "devices=100000": "devices", "devices=8,logical=3": "3 logical", "devices=99999999999999999999": "devices",
-			"devices=4,rules=/nowhere/rules.json": "/nowhere/rules.json", "plugin=/nowhere/plugin.so": "/nowhere/plugin.so", "colour=red": "colour",
+			"devices=0": "devices", "devices=-1": "devices", "devices=100000": "devices", "devices=8,logical=3": "3 logical",
+			"devices=99999999999999999999":        "devices",
+			"devices=4,rules=/nowhere/rules.json": "/nowhere/rules.json", "plugin=/nowhere/plugin.so": "/nowhere/plugin.so",
+			"colour=red":            "colour",
 			"plugin=cuda,devices=2": "2 is a number of CPU devices",
 		} {
 			b, err := gomlx.NewFromConfig(t.Context(), config, gomlx.Options{})

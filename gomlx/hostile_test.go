@@ -70,8 +70,10 @@ func TestHostileInputs(t *testing.T) {
 		{"a nil buffer", []compute.Buffer{none, y}, nil, 0, []string{"input 0"}},
 		{"a zero buffer", []compute.Buffer{&gomlx.Buffer{}, y}, nil, 0, []string{"input 0"}},
 		{"of a backend of another kind", []compute.Buffer{x, foreign}, nil, 0, []string{"input 1", "gobackend.Buffer"}},
-		{"of another backend of this kind", []compute.Buffer{x, put(t, stranger, weights)}, nil, 0, []string{"input 1", "another backend"}},
-		{"of another size", []compute.Buffer{x, short}, nil, 0, []string{`input 1, parameter "/w"`, "(Float32)[1]", "(Float32)[8]"}},
+		{"of another backend of this kind", []compute.Buffer{x, put(t, stranger, weights)}, nil, 0,
+			[]string{"input 1", "another backend"}},
+		{"of another size", []compute.Buffer{x, short}, nil, 0, []string{`input 1, parameter "/w"`, "(Float32)[1]",
+			"(Float32)[8]"}},
 		{"of another rank", []compute.Buffer{square, y}, nil, 0, []string{`input 0, parameter "arg0"`, "[2, 4]"}},
 		{"of another dtype of the same size", []compute.Buffer{ints, y}, nil, 0, []string{"(Int32)[8]", "(Float32)[8]"}},
 		{"finalized", []compute.Buffer{gone, y}, nil, 0, []string{"input 0", "finalized"}},
@@ -117,7 +119,8 @@ func TestHostileTransfers(t *testing.T) {
 		{"nothing for something", 0, []float32(nil), eight.shape(), "32 bytes"},
 		{"invalid shape", 0, []float32{1}, shapes.Shape{}, "invalid shape"},
 		{"negative dimension", 0, []float32{1}, shapes.Shape{DType: dtypes.Float32, Dimensions: []int{-4}}, "negative"},
-		{"more than there are bytes", 0, []float32{1}, shapes.Shape{DType: dtypes.Float32, Dimensions: []int{math.MaxInt, 4}}, ""},
+		{"more than there are bytes", 0, []float32{1}, shapes.Shape{DType: dtypes.Float32, Dimensions: []int{math.MaxInt, 4}},
+			""},
 		{"unsupported dtype", 0, []uint8{1}, shapes.Shape{DType: dtypes.F8E4M3, Dimensions: []int{1}}, "F8E4M3"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -182,10 +185,11 @@ func TestOddTensors(t *testing.T) {
 		"uint2 of 16":     {flat: []uint8{0x1B, 0x8F, 0x70, 0x01}, dims: []int{16}, dtype: dtypes.Uint2},
 		"complex64":       {flat: []complex64{1 + 2i, 3, -1i, 4, 5, 6, 7, 8i}, dims: []int{8}},
 		"complex128":      {flat: []complex128{1 + 2i, 3, -1i}, dims: []int{3}},
-		"bfloat16":        {flat: []bfloat16.BFloat16{bfloat16.FromFloat32(1.5), bfloat16.FromFloat32(-2), 0, 0}, dims: []int{4}},
-		"uint64":          {flat: []uint64{math.MaxUint64, 1 << 63, 0, 7}, dims: []int{4, 1}},
-		"int8":            {flat: []int8{-128, 127, 0, 1, 2, 3, 4, 5}, dims: []int{8}},
-		"not a number":    {flat: []float64{1, math.Inf(-1), math.Copysign(0, -1), 3}, dims: []int{4}},
+		"bfloat16": {flat: []bfloat16.BFloat16{bfloat16.FromFloat32(1.5), bfloat16.FromFloat32(-2), 0, 0},
+			dims: []int{4}},
+		"uint64":       {flat: []uint64{math.MaxUint64, 1 << 63, 0, 7}, dims: []int{4, 1}},
+		"int8":         {flat: []int8{-128, 127, 0, 1, 2, 3, 4, 5}, dims: []int{8}},
+		"not a number": {flat: []float64{1, math.Inf(-1), math.Copysign(0, -1), 3}, dims: []int{4}},
 	}
 	for _, over := range []shape{grid, {"8x1", 8, 1}} {
 		b := newBackend(t, over)
@@ -206,7 +210,8 @@ func TestOddTensors(t *testing.T) {
 	}
 	b := newBackend(t, grid)
 	nan := float32(math.NaN())
-	got := runOf(t, b, []tensor{{flat: []float32{1, nan, 3, 4, 5, 6, 7, 8}, dims: []int{8}}}, func(f compute.Function, x []compute.Value) []compute.Value {
+	got := runOf(t, b, []tensor{{flat: []float32{1, nan, 3, 4, 5, 6, 7, 8}, dims: []int{8}}}, func(f compute.Function,
+		x []compute.Value) []compute.Value {
 		return []compute.Value{must(t)(f.ReduceSum(x[0])), must(t)(f.IsNaN(x[0])), must(t)(f.ReduceMax(x[0]))}
 	})
 	assert.True(t, math.IsNaN(float64(got[0].([]float32)[0])))

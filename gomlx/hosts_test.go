@@ -26,7 +26,8 @@ import (
 )
 
 // onHosts runs a program in each of several simulated processes, with separate backends.
-func onHosts(t *testing.T, sys *system.System, processes int, opts gomlx.Options, program func(process int, b *gomlx.Backend) error) []error {
+func onHosts(t *testing.T, sys *system.System, processes int, opts gomlx.Options, program func(process int,
+	b *gomlx.Backend) error) []error {
 	t.Helper()
 	cluster, err := simhost.New(sys, simhost.Options{Processes: processes, Compiler: plugintest.Programs(t)})
 	require.NoError(t, err)
@@ -94,7 +95,8 @@ func TestHostsTrainAsOneDoes(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	for _, c := range []struct{ processes, logical int }{{2, 2}, {4, 4}} {
 		t.Run(fmt.Sprintf("%d processes, %dx%d", c.processes, 8/c.logical, c.logical), func(t *testing.T) {
-			opts := gomlx.Options{Compiler: plugintest.Programs(t), LogicalDevices: c.logical, Rules: logical.Rules{logical.Match(`hidden/dense/weights`, logical.SplitOverAxes("replica", "logical"))}}
+			opts := gomlx.Options{Compiler: plugintest.Programs(t), LogicalDevices: c.logical,
+				Rules: logical.Rules{logical.Match(`hidden/dense/weights`, logical.SplitOverAxes("replica", "logical"))}}
 			one, err := gomlx.New(sys, opts)
 			require.NoError(t, err)
 			want, weights, err := learned(one, 7)
@@ -120,19 +122,21 @@ func TestHostsThatDifferAreNamed(t *testing.T) {
 		name, want string
 		run        func(process int, b *gomlx.Backend) error
 	}{
-		{"programs", `program "Exec.*: processes \[1\] have another than the rest; run the same program`, func(process int, b *gomlx.Backend) error {
-			_, err := graph.CallOnce(b, func(x *graph.Node) *graph.Node { return graph.AddScalar(x, process) }, float32(1))
-			return err
-		}},
-		{"first values", `variable "/w": processes \[1\] have another than the rest; give each process the same seed`, func(process int, b *gomlx.Backend) error {
-			store := model.NewStore()
-			store.VariableWithValue("/w", []float32{1, 2, float32(process)})
-			store.VariableWithValue("/v", []float32{1, 2, 3})
-			_, err := model.CallOnce(b, store, func(scope *model.Scope, g *graph.Graph) *graph.Node {
-				return graph.Add(store.GetVariable("/v").NodeValue(g), store.GetVariable("/w").NodeValue(g))
-			})
-			return err
-		}},
+		{"programs", `program "Exec.*: processes \[1\] have another than the rest; run the same program`,
+			func(process int, b *gomlx.Backend) error {
+				_, err := graph.CallOnce(b, func(x *graph.Node) *graph.Node { return graph.AddScalar(x, process) }, float32(1))
+				return err
+			}},
+		{"first values", `variable "/w": processes \[1\] have another than the rest; give each process the same seed`,
+			func(process int, b *gomlx.Backend) error {
+				store := model.NewStore()
+				store.VariableWithValue("/w", []float32{1, 2, float32(process)})
+				store.VariableWithValue("/v", []float32{1, 2, 3})
+				_, err := model.CallOnce(b, store, func(scope *model.Scope, g *graph.Graph) *graph.Node {
+					return graph.Add(store.GetVariable("/v").NodeValue(g), store.GetVariable("/w").NodeValue(g))
+				})
+				return err
+			}},
 		{"named devices", `the devices belong to several processes`, func(process int, b *gomlx.Backend) error {
 			exec, err := graph.NewExec(b, func(x *graph.Node) *graph.Node { return graph.Neg(x) })
 			if err != nil {

@@ -72,11 +72,13 @@ func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool,
 	}
 	defer releaseInputs(inputs, donate, true)
 	defer releaseInputs(inputs, donate, false)
-	args, results := engine.NewBufferTable(len(v.partitions), len(p.Parameters)), engine.NewBufferTable(len(v.partitions), len(p.Outputs))
+	args, results := engine.NewBufferTable(len(v.partitions), len(p.Parameters)), engine.NewBufferTable(len(v.partitions),
+		len(p.Outputs))
 	devices := e.state.namedPartitions(defaultDevice)
 	for i, input := range inputs {
 		num := devices[i/len(p.Parameters)]
-		if args[slices.Index(v.partitions, num)][i%len(p.Parameters)], err = input.(*Buffer).state.valueOnDevice(compute.DeviceNum(num)); err != nil {
+		if args[slices.Index(v.partitions, num)][i%len(p.Parameters)],
+			err = input.(*Buffer).state.valueOnDevice(compute.DeviceNum(num)); err != nil {
 			return nil, e.inputError(i, err)
 		}
 	}

@@ -113,11 +113,13 @@ func TestReplicasReduceTogether(t *testing.T) {
 func TestAutoShardingSplitsArguments(t *testing.T) {
 	b := newBackend(t, four)
 	builder := b.Builder("sharded")
-	require.NoError(t, builder.DistributedAutoSharding(compute.Mesh{Name: "mesh", AxesNames: []string{"x"}, AxesSizes: []int{2}}))
+	require.NoError(t, builder.DistributedAutoSharding(compute.Mesh{Name: "mesh", AxesNames: []string{"x"},
+		AxesSizes: []int{2}}))
 	spec := &compute.ShardingSpec{Mesh: "mesh", Axes: [][]string{{"x"}}}
 	f := builder.Main()
 	x := must(t)(f.Parameter("x", shapes.Make(dtypes.Float32, 4), spec))
-	require.NoError(t, f.Return([]compute.Value{must(t)(f.Neg(x)), must(t)(f.ReduceSum(x))}, []*compute.ShardingSpec{spec, nil}))
+	require.NoError(t, f.Return([]compute.Value{must(t)(f.Neg(x)), must(t)(f.ReduceSum(x))}, []*compute.ShardingSpec{spec,
+		nil}))
 	exe, err := builder.Compile()
 	require.NoError(t, err)
 	var in []compute.Buffer
@@ -146,7 +148,8 @@ func TestDonatedInputsSaveMemory(t *testing.T) {
 			stats, err = c.Program.MemoryStats()
 			assert.NoError(t, err)
 		}})
-		out, err := compiledOf(t, b, pair, addSub(t)).Execute([]compute.Buffer{put(t, b, pair[0]), put(t, b, pair[1])}, test.donate, 0)
+		out, err := compiledOf(t, b, pair, addSub(t)).Execute([]compute.Buffer{put(t, b, pair[0]), put(t, b, pair[1])},
+			test.donate, 0)
 		require.NoError(t, err)
 		at(t, 0, []float32{-9, -18, -27, -36}, out[1])
 		assert.Equal(t, test.want, stats.Alias, "donating %v", test.donate)

@@ -14,7 +14,8 @@ import (
 // invalid in MLIR.
 func TestAnyNameOfAFunctionIsFine(t *testing.T) {
 	b := newBackend(t, alone)
-	for _, name := range []string{"", "main", "1", "1a", "a b", "/a/b", "日本", "%x", "\"", "x\ny", "true", "func", "arg0", "e"} {
+	for _, name := range []string{"", "main", "1", "1a", "a b", "/a/b", "日本", "%x", "\"", "x\ny", "true", "func",
+		"arg0", "e"} {
 		builder := b.Builder(name)
 		do := must(t)
 		s := shapes.Make(dtypes.Float32, 2)
@@ -74,7 +75,8 @@ func TestBitsOfSmallIntegers(t *testing.T) {
 	for d, want := range numbers {
 		for i, source := range []string{"parameter", "constant"} {
 			t.Run(d.String()+" of a "+source, func(t *testing.T) {
-				got := runOf(t, b, []tensor{{flat: bytes, dims: []int{4}}}, func(f compute.Function, x []compute.Value) []compute.Value {
+				got := runOf(t, b, []tensor{{flat: bytes, dims: []int{4}}}, func(f compute.Function,
+					x []compute.Value) []compute.Value {
 					do := must(t)
 					in := x[0]
 					if i == 1 {

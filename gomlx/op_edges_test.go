@@ -35,7 +35,8 @@ var edges = []opTest{
 			}
 			return do(f.Concatenate(0, parts...))
 		}, []float32{-2, 0, 0, -2, 0, 0, -2.5, 0, 0, 1, 1, 0}},
-	{"powers of unsigned numbers", []tensor{{flat: []uint8{7, 7, 2, 3, 0}, dims: []int{5}}, {flat: []uint8{128, 129, 7, 255, 200}, dims: []int{5}}},
+	{"powers of unsigned numbers", []tensor{{flat: []uint8{7, 7, 2, 3, 0}, dims: []int{5}},
+		{flat: []uint8{128, 129, 7, 255, 200}, dims: []int{5}}},
 		func(t testing.TB, f compute.Function, x []value) value { return must(t)(f.Pow(x[0], x[1])) },
 		[]uint8{1, 7, 128, 171, 0}},
 	{"booleans as bytes", []tensor{{flat: []uint8{0, 1, 7}, dims: []int{3}}},
@@ -187,7 +188,8 @@ func TestComplexNumbersAreRefusedWhereTheyHaveNoMeaning(t *testing.T) {
 		f := b.Builder("complex").Main()
 		x := must(t)(f.Parameter("x", tensor{dims: []int{2}, dtype: d}.shape(), nil))
 		for name, op := range map[string]func(l, r value) (value, error){
-			"LessThan": f.LessThan, "LessOrEqual": f.LessOrEqual, "GreaterThan": f.GreaterThan, "GreaterOrEqual": f.GreaterOrEqual,
+			"LessThan": f.LessThan, "LessOrEqual": f.LessOrEqual, "GreaterThan": f.GreaterThan,
+			"GreaterOrEqual":     f.GreaterOrEqual,
 			"LessThanTotalOrder": f.LessThanTotalOrder, "EqualTotalOrder": f.EqualTotalOrder, "Rem": f.Rem,
 		} {
 			_, err := op(x, x)

@@ -46,7 +46,8 @@ var opCases = []struct {
 		return append(grad(graph.Softmax(o.x, 0), o.x), graph.LogSoftmax(o.x, 1), graph.Softmax(o.x, 0, 1))
 	}},
 	{"reduce", func(o operands) nodes {
-		return nodes{graph.ReduceMax(o.x, 0), graph.ReduceMin(o.x, 1), graph.ReduceMultiply(o.x, 0), graph.ReduceAllMean(o.x), graph.ReduceVariance(o.x, 0), graph.ReduceMax(o.img, 0, 2)}
+		return nodes{graph.ReduceMax(o.x, 0), graph.ReduceMin(o.x, 1), graph.ReduceMultiply(o.x, 0), graph.ReduceAllMean(o.x),
+			graph.ReduceVariance(o.x, 0), graph.ReduceMax(o.img, 0, 2)}
 	}},
 	{"conv", func(o operands) nodes {
 		return grad(graph.Convolve(o.img, o.kernel).PadSame().Done(), o.img, o.kernel)
@@ -62,11 +63,15 @@ var opCases = []struct {
 		return grad(graph.Convolve(o.img, k).ChannelGroupCount(4).PadSame().Done(), o.img, o.kernel)
 	}},
 	{"maxpool", func(o operands) nodes { return grad(graph.MaxPool(o.img).Window(2).Done(), o.img) }},
-	{"maxpool overlap", func(o operands) nodes { return grad(graph.MaxPool(o.img).Window(3).Strides(2).PadSame().Done(), o.img) }},
+	{"maxpool overlap", func(o operands) nodes {
+		return grad(graph.MaxPool(o.img).Window(3).Strides(2).PadSame().Done(),
+			o.img)
+	}},
 	{"meanpool", func(o operands) nodes { return grad(graph.MeanPool(o.img).Window(2).Done(), o.img) }},
 	{"cumsum", func(o operands) nodes { return append(grad(graph.CumSum(o.x, 0), o.x), graph.CumSum(o.x, 1)) }},
 	{"argmax", func(o operands) nodes {
-		return nodes{graph.ConvertDType(graph.ArgMax(o.x, 0), dtypes.Float32), graph.ConvertDType(graph.ArgMin(o.x, 1), dtypes.Float32)}
+		return nodes{graph.ConvertDType(graph.ArgMax(o.x, 0), dtypes.Float32), graph.ConvertDType(graph.ArgMin(o.x, 1),
+			dtypes.Float32)}
 	}},
 	{"sort", func(o operands) nodes { return nodes{graph.Sort(o.x, 0, true), graph.Sort(o.x, 1, false)} }},
 	{"topk", func(o operands) nodes {
@@ -76,10 +81,12 @@ var opCases = []struct {
 	}},
 	{"fft", func(o operands) nodes {
 		c := graph.FFT(graph.ConvertDType(o.x, dtypes.Complex64))
-		return nodes{graph.Abs(c), graph.Abs(graph.RealFFT(o.x)), graph.InverseRealFFT(graph.RealFFT(graph.Transpose(o.x, 0, 1)))}
+		return nodes{graph.Abs(c), graph.Abs(graph.RealFFT(o.x)),
+			graph.InverseRealFFT(graph.RealFFT(graph.Transpose(o.x, 0, 1)))}
 	}},
 	{"slice", func(o operands) nodes {
-		return append(grad(graph.Slice(o.x, graph.AxisRange(3, 11), graph.AxisRange(1, 7)), o.x), graph.Slice(o.x, graph.AxisRange(1).Stride(3), graph.AxisRange()))
+		return append(grad(graph.Slice(o.x, graph.AxisRange(3, 11), graph.AxisRange(1, 7)), o.x),
+			graph.Slice(o.x, graph.AxisRange(1).Stride(3), graph.AxisRange()))
 	}},
 	{"dynamic slice", func(o operands) nodes {
 		i := graph.Reshape(graph.Slice(o.at, graph.AxisElem(2)))
@@ -88,20 +95,23 @@ var opCases = []struct {
 		return append(grad(y, o.x), graph.DynamicUpdateSlice(o.x, y, nodes{z, i}))
 	}},
 	{"concat", func(o operands) nodes {
-		return append(grad(graph.Concatenate(nodes{o.x, graph.Neg(o.x)}, 0), o.x), graph.Concatenate(nodes{o.x, o.x, o.x}, 1), graph.Stack(nodes{o.x, o.x}, 1))
+		return append(grad(graph.Concatenate(nodes{o.x, graph.Neg(o.x)}, 0), o.x), graph.Concatenate(nodes{o.x, o.x, o.x}, 1),
+			graph.Stack(nodes{o.x, o.x}, 1))
 	}},
 	{"reverse", func(o operands) nodes {
 		return nodes{graph.Reverse(o.x, 0), graph.Reverse(o.x, 0, 1), graph.Reverse(o.img, 2)}
 	}},
 	{"pad", func(o operands) nodes {
 		one := graph.Scalar(o.x.Graph(), dtypes.Float32, 1)
-		return append(grad(graph.Pad(o.x, one, graph.PadAxis{Start: 1, End: 2}, graph.PadAxis{End: 1, Interior: 2}), o.x), graph.Pad(o.x, one, graph.PadAxis{Start: -1, End: 3, Interior: 1}, graph.PadAxis{Start: 2, End: -2}))
+		return append(grad(graph.Pad(o.x, one, graph.PadAxis{Start: 1, End: 2}, graph.PadAxis{End: 1, Interior: 2}), o.x),
+			graph.Pad(o.x, one, graph.PadAxis{Start: -1, End: 3, Interior: 1}, graph.PadAxis{Start: 2, End: -2}))
 	}},
 	{"shift", func(o operands) nodes {
 		return nodes{graph.ShiftLeft(o.x, 1, 0), graph.Shift(o.x, 0, graph.ShiftDirRight, 3)}
 	}},
 	{"transpose", func(o operands) nodes {
-		return nodes{graph.Transpose(o.x, 0, 1), graph.TransposeAllAxes(o.img, 3, 0, 2, 1), graph.Reshape(o.img, 64, 64), graph.Reshape(o.x, 4, 4, 2, 4)}
+		return nodes{graph.Transpose(o.x, 0, 1), graph.TransposeAllAxes(o.img, 3, 0, 2, 1), graph.Reshape(o.img, 64, 64),
+			graph.Reshape(o.x, 4, 4, 2, 4)}
 	}},
 	{"gather", func(o operands) nodes {
 		return grad(graph.Gather(o.w, graph.InsertAxes(graph.ModScalar(o.at, 8), -1)), o.w)
@@ -114,7 +124,8 @@ var opCases = []struct {
 	}},
 	{"scatter", func(o operands) nodes {
 		at := graph.InsertAxes(o.at, -1)
-		return nodes{graph.ScatterSum(o.x, at, graph.Cos(o.x), false, false), graph.ScatterMax(o.x, at, graph.Cos(o.x), false, false), graph.Scatter(at, o.x, shapes.Make(dtypes.Float32, 32, 8), false, false)}
+		return nodes{graph.ScatterSum(o.x, at, graph.Cos(o.x), false, false), graph.ScatterMax(o.x, at, graph.Cos(o.x), false,
+			false), graph.Scatter(at, o.x, shapes.Make(dtypes.Float32, 32, 8), false, false)}
 	}},
 	{"batch norm", func(o operands) nodes {
 		s, b := graph.ReduceMean(o.w, 1), graph.ReduceMax(o.w, 1)
@@ -159,9 +170,13 @@ var opCases = []struct {
 	{"triangular", func(o operands) nodes {
 		return nodes{graph.TakeLowerTriangular(o.x, 0), graph.Iota(o.x.Graph(), shapes.Make(dtypes.Float32, 16, 8), 0)}
 	}},
-	{"interpolate", func(o operands) nodes { return grad(graph.Interpolate(o.img, 16, 16, 16, 4).Bilinear().Done(), o.img) }},
+	{"interpolate", func(o operands) nodes {
+		return grad(graph.Interpolate(o.img, 16, 16, 16, 4).Bilinear().Done(),
+			o.img)
+	}},
 	{"bitcast", func(o operands) nodes {
-		return nodes{graph.ConvertDType(graph.Bitcast(o.x, dtypes.Uint16), dtypes.Float32), graph.ConvertDType(graph.Bitcast(o.x, dtypes.Int32), dtypes.Float32)}
+		return nodes{graph.ConvertDType(graph.Bitcast(o.x, dtypes.Uint16), dtypes.Float32),
+			graph.ConvertDType(graph.Bitcast(o.x, dtypes.Int32), dtypes.Float32)}
 	}},
 	{"barrier", func(o operands) nodes { return graph.OptimizationBarriers(o.x, graph.Neg(o.w)) }},
 	{"consecutive", func(o operands) nodes {
@@ -169,11 +184,13 @@ var opCases = []struct {
 	}},
 	{"integers", func(o operands) nodes {
 		s := graph.ReduceSum(o.at, 0)
-		return nodes{graph.ConvertDType(s, dtypes.Float32), graph.ConvertDType(graph.CumSum(o.at, 0), dtypes.Float32), graph.ConvertDType(graph.ReduceMax(o.at), dtypes.Float32)}
+		return nodes{graph.ConvertDType(s, dtypes.Float32), graph.ConvertDType(graph.CumSum(o.at, 0), dtypes.Float32),
+			graph.ConvertDType(graph.ReduceMax(o.at), dtypes.Float32)}
 	}},
 	{"logical", func(o operands) nodes {
 		some := graph.GreaterThan(o.x, graph.ScalarZero(o.x.Graph(), dtypes.Float32))
-		return nodes{graph.Where(some, o.x, graph.Neg(o.x)), graph.ConvertDType(graph.LogicalAll(some, 0), dtypes.Float32), graph.ConvertDType(graph.LogicalAny(some, 1), dtypes.Float32)}
+		return nodes{graph.Where(some, o.x, graph.Neg(o.x)), graph.ConvertDType(graph.LogicalAll(some, 0), dtypes.Float32),
+			graph.ConvertDType(graph.LogicalAny(some, 1), dtypes.Float32)}
 	}},
 	{"window", func(o operands) nodes {
 		return nodes{graph.BackendReduceWindow(o.x, 3, []int{3, 2}, []int{1, 2}, nil, nil, [][2]int{{1, 1}, {0, 1}})}
@@ -273,7 +290,8 @@ func run(b *Backend, c *executableState, fr spmd.GlobalSignature, data [][]byte)
 		return nil, err
 	}
 	defer v.exe.Close()
-	args, results := engine.NewBufferTable(len(v.partitions), len(v.args)), engine.NewBufferTable(len(v.partitions), len(v.results))
+	args, results := engine.NewBufferTable(len(v.partitions), len(v.args)), engine.NewBufferTable(len(v.partitions),
+		len(v.results))
 	for i, x := range data {
 		l, err := b.transfer(x, v.args[i])
 		if err != nil {

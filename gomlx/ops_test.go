@@ -29,7 +29,8 @@ type opTest struct {
 // cover.
 var ops = []opTest{
 	{"magnitude of extreme complex numbers",
-		[]tensor{{flat: []complex64{3 + 4i, 0, complex(inf, 1), complex(-1, -inf), 3e30 + 4e30i, 3e-30 - 4e-30i}, dims: []int{6}}},
+		[]tensor{{flat: []complex64{3 + 4i, 0, complex(inf, 1), complex(-1, -inf), 3e30 + 4e30i, 3e-30 - 4e-30i},
+			dims: []int{6}}},
 		func(t testing.TB, f compute.Function, x []compute.Value) compute.Value {
 			do := must(t)
 			return do(f.Abs(x[0]))
@@ -117,7 +118,8 @@ var ops = []opTest{
 			do := must(t)
 			return do(f.Where(x[0], x[1], x[2]))
 		}, []int8{2, 3}},
-	{"a barrier keeps values whatever its dependencies hold", []tensor{{flat: []float32{1, 2}, dims: []int{2}}, {flat: []float32{nan, inf}, dims: []int{2}}, {flat: []bool{}, dims: []int{0}}},
+	{"a barrier keeps values whatever its dependencies hold", []tensor{{flat: []float32{1, 2}, dims: []int{2}},
+		{flat: []float32{nan, inf}, dims: []int{2}}, {flat: []bool{}, dims: []int{0}}},
 		func(t testing.TB, f compute.Function, x []compute.Value) compute.Value {
 			do := must(t)
 
@@ -129,23 +131,28 @@ var ops = []opTest{
 
 			return do(f.Slice(x[0], []int{1}, []int{shapes.DynamicDim}, nil))
 		}, []int64{2, 3}},
-	{"start indices in one vector", []tensor{{flat: []int32{1, 2, 3, 4, 5, 6}, dims: []int{2, 3}}, {flat: []int32{1, 9}, dims: []int{2}}},
+	{"start indices in one vector", []tensor{{flat: []int32{1, 2, 3, 4, 5, 6}, dims: []int{2, 3}},
+		{flat: []int32{1, 9}, dims: []int{2}}},
 		func(t testing.TB, f compute.Function, x []compute.Value) compute.Value {
 			do := must(t)
 
 			return do(f.DynamicSlice(x[0], x[1:], []int{1, 2}))
 		}, []int32{5, 6}},
-	{"bfloat16 dot with sums in float32", []tensor{{flat: halves(256, 1), dims: []int{1, 256}}, {flat: halves(256, 1.0078125), dims: []int{256, 1}}},
+	{"bfloat16 dot with sums in float32", []tensor{{flat: halves(256, 1), dims: []int{1, 256}},
+		{flat: halves(256, 1.0078125), dims: []int{256, 1}}},
 		func(t testing.TB, f compute.Function, x []compute.Value) compute.Value {
 			do := must(t)
 
-			return do(f.DotGeneral(x[0], []int{1}, nil, x[1], []int{0}, nil, compute.DotGeneralConfig{AccumulatorDType: dtypes.Float32, OutputDType: dtypes.Float32}))
+			return do(f.DotGeneral(x[0], []int{1}, nil, x[1], []int{0}, nil,
+				compute.DotGeneralConfig{AccumulatorDType: dtypes.Float32, OutputDType: dtypes.Float32}))
 		}, []float32{258}},
-	{"int8 dot into int32", []tensor{{flat: []int8{100, 100, 100}, dims: []int{3}}, {flat: []int8{100, 100, -100}, dims: []int{3}}},
+	{"int8 dot into int32", []tensor{{flat: []int8{100, 100, 100}, dims: []int{3}}, {flat: []int8{100, 100, -100},
+		dims: []int{3}}},
 		func(t testing.TB, f compute.Function, x []compute.Value) compute.Value {
 			do := must(t)
 
-			return do(f.DotGeneral(x[0], []int{0}, nil, x[1], []int{0}, nil, compute.DotGeneralConfig{OutputDType: dtypes.Int32}))
+			return do(f.DotGeneral(x[0], []int{0}, nil, x[1], []int{0}, nil,
+				compute.DotGeneralConfig{OutputDType: dtypes.Int32}))
 		}, []int32{10000}},
 	{"Fourier transform and back", []tensor{{flat: []float32{1, 2, 3, 4}, dims: []int{4}}},
 		func(t testing.TB, f compute.Function, x []compute.Value) compute.Value {
@@ -161,7 +168,8 @@ var ops = []opTest{
 		func(t testing.TB, f compute.Function, x []compute.Value) compute.Value {
 			return must(t)(f.FFT(x[0], compute.FFTInverse, []int{4}))
 		}, []complex64{1, 0, 0, 0}},
-	{"total order of floats", []tensor{{flat: []float32{float32(math.Copysign(0, -1)), nan, 1}, dims: []int{3}}, {flat: []float32{0, inf, 1}, dims: []int{3}}},
+	{"total order of floats", []tensor{{flat: []float32{float32(math.Copysign(0, -1)), nan, 1}, dims: []int{3}},
+		{flat: []float32{0, inf, 1}, dims: []int{3}}},
 		func(t testing.TB, f compute.Function, x []compute.Value) compute.Value {
 			do := must(t)
 			var all []compute.Value
@@ -184,7 +192,8 @@ var ops = []opTest{
 		func(t testing.TB, f compute.Function, x []compute.Value) compute.Value {
 			return must(t)(f.LessThanTotalOrder(x[0], x[1]))
 		}, []bool{true, false}},
-	{"batch norm", []tensor{{flat: []float32{1, 10, 3, 30}, dims: []int{2, 2}}, {flat: []float32{1, 2}, dims: []int{2}}, {flat: []float32{0, 5}, dims: []int{2}}},
+	{"batch norm", []tensor{{flat: []float32{1, 10, 3, 30}, dims: []int{2, 2}}, {flat: []float32{1, 2}, dims: []int{2}},
+		{flat: []float32{0, 5}, dims: []int{2}}},
 		func(t testing.TB, f compute.Function, x []compute.Value) compute.Value {
 			do := must(t)
 			normalized, mean, variance, err := f.BatchNormForTraining(x[0], x[1], x[2], 0, -1)
@@ -193,7 +202,8 @@ var ops = []opTest{
 			same := do(f.Sub(normalized, inference))
 			return do(f.Concatenate(0, do(f.Reshape(normalized, 4)), mean, variance, do(f.Reshape(same, 4))))
 		}, []float32{-1, 3, 1, 7, 2, 20, 1, 100, 0, 0, 0, 0}},
-	{"batch norm gradient", []tensor{{flat: []float32{-1, 1}, dims: []int{2, 1}}, {flat: []float32{3}, dims: []int{1}}, {flat: []float32{0}, dims: []int{1}},
+	{"batch norm gradient", []tensor{{flat: []float32{-1, 1}, dims: []int{2, 1}}, {flat: []float32{3}, dims: []int{1}},
+		{flat: []float32{0}, dims: []int{1}},
 		{flat: []float32{1}, dims: []int{1}}, {flat: []float32{1, 3}, dims: []int{2, 1}}},
 		func(t testing.TB, f compute.Function, x []compute.Value) compute.Value {
 			do := must(t)
@@ -205,11 +215,13 @@ var ops = []opTest{
 		func(t testing.TB, f compute.Function, x []compute.Value) compute.Value {
 			return must(t)(f.Clamp(x[0], x[1], x[2]))
 		}, []int32{0, 3, 10}},
-	{"gradient of a max pool", []tensor{{flat: []float32{1, 5, 2, 2, 9, 3}, dims: []int{6}}, {flat: []float32{10, 20, 30}, dims: []int{3}}},
+	{"gradient of a max pool", []tensor{{flat: []float32{1, 5, 2, 2, 9, 3}, dims: []int{6}}, {flat: []float32{10, 20, 30},
+		dims: []int{3}}},
 		func(t testing.TB, f compute.Function, x []compute.Value) compute.Value {
 			return must(t)(f.SelectAndScatterMax(x[0], x[1], []int{2}, []int{2}, nil))
 		}, []float32{0, 10, 20, 0, 30, 0}},
-	{"gradient of a min pool", []tensor{{flat: []float32{1, 5, 2, 3, 9, 3}, dims: []int{6}}, {flat: []float32{10, 20, 30}, dims: []int{3}}},
+	{"gradient of a min pool", []tensor{{flat: []float32{1, 5, 2, 3, 9, 3}, dims: []int{6}}, {flat: []float32{10, 20, 30},
+		dims: []int{3}}},
 		func(t testing.TB, f compute.Function, x []compute.Value) compute.Value {
 			return must(t)(f.SelectAndScatterMin(x[0], x[1], []int{2}, []int{2}, nil))
 		}, []float32{10, 0, 20, 0, 0, 30}},
@@ -217,7 +229,8 @@ var ops = []opTest{
 		func(t testing.TB, f compute.Function, x []compute.Value) compute.Value {
 			return must(t)(f.ReduceWindow(x[0], compute.ReduceOpMax, []int{2}, []int{1}, nil, nil, [][2]int{{1, 0}}))
 		}, []float32{1, 5, 5, 4}},
-	{"scatters that keep the larger and the smaller", []tensor{{flat: []int32{5, 5, 5}, dims: []int{3}}, {flat: []int32{0, 2, 0}, dims: []int{3, 1}}, {flat: []int32{9, 1, 3}, dims: []int{3}}},
+	{"scatters that keep the larger and the smaller", []tensor{{flat: []int32{5, 5, 5}, dims: []int{3}},
+		{flat: []int32{0, 2, 0}, dims: []int{3, 1}}, {flat: []int32{9, 1, 3}, dims: []int{3}}},
 		func(t testing.TB, f compute.Function, x []compute.Value) compute.Value {
 			do := must(t)
 			larger := do(f.ScatterMax(x[0], x[1], x[2], 1, nil, []int{0}, []int{0}, false, false))
@@ -227,7 +240,8 @@ var ops = []opTest{
 		func(t testing.TB, f compute.Function, x []compute.Value) compute.Value {
 			return must(t)(f.Reverse(x[0], 0))
 		}, []int32{3, 2, 1}},
-	{"two tensors sorted by the first", []tensor{{flat: []int32{2, 1, 2, 0}, dims: []int{4}}, {flat: []int32{10, 11, 12, 13}, dims: []int{4}}},
+	{"two tensors sorted by the first", []tensor{{flat: []int32{2, 1, 2, 0}, dims: []int{4}},
+		{flat: []int32{10, 11, 12, 13}, dims: []int{4}}},
 		func(t testing.TB, f compute.Function, x []compute.Value) compute.Value {
 			do := must(t)
 			less := closure(t, f, func(c compute.Function) []compute.Value {
@@ -283,7 +297,8 @@ var ops = []opTest{
 				require.NoError(t, err)
 				return out
 			})
-			out, err := f.If(x[0], outer, closure(t, f, func(c compute.Function) []compute.Value { return []compute.Value{do(c.Neg(x[1]))} }))
+			out, err := f.If(x[0], outer,
+				closure(t, f, func(c compute.Function) []compute.Value { return []compute.Value{do(c.Neg(x[1]))} }))
 			require.NoError(t, err)
 			return out[0]
 		}, []float32{6}},

@@ -25,15 +25,20 @@ import (
 func TestPCGIsGos(t *testing.T) {
 	b := newBackend(t, alone, gomlx.Options{Random: lowering.RandomPCG})
 	for _, shape := range []shapes.Shape{
-		shapes.Make(dtypes.Uint32), shapes.Make(dtypes.Uint32, 1), shapes.Make(dtypes.Uint32, 7), shapes.Make(dtypes.Uint64, 3),
-		shapes.Make(dtypes.Uint32, 5, 3), shapes.Make(dtypes.Uint32, 4, 6), shapes.Make(dtypes.Uint32, 3, 1, 5, 7), shapes.Make(dtypes.Uint32, 130, 131),
-		shapes.Make(dtypes.Uint8, 3, 5, 9), shapes.Make(dtypes.Uint8, 300, 8), shapes.Make(dtypes.Uint16, 5, 7, 3), shapes.Make(dtypes.Uint16, 2, 66),
-		shapes.Make(dtypes.Uint32, 5000), shapes.Make(dtypes.Uint32, 70, 70, 2), shapes.Make(dtypes.Uint64, 65, 65), shapes.Make(dtypes.Uint32, 9, 4097, 3),
+		shapes.Make(dtypes.Uint32), shapes.Make(dtypes.Uint32, 1), shapes.Make(dtypes.Uint32, 7), shapes.Make(dtypes.Uint64,
+			3),
+		shapes.Make(dtypes.Uint32, 5, 3), shapes.Make(dtypes.Uint32, 4, 6), shapes.Make(dtypes.Uint32, 3, 1, 5, 7),
+		shapes.Make(dtypes.Uint32, 130, 131),
+		shapes.Make(dtypes.Uint8, 3, 5, 9), shapes.Make(dtypes.Uint8, 300, 8), shapes.Make(dtypes.Uint16, 5, 7, 3),
+		shapes.Make(dtypes.Uint16, 2, 66),
+		shapes.Make(dtypes.Uint32, 5000), shapes.Make(dtypes.Uint32, 70, 70, 2), shapes.Make(dtypes.Uint64, 65, 65),
+		shapes.Make(dtypes.Uint32, 9, 4097, 3),
 		shapes.Make(dtypes.Uint32, 0, 3),
 	} {
 		t.Run(shape.String(), func(t *testing.T) {
 			state := []uint64{0x123456789abcdef0, 0xfedcba9876543210, 42}
-			out := runOf(t, b, []tensor{{flat: state, dims: []int{3}}}, func(f compute.Function, x []compute.Value) []compute.Value {
+			out := runOf(t, b, []tensor{{flat: state, dims: []int{3}}}, func(f compute.Function,
+				x []compute.Value) []compute.Value {
 				next, bits, err := f.RNGBitGenerator(x[0], shape)
 				require.NoError(t, err)
 				return []compute.Value{next, bits}
@@ -83,7 +88,8 @@ func TestPCGOfPartsIsCompiledForTPUs(t *testing.T) {
 	defer topology.Close()
 	trace := spmd.NewTrace(spmd.Options{LogicalDevices: 4, Random: lowering.RandomPCG})
 	g := graph.NewGraph(trace, "draw")
-	next, value := graph.RandomNormal(graph.Parameter(g, "state", shapes.Make(dtypes.Uint64, 3)), shapes.Make(dtypes.Float32, 4096, 8192))
+	next, value := graph.RandomNormal(graph.Parameter(g, "state", shapes.Make(dtypes.Uint64, 3)),
+		shapes.Make(dtypes.Float32, 4096, 8192))
 	require.NoError(t, g.Compile(value, next))
 	m, err := trace.Module(g, spmd.Signature{Arguments: []spmd.Tensor{{Name: "state"}},
 		Results: []spmd.Tensor{{Name: "value", Annotation: logical.SplitInto(1, 4)}, {Name: "next"}}})

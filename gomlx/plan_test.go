@@ -16,8 +16,10 @@ import (
 
 func TestAnUnchangedProgramFollowsAPlan(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "plan.json")
-	require.NoError(t, os.WriteFile(file, []byte(`{"version": 1, "slice": "v5e:2x2", "replicas": 2, "axes": "model=2", "rules": [
-		{"variable": "/ff1/dense/weights$", "split": "-,model"}, {"variable": "", "state": "optimizer", "optional": true}]}`), 0o600))
+	require.NoError(t,
+		os.WriteFile(file, []byte(`{"version": 1, "slice": "v5e:2x2", "replicas": 2, "axes": "model=2", "rules": [
+		{"variable": "/ff1/dense/weights$", "split": "-,model"}, {"variable": "", "state": "optimizer", "optional": true}]}`),
+			0o600))
 	args := []string{"-layers", "1", "-width", "16", "-steps", "1"}
 	want, stderr, code := run(t, "", args...)
 	require.Zero(t, code, stderr)
@@ -48,7 +50,8 @@ func TestAOTLargeUnchangedProgramIsPlanned(t *testing.T) {
 	t.Setenv("TPUSTRATEGY_CPU_PLUGIN", plugintest.Path(t, "cpu"))
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	file := filepath.Join(t.TempDir(), "plan.json")
-	args := []string{"-vocabulary", "512", "-width", "512", "-layers", "2", "-batch", "32", "-length", "128", "-steps", "1"}
+	args := []string{"-vocabulary", "512", "-width", "512", "-layers", "2", "-batch", "32", "-length", "128", "-steps",
+		"1"}
 	stdout, stderr, code := run(t, ":topology=v5e:2x2,plan="+file, args...)
 	require.Zero(t, code, stderr)
 	t.Log(stdout)

@@ -36,7 +36,8 @@ func transformer(t *testing.T) string {
 		var dir string
 		if dir, built.err = os.MkdirTemp("", "transformer"); built.err == nil {
 			built.path = filepath.Join(dir, "transformer")
-			built.out, built.err = exec.Command("go", "build", "-ldflags=-w", "-o", built.path, "./testdata/transformer").CombinedOutput()
+			built.out, built.err = exec.Command("go", "build", "-ldflags=-w", "-o", built.path,
+				"./testdata/transformer").CombinedOutput()
 		}
 	})
 	require.NoError(t, built.err, "%s", built.out)
@@ -55,7 +56,8 @@ func TestMain(m *testing.M) {
 func program(t *testing.T, config string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(transformer(t), args...)
-	cmd.Env = append(os.Environ(), "GOMLX_BACKEND=tpustrategy"+config, "TPUSTRATEGY_CPU_PLUGIN="+plugintest.Path(t, "cpu"), "TF_CPP_MIN_LOG_LEVEL=2",
+	cmd.Env = append(os.Environ(), "GOMLX_BACKEND=tpustrategy"+config, "TPUSTRATEGY_CPU_PLUGIN="+plugintest.Path(t, "cpu"),
+		"TF_CPP_MIN_LOG_LEVEL=2",
 		"TPU_LOG_DIR=disabled", "TPU_STDERR_LOG_LEVEL=3", "TPU_MIN_LOG_LEVEL=3", "XDG_CONFIG_HOME="+t.TempDir())
 	return cmd
 }
@@ -79,7 +81,8 @@ func TestAnUnchangedProgramTrainsAsItsEnvironmentSays(t *testing.T) {
 	require.Zero(t, code, stderr)
 	var a, b [2]float64
 	for i, text := range []string{want, got} {
-		_, err := fmt.Sscanf(text, "step 0: loss %f\nstep 1: loss %f", &[]*[2]float64{&a, &b}[i][0], &[]*[2]float64{&a, &b}[i][1])
+		_, err := fmt.Sscanf(text, "step 0: loss %f\nstep 1: loss %f", &[]*[2]float64{&a, &b}[i][0],
+			&[]*[2]float64{&a, &b}[i][1])
 		require.NoError(t, err)
 	}
 	assert.InDeltaSlice(t, a[:], b[:], 1e-4)
@@ -87,7 +90,8 @@ func TestAnUnchangedProgramTrainsAsItsEnvironmentSays(t *testing.T) {
 
 	_, stderr, code = run(t, ":devices=4,logicl=2", args...)
 	assert.Equal(t, 1, code)
-	assert.Contains(t, stderr, `transformer: gomlx: config "devices=4,logicl=2": option "logicl": unknown option; the options are plugin, devices, logical`)
+	assert.Contains(t, stderr, `transformer: gomlx: config "devices=4,logicl=2": option "logicl": unknown option; the `+
+		`options are plugin, devices, logical`)
 }
 
 // The compiler runs in a separate process of the same program.
@@ -96,7 +100,8 @@ func TestAnUnchangedProgramStopsWithTheReport(t *testing.T) {
 	stdout, stderr, code := run(t, ":topology=cpu:8,logical=2,rules=megatron,report="+file, "-layers", "1", "-width", "16")
 	assert.Zero(t, code, stderr)
 	assert.NotContains(t, stderr, "goroutine")
-	assert.Contains(t, stdout, `program "Trainer#1" is compiled for cpu:8 and not run, as topology= requests; the report is in `+file)
+	assert.Contains(t, stdout,
+		`program "Trainer#1" is compiled for cpu:8 and not run, as topology= requests; the report is in `+file)
 	assert.Contains(t, stdout, "collectives of one core in one step")
 	page, err := os.ReadFile(file)
 	require.NoError(t, err)

@@ -125,7 +125,8 @@ var randomOps = map[string]func(r *rand.Rand, x, y *graph.Node) *graph.Node{
 		body := graph.NewClosure(g, func(g *graph.Graph) []*graph.Node {
 			i := graph.Parameter(g, "i", shapes.Make(dtypes.Int32))
 			v := graph.Parameter(g, "v", x.Shape())
-			return []*graph.Node{graph.Add(i, graph.Const(g, int32(1))), graph.Sin(graph.Add(v, graph.ReduceAndKeep(v, graph.ReduceMax, 0)))}
+			return []*graph.Node{graph.Add(i, graph.Const(g, int32(1))),
+				graph.Sin(graph.Add(v, graph.ReduceAndKeep(v, graph.ReduceMax, 0)))}
 		})
 		return graph.While(cond, body, graph.Const(g, int32(0)), x)[1]
 	},
@@ -167,7 +168,8 @@ func randomGraph(seed uint64, names []string) func(x, w *graph.Node) []*graph.No
 			if len(values) > 2 && r.IntN(2) == 0 {
 				a = values[len(values)-1]
 			}
-			if v := randomOps[name](r, a, b); v != nil && v.Shape().Size() > 0 && v.Shape().Size() < 1e5 && v.Rank() > 0 && v.Rank() < 5 {
+			if v := randomOps[name](r, a, b); v != nil && v.Shape().Size() > 0 && v.Shape().Size() < 1e5 && v.Rank() > 0 &&
+				v.Rank() < 5 {
 				values = append(values, v)
 			}
 		}
@@ -190,8 +192,10 @@ func TestRandomPrograms(t *testing.T) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	rules := gomlx.Options{Rules: logical.Rules{logical.Match("^/w$", logical.SplitOverAxes("logical", "replica")), logical.Match("^/w$", logical.SplitOverAxes("replica", "logical", ""))}}
-	one, grids := newBackend(t, shape{"1x1", 1, 1}), []*gomlx.Backend{newBackend(t, grid, rules), newBackend(t, shape{"8x1", 8, 1}), newBackend(t, shape{"2x4", 2, 4}, rules)}
+	rules := gomlx.Options{Rules: logical.Rules{logical.Match("^/w$", logical.SplitOverAxes("logical", "replica")),
+		logical.Match("^/w$", logical.SplitOverAxes("replica", "logical", ""))}}
+	one, grids := newBackend(t, shape{"1x1", 1, 1}), []*gomlx.Backend{newBackend(t, grid, rules),
+		newBackend(t, shape{"8x1", 8, 1}), newBackend(t, shape{"2x4", 2, 4}, rules)}
 	for seed := first; seed < first+uint64(count); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 2))

@@ -221,8 +221,9 @@ func (c *config) systemOptions(opts Options) (system.Options, error) {
 		kind = "cpu"
 	}
 	if kind != "cpu" && c.devices > 0 {
-		return o, &errkind.Fault{Op: "gomlx: devices", Reason: fmt.Sprintf("%d is a number of CPU devices, and the %s plugin creates none", c.devices, kind),
-			Hint: "leave it out to use all devices, or give plugin=cpu", Class: errkind.ValueError}
+		return o, &errkind.Fault{Op: "gomlx: devices",
+			Reason: fmt.Sprintf("%d is a number of CPU devices, and the %s plugin creates none", c.devices, kind),
+			Hint:   "leave it out to use all devices, or give plugin=cpu", Class: errkind.ValueError}
 	}
 	if kind == "cpu" && o.CPUDevices == 0 {
 		o.CPUDevices = opts.devicesPerReplica()

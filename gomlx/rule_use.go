@@ -44,7 +44,8 @@ func (o Options) validate(mesh sharding.Mesh) error {
 		switch {
 		case err != nil:
 		case kind == logical.KindNone && len(r.Largest) == 0 && r.State == 0:
-			err = &logical.RuleError{Rule: i, Text: r.String(), Reason: "it splits nothing", Hint: `give the axes of each dimension, as logical.SplitOverAxes("", "logical")`}
+			err = &logical.RuleError{Rule: i, Text: r.String(), Reason: "it splits nothing",
+				Hint: `give the axes of each dimension, as logical.SplitOverAxes("", "logical")`}
 		case kind == logical.KindAssign, r.Annotation.Parts() != nil:
 			err = &logical.RuleError{Rule: i, Text: r.String(),
 				Reason: "a program over the whole batch has no logical device of its own",
@@ -95,7 +96,8 @@ func (b *Backend) checkRules(p *lowering.Program) error {
 		}
 		return &logical.RuleError{File: b.opts.RulesName, Rule: -1, Program: p.Name,
 			Reason: "no rule of the set reaches a variable; the variables are " + joinFirst(names, 6),
-			Hint:   "write rules for these names into a file, as rules=FILE.json, or leave rules out to keep whole variables on each device"}
+			Hint: "write rules for these names into a file, as rules=FILE.json, or leave rules out to keep whole variables " +
+				"on each device"}
 	}
 	if usage.NoneUsed() && len(missing) > 0 {
 		return &logical.RuleError{File: b.opts.RulesName, Rule: -1, Program: p.Name,
@@ -147,7 +149,9 @@ func (b *Backend) warnUnsharded(p *lowering.Program, places []logical.ExplainedS
 		}
 	}
 	if model && len(unsharded) > 0 && len(sharded) == 0 {
-		b.warnOnce(&usage.warnedBatch, p, "every replica computes the whole batch: %s; give batches that the number of replicas divides", joinFirst(unsharded, 3))
+		b.warnOnce(&usage.warnedBatch, p,
+			"every replica computes the whole batch: %s; give batches that the number of replicas divides",
+			joinFirst(unsharded, 3))
 	}
 	if len(notAsRequested) > 0 {
 		b.warnOnce(&usage.warnedUnsharded, p, "not split as the rules say: %s; change the rules, or the sizes",
@@ -157,7 +161,8 @@ func (b *Backend) warnUnsharded(p *lowering.Program, places []logical.ExplainedS
 	set := b.opts.RulesName
 	if len(unknown) > 0 && set != "" && !strings.HasSuffix(set, ".json") &&
 		slices.ContainsFunc(b.logical.Axes(), b.isUsedByRules) {
-		b.warnOnce(&usage.warnedUnmatched, p, "whole on each device, as no rule of %s is for their names: %s; the devices of a replica do the same work with them: add rules for them by rules=FILE.json",
+		b.warnOnce(&usage.warnedUnmatched, p, "whole on each device, as no rule of %s is for their names: %s; the devices "+
+			"of a replica do the same work with them: add rules for them by rules=FILE.json",
 			set, joinFirst(unknown, 3))
 	}
 }
@@ -191,7 +196,8 @@ func joinFirst(texts []string, limit int) string {
 func (b *Backend) warnIdleAxes() {
 	for _, axis := range b.logical.Axes() {
 		if axis.Size > 1 && !b.opts.Rules.UsesAxis(axis.Name) {
-			b.warn(fmt.Sprintf("no rule splits variables over the axis %s, so its %d devices do the same work: give rules=megatron or rules=FILE.json, or leave the axis out",
+			b.warn(fmt.Sprintf("no rule splits variables over the axis %s, so its %d devices do the same work: give "+
+				"rules=megatron or rules=FILE.json, or leave the axis out",
 				axis.Name, axis.Size))
 		}
 	}

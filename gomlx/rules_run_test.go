@@ -42,10 +42,12 @@ func trainWords(b compute.Backend, rows, steps int) ([]float64, error) {
 	}
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(42))
-	trainer := train.NewTrainer(b, store, words, loss.SparseCategoricalCrossEntropyLogits, optimizer.Adam().LearningRate(0.05).Done(), nil, nil)
+	trainer := train.NewTrainer(b, store, words, loss.SparseCategoricalCrossEntropyLogits,
+		optimizer.Adam().LearningRate(0.05).Done(), nil, nil)
 	var all []float64
 	for range steps {
-		metrics, err := trainer.TrainStep(train.Batch{Inputs: []*tensors.Tensor{tensors.FromFlatDataAndDimensions(tokens, rows)},
+		metrics, err := trainer.TrainStep(train.Batch{Inputs: []*tensors.Tensor{tensors.FromFlatDataAndDimensions(tokens,
+			rows)},
 			Labels: []*tensors.Tensor{tensors.FromFlatDataAndDimensions(next, rows, 1)}})
 		if err != nil {
 			return nil, err
@@ -93,8 +95,10 @@ func TestRulesGiveTheLossesOfOneDevice(t *testing.T) {
 		{"devices=8,logical=2,rules=megatron", 1. / 2, map[string]string{
 			"/ff1/dense/weights": "-,logical", "/ff2/dense/weights": "logical,-", "/token_embed/embeddings": "logical,-",
 			"/AdamOptimizer/ff1/dense/weights_1st_moment": "-,logical"}, false},
-		{"devices=8,rules=fsdp", 1. / 8, map[string]string{"/ff1/dense/weights": "-,replica", "/AdamOptimizer/ff2/dense/weights_2nd_moment": "replica,-"}, true},
-		{"devices=4,rules=zero1", 1./3 + 2./3/4, map[string]string{"/ff1/dense/weights": "-,-", "/AdamOptimizer/ff1/dense/weights_1st_moment": "-,replica"}, false},
+		{"devices=8,rules=fsdp", 1. / 8, map[string]string{"/ff1/dense/weights": "-,replica",
+			"/AdamOptimizer/ff2/dense/weights_2nd_moment": "replica,-"}, true},
+		{"devices=4,rules=zero1", 1./3 + 2./3/4, map[string]string{"/ff1/dense/weights": "-,-",
+			"/AdamOptimizer/ff1/dense/weights_1st_moment": "-,replica"}, false},
 		{"devices=8,logical=4,rules=megatron+fsdp", 1. / 8, map[string]string{"/ff1/dense/weights": "replica,logical"}, true},
 		{"devices=8,axes=model:2,rules=" + file, 0.32, map[string]string{
 			"/output/dense/weights": "replica,model", "/token_embed/embeddings": "model+replica,-"}, false},
@@ -106,7 +110,8 @@ func TestRulesGiveTheLossesOfOneDevice(t *testing.T) {
 			require.NoError(t, err)
 			assert.InDeltaSlice(t, want, got, 1e-4)
 			step := (*explained)[len(*explained)-1]
-			assert.InDelta(t, c.part, float64(step.Report.Memory.Arguments)/float64(whole), 0.05, "memory of the variables on a device")
+			assert.InDelta(t, c.part, float64(step.Report.Memory.Arguments)/float64(whole), 0.05,
+				"memory of the variables on a device")
 			spec := map[string]string{}
 			for _, p := range step.Parameters {
 				spec[p.Name] = p.Spec
@@ -150,7 +155,8 @@ func TestRulesThatReachNothing(t *testing.T) {
 	var of *logical.RuleError
 	require.ErrorAs(t, err, &of)
 	assert.Equal(t, file, of.File)
-	assert.Contains(t, err.Error(), `no rule reaches a variable: rule 0 matches no variable; the nearest names are "/ff1/dense/weights"`)
+	assert.Contains(t, err.Error(),
+		`no rule reaches a variable: rule 0 matches no variable; the nearest names are "/ff1/dense/weights"`)
 
 	// Rules that are optional leave the program alone, and so does one of several that reaches nothing:
 	// another program may come.
@@ -204,7 +210,8 @@ func TestRulesThatReachNothing(t *testing.T) {
 	require.ErrorIs(t, err, gomlx.ErrConfig)
 	assert.ErrorContains(t, err, ": option rules: ")
 	require.ErrorAs(t, err, &of)
-	assert.ErrorContains(t, err, `dimension 1 is split over axis "modle", which the replica does not have; use one of replica=1,logical=2`)
+	assert.ErrorContains(t, err,
+		`dimension 1 is split over axis "modle", which the replica does not have; use one of replica=1,logical=2`)
 }
 
 // A pair of dense layers of which megatron knows one by its scope.
@@ -240,8 +247,10 @@ func TestWhatDoesNotDivideIsWholeAndReported(t *testing.T) {
 	assert.Equal(t, "dimension 0 of size 15 is not divisible by replica=2", whole["arg0"])
 	assert.Equal(t, "rule 0: dimension 1 of size 64 is not divisible by logical=3", whole["/ff1/dense/weights"])
 	assert.Contains(t, step.IdleAxes, "replica")
-	assert.Contains(t, notes.String(), `program "Trainer#1": every replica computes the whole batch: arg0 (dimension 0 of size 15 is not divisible by replica=2), arg1 (`)
-	assert.Contains(t, notes.String(), `not split as the rules say: /token_embed/embeddings (rule 11: dimension 0 of size 64 is not divisible by logical=3; rule 12: no dimension of [64 32]`)
+	assert.Contains(t, notes.String(), `program "Trainer#1": every replica computes the whole batch: arg0 (dimension 0 `+
+		`of size 15 is not divisible by replica=2), arg1 (`)
+	assert.Contains(t, notes.String(), `not split as the rules say: /token_embed/embeddings (rule 11: dimension 0 of `+
+		`size 64 is not divisible by logical=3; rule 12: no dimension of [64 32]`)
 	assert.Equal(t, 2, bytes.Count(notes.Bytes(), []byte("\n")), notes.String())
 	var text bytes.Buffer
 	require.NoError(t, step.WriteText(&text))

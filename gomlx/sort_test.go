@@ -36,7 +36,8 @@ func TestSortsEndWhateverTheComparatorSays(t *testing.T) {
 		{"differs", mixed, nil, compute.Function.NotEqual},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := runOf(t, b, []tensor{{flat: test.in, dims: []int{n}}}, func(f compute.Function, x []compute.Value) []compute.Value {
+			got := runOf(t, b, []tensor{{flat: test.in, dims: []int{n}}}, func(f compute.Function,
+				x []compute.Value) []compute.Value {
 				comparator := closure(t, f, func(c compute.Function) []compute.Value {
 					do := must(t)
 					l := do(c.Parameter("l", shapes.Make(dtypes.Int32), nil))

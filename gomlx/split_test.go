@@ -124,7 +124,8 @@ func TestTheSplitIsReal(t *testing.T) {
 // variables that rules split.
 func TestNothingIsMovedBetweenSteps(t *testing.T) {
 	for name, rules := range map[string]logical.Rules{"no rules": nil, "split": {
-		logical.Match("hidden0.*weights", logical.SplitOverAxes("", "logical")), logical.Match("hidden1.*weights", logical.SplitOverAxes("logical", "")),
+		logical.Match("hidden0.*weights", logical.SplitOverAxes("", "logical")), logical.Match("hidden1.*weights",
+			logical.SplitOverAxes("logical", "")),
 		logical.Match("hidden2.*weights", logical.SplitOverAxes("replica", "")),
 	}} {
 		t.Run(name, func(t *testing.T) {

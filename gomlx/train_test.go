@@ -41,10 +41,12 @@ func losses(t testing.TB, b compute.Backend, steps int) []float64 {
 		x = layers.DropoutStatic(scope.In("drop"), x, 0.25)
 		return []*graph.Node{layers.Dense(scope.In("b"), x, true, 1)}
 	}
-	trainer := train.NewTrainer(b, store, body, loss.MeanSquaredError, optimizer.Adam().LearningRate(0.02).Done(), nil, nil)
+	trainer := train.NewTrainer(b, store, body, loss.MeanSquaredError, optimizer.Adam().LearningRate(0.02).Done(), nil,
+		nil)
 	var all []float64
 	for range steps {
-		metrics, err := trainer.TrainStep(train.Batch{Inputs: []*tensors.Tensor{tensors.FromFlatDataAndDimensions(xs, rows, width)},
+		metrics, err := trainer.TrainStep(train.Batch{Inputs: []*tensors.Tensor{tensors.FromFlatDataAndDimensions(xs, rows,
+			width)},
 			Labels: []*tensors.Tensor{tensors.FromFlatDataAndDimensions(ys, rows, 1)}})
 		require.NoError(t, err)
 		all = append(all, float64(tensors.ToScalar[float32](metrics[0])))

@@ -32,7 +32,8 @@ import (
 // backend, and on meshes over which the rules shard a layer.
 
 // columns splits the features of the hidden layer.
-var columns = logical.Rules{logical.Match(`hidden/dense/(weights|biases)`, logical.SplitOverAxes("", "logical")), logical.Match(`hidden/dense/biases`, logical.SplitOverAxes("logical"))}
+var columns = logical.Rules{logical.Match(`hidden/dense/(weights|biases)`, logical.SplitOverAxes("", "logical")),
+	logical.Match(`hidden/dense/biases`, logical.SplitOverAxes("logical"))}
 
 // onMeshes runs a program on one device, in Go, and on meshes, and compares what it returns.
 func onMeshes(t *testing.T, meshes []shape, program func(t *testing.T, b compute.Backend) []float64) {
@@ -113,7 +114,8 @@ func all(t testing.TB, store *model.Store, paths ...string) (out []float64) {
 	return out
 }
 
-var parameters = []string{"/hidden/dense/weights", "/hidden/dense/biases", "/output/dense/weights", "/output/dense/biases"}
+var parameters = []string{"/hidden/dense/weights", "/hidden/dense/biases", "/output/dense/weights",
+	"/output/dense/biases"}
 
 // follow keeps the loss of each step.
 func follow(loop *train.Loop, losses *[]float64) {
@@ -126,7 +128,8 @@ func follow(loop *train.Loop, losses *[]float64) {
 func TestGradientsAreAccumulated(t *testing.T) {
 	onMeshes(t, []shape{{"8x1", 8, 1}, {"2x4", 2, 4}}, func(t *testing.T, b compute.Backend) (out []float64) {
 		store := started()
-		trainer := train.NewTrainer(b, store, perceptron, loss.MeanSquaredError, optimizer.Adam().LearningRate(0.02).Done(), nil, nil)
+		trainer := train.NewTrainer(b, store, perceptron, loss.MeanSquaredError, optimizer.Adam().LearningRate(0.02).Done(),
+			nil, nil)
 		require.NoError(t, trainer.AccumulateGradients(3))
 		loop := train.NewLoop(trainer)
 		follow(loop, &out)
@@ -142,10 +145,12 @@ func TestGradientsAreAccumulated(t *testing.T) {
 func TestDatasetsWithAPartialBatch(t *testing.T) {
 	onMeshes(t, []shape{{"8x1", 8, 1}, {"2x4", 2, 4}}, func(t *testing.T, b compute.Backend) (out []float64) {
 		store := started()
-		size := metric.NewMeanMetric("Mean Output", "#out", "mean", func(_ *model.Scope, _, predictions []*graph.Node) *graph.Node {
+		size := metric.NewMeanMetric("Mean Output", "#out", "mean", func(_ *model.Scope, _,
+			predictions []*graph.Node) *graph.Node {
 			return graph.ReduceAllMean(predictions[0])
 		}, nil)
-		trainer := train.NewTrainer(b, store, perceptron, loss.MeanSquaredError, optimizer.StochasticGradientDescent().WithLearningRate(0.05).Done(), nil, []metric.Interface{size})
+		trainer := train.NewTrainer(b, store, perceptron, loss.MeanSquaredError,
+			optimizer.StochasticGradientDescent().WithLearningRate(0.05).Done(), nil, []metric.Interface{size})
 		loop := train.NewLoop(trainer)
 		follow(loop, &out)
 		_, err := loop.RunEpochs(inMemory(t, b, 37).BatchSize(16, false).Shuffle().WithRand(rand.New(rand.NewSource(2))), 2)
@@ -168,7 +173,8 @@ func (rowByRow) Name() string { return "rows" }
 func (d rowByRow) Iter() iter.Seq2[train.Batch, error] {
 	return func(yield func(train.Batch, error) bool) {
 		for i := range d.x {
-			if !yield(train.Batch{Inputs: []*tensors.Tensor{tensors.FromValue(d.x[i])}, Labels: []*tensors.Tensor{tensors.FromValue(d.y[i])}}, nil) {
+			if !yield(train.Batch{Inputs: []*tensors.Tensor{tensors.FromValue(d.x[i])},
+				Labels: []*tensors.Tensor{tensors.FromValue(d.y[i])}}, nil) {
 				return
 			}
 		}
@@ -195,7 +201,8 @@ func TestDatasetsMadeOfDatasets(t *testing.T) {
 		}).WithParallelism(3).WithPreserveOrder(true)
 		ds = dataset.Buffer(ds, 2)
 		store := started()
-		trainer := train.NewTrainer(b, store, perceptron, loss.MeanSquaredError, optimizer.StochasticGradientDescent().WithLearningRate(0.05).Done(), nil, nil)
+		trainer := train.NewTrainer(b, store, perceptron, loss.MeanSquaredError,
+			optimizer.StochasticGradientDescent().WithLearningRate(0.05).Done(), nil, nil)
 		loop := train.NewLoop(trainer)
 		follow(loop, &out)
 		_, err := loop.RunEpochs(ds, 1)
@@ -211,7 +218,8 @@ func TestCheckpointsChangeMeshes(t *testing.T) {
 		store := started()
 		handler, err := checkpoint.Build(store).Dir(dir).Keep(1).Done()
 		require.NoError(t, err)
-		trainer := train.NewTrainer(b, store, perceptron, loss.MeanSquaredError, optimizer.Adam().LearningRate(0.02).Done(), nil, nil)
+		trainer := train.NewTrainer(b, store, perceptron, loss.MeanSquaredError, optimizer.Adam().LearningRate(0.02).Done(),
+			nil, nil)
 		_, err = train.NewLoop(trainer).RunToGlobalStep(inMemory(t, b, 16).BatchSize(16, true).Infinite(true), steps)
 		require.NoError(t, err)
 		require.NoError(t, handler.Save())
@@ -237,7 +245,8 @@ func TestTheRestOfATraining(t *testing.T) {
 			x = graph.Tanh(norm.BatchNorm(scope.In("norm"), x, -1).UseBackendInference(false).Done())
 			return layers.Dense(scope.In("output"), x, true, 1)
 		}
-		trainer := train.NewTrainer(b, store, body, loss.MeanSquaredError, optimizer.StochasticGradientDescent().WithLearningRate(0.05).Done(), nil, nil)
+		trainer := train.NewTrainer(b, store, body, loss.MeanSquaredError,
+			optimizer.StochasticGradientDescent().WithLearningRate(0.05).Done(), nil, nil)
 		ds := inMemory(t, b, 32).BatchSize(16, true).Infinite(true)
 		loop := train.NewLoop(trainer)
 		follow(loop, &out)
@@ -262,7 +271,8 @@ func TestTheRestOfATraining(t *testing.T) {
 			store.GetVariable(path).SetTrainable(false)
 		}
 		trainer.ResetComputationGraphs()
-		_, err = trainer.TrainStep(train.Batch{Inputs: []*tensors.Tensor{tensors.FromValue(numbersOf(t))}, Labels: []*tensors.Tensor{tensors.FromValue(make([]float32, 16))}})
+		_, err = trainer.TrainStep(train.Batch{Inputs: []*tensors.Tensor{tensors.FromValue(numbersOf(t))},
+			Labels: []*tensors.Tensor{tensors.FromValue(make([]float32, 16))}})
 		require.Error(t, err, "labels of another rank")
 		_, err = train.NewLoop(trainer).RunSteps(ds, 2)
 		require.NoError(t, err)
@@ -274,7 +284,8 @@ func TestTheRestOfATraining(t *testing.T) {
 		metrics, err := trainer.Eval(inMemory(t, b, 21).BatchSize(16, false))
 		require.NoError(t, err)
 		out = append(out, float64(metrics[0].Value().(float32)))
-		return append(out, all(t, store, "/output/dense/weights", "/norm/batch_normalization/mean", "/norm/batch_normalization/variance")...)
+		return append(out, all(t, store, "/output/dense/weights", "/norm/batch_normalization/mean",
+			"/norm/batch_normalization/variance")...)
 	})
 }
 
@@ -287,7 +298,8 @@ func numbersOf(t testing.TB) [][]float32 {
 // TestAPartialBatchIsReported checks the warning about a batch that is not sharded.
 func TestAPartialBatchIsReported(t *testing.T) {
 	var said []*gomlx.Explanation
-	b, err := gomlx.New(plugintest.System(t, 8), gomlx.Options{Compiler: plugintest.Programs(t), Explain: func(e *gomlx.Explanation) { said = append(said, e) }})
+	b, err := gomlx.New(plugintest.System(t, 8), gomlx.Options{Compiler: plugintest.Programs(t),
+		Explain: func(e *gomlx.Explanation) { said = append(said, e) }})
 	require.NoError(t, err)
 	defer b.Close()
 	x, _ := table(5)

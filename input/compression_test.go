@@ -78,7 +78,8 @@ func TestCompressedFilesReadLikePlainFiles(t *testing.T) {
 	}{
 		"TFRecords": {records, func(o input.FileOptions) input.Dataset { return input.TFRecords([]string{"a", "b"}, o) }},
 		"CSV": {append([]byte("\ufeffn,s\n"), csv...), func(o input.FileOptions) input.Dataset {
-			return input.CSV([]string{"a", "b"}, input.CSVOptions{FileOptions: o, Header: true, Columns: []input.Column{{Name: "s", Kind: input.String}, {Name: "n", Kind: input.Int32}}})
+			return input.CSV([]string{"a", "b"}, input.CSVOptions{FileOptions: o, Header: true,
+				Columns: []input.Column{{Name: "s", Kind: input.String}, {Name: "n", Kind: input.Int32}}})
 		}},
 		"Lines": {csv, func(o input.FileOptions) input.Dataset { return input.Lines([]string{"a", "b"}, o) }},
 		"FixedRecords": {append([]byte("h"), fixed...), func(o input.FileOptions) input.Dataset {
@@ -114,7 +115,8 @@ func TestCompressedFilesReadLikePlainFiles(t *testing.T) {
 				assert.ErrorContains(t, err, "("+other+") is damaged")
 				// Damaged and truncated data is an error, also at the end of a record.
 				data := compressed(t, compression, c.data)
-				for _, bad := range [][]byte{data[:len(data)-1], data[:len(data)-5], data[:len(data)/2], append(bytes.Clone(data[:len(data)-3]), 1, 2, 3)} {
+				for _, bad := range [][]byte{data[:len(data)-1], data[:len(data)-5], data[:len(data)/2],
+					append(bytes.Clone(data[:len(data)-3]), 1, 2, 3)} {
 					d := c.open(input.FileOptions{FS: fstest.MapFS{"a": {Data: bad}, "b": {}}, Compression: compression})
 					require.ErrorIs(t, drainAll(t, d), input.ErrCorrupt)
 				}
@@ -145,10 +147,12 @@ func drainAll(t *testing.T, d input.Dataset) error {
 
 // Other compressions are named.
 func TestOtherCompressionsAreNamed(t *testing.T) {
-	for name, magic := range map[string]string{"Zstandard": "\x28\xb5\x2f\xfd", "bzip2": "BZh91AY&SY", "xz": "\xfd7zXZ\x00", "LZ4": "\x04\x22\x4d\x18", "Snappy": "\xff\x06\x00\x00sNaPpY", "ZIP": "PK\x03\x04"} {
+	for name, magic := range map[string]string{"Zstandard": "\x28\xb5\x2f\xfd", "bzip2": "BZh91AY&SY",
+		"xz": "\xfd7zXZ\x00", "LZ4": "\x04\x22\x4d\x18", "Snappy": "\xff\x06\x00\x00sNaPpY", "ZIP": "PK\x03\x04"} {
 		files := input.FileOptions{FS: fstest.MapFS{"f": {Data: []byte(magic + "0123456789abcdef")}}}
 		for _, d := range []input.Dataset{input.TFRecords([]string{"f"}, files), input.Lines([]string{"f"}, files),
-			input.CSV([]string{"f"}, input.CSVOptions{FileOptions: files, Columns: []input.Column{{Name: "x", Kind: input.String}}})} {
+			input.CSV([]string{"f"}, input.CSVOptions{FileOptions: files,
+				Columns: []input.Column{{Name: "x", Kind: input.String}}})} {
 			_, err := first(t, d)
 			var typed *input.CompressionError
 			require.ErrorAs(t, err, &typed, name)

@@ -12,9 +12,11 @@ import (
 )
 
 func TestCSVReadsColumnsByTitleAndKind(t *testing.T) {
-	paths, opts := memorySource("\ufeffname,x,y,ok\n\"a, \"\"b\"\"\",1.5, 7 ,true\nc,,8,false\n", "ok,y,x,name\ntrue,9,2,d\n", "")
+	paths, opts := memorySource("\ufeffname,x,y,ok\n\"a, \"\"b\"\"\",1.5, 7 ,true\nc,,8,false\n",
+		"ok,y,x,name\ntrue,9,2,d\n", "")
 	ds := input.CSV(paths, input.CSVOptions{FileOptions: opts, Header: true, Columns: []input.Column{
-		{Name: "y", Kind: input.Int16}, {Name: "x", Kind: input.Float32, Default: "-1"}, {Name: "name", Kind: input.String}, {Name: "ok", Kind: input.Bool},
+		{Name: "y", Kind: input.Int16}, {Name: "x", Kind: input.Float32, Default: "-1"}, {Name: "name", Kind: input.String},
+		{Name: "ok", Kind: input.Bool},
 	}})
 	var got []string
 	for e, err := range ds.Batch(9, false).All(context.Background()) {
@@ -108,7 +110,8 @@ func FuzzCSV(f *testing.F) {
 	f.Add("1,\"x\ny\"\n", false)
 	f.Fuzz(func(t *testing.T, text string, header bool) {
 		paths, opts := memorySource(text)
-		ds := input.CSV(paths, input.CSVOptions{FileOptions: opts, Header: header, Columns: []input.Column{{Name: "a", Kind: input.Float32}, {Name: "b", Index: 1, Kind: input.String}}})
+		ds := input.CSV(paths, input.CSVOptions{FileOptions: opts, Header: header,
+			Columns: []input.Column{{Name: "a", Kind: input.Float32}, {Name: "b", Index: 1, Kind: input.String}}})
 		for _, err := range ds.All(context.Background()) {
 			if err != nil {
 				require.ErrorIs(t, err, input.ErrCorrupt)

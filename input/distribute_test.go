@@ -45,19 +45,22 @@ func TestUnbatchedDataIsNeverSplit(t *testing.T) {
 		"scalar of batch": input.Range(8).Batch(4, false).Map(func(context.Context, input.Element) (input.Element, error) {
 			return input.Leaf(input.Scalar[int32](0)), nil
 		}, input.MapOptions{}),
-		"mixed with batch": input.Range(8).Batch(2, true).Concatenate(input.FromElements(input.Leaf(input.Vector[int64](1, 2)))),
+		"mixed with batch": input.Range(8).Batch(2, true).Concatenate(input.FromElements(input.Leaf(input.Vector[int64](1,
+			2)))),
 	} {
 		for _, rule := range []input.SplitRule{input.RuleAuto, input.Chunks} {
 			got := inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 1, Replicas: 2}, input.Options{Rule: rule}, -1)
 			assert.ErrorIs(t, got.Err, input.ErrNotBatched, name)
 		}
-		assert.NoError(t, inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 1, Replicas: 1}, input.Options{}, -1).Err, "%s: one replica takes elements as they are", name)
+		assert.NoError(t, inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 1, Replicas: 1}, input.Options{}, -1).Err,
+			"%s: one replica takes elements as they are", name)
 	}
 }
 
 func TestComponentsOfDifferentBatchSizes(t *testing.T) {
 	e := input.Tuple(input.Leaf(input.Vector[int64](1, 2, 3, 4)), input.Leaf(input.Vector[int64](7, 8)))
-	ds := input.FromElements(e).Concatenate(input.FromElements(input.Tuple(input.Leaf(input.Vector[int64](5)), input.Leaf(input.Vector[int64](9, 9, 9)))))
+	ds := input.FromElements(e).Concatenate(input.FromElements(input.Tuple(input.Leaf(input.Vector[int64](5)),
+		input.Leaf(input.Vector[int64](9, 9, 9)))))
 	got := inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 1, Replicas: 2}, input.Options{}, -1)
 	require.NoError(t, got.Err)
 	assert.JSONEq(t, `[{"PerReplica":[[1,2],[3,4]]},{"PerReplica":[[7],[8]]}]`, inputcases.MarshalStep(t, got.Steps[0]))
@@ -73,7 +76,8 @@ func TestComponentsOfDifferentBatchSizes(t *testing.T) {
 
 func TestRuleSizesNeedsABatchSize(t *testing.T) {
 	ds := inputcases.Ragged([]input.Element{input.Leaf(input.Vector[int32](1))})
-	assert.ErrorContains(t, inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 1, Replicas: 2}, input.Options{Rule: input.Sizes}, -1).Err, "global batch size")
+	assert.ErrorContains(t, inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 1, Replicas: 2},
+		input.Options{Rule: input.Sizes}, -1).Err, "global batch size")
 	d, err := input.Distribute(ds, input.Options{Replicas: 2, Policy: input.Off})
 	require.NoError(t, err)
 	assert.Equal(t, input.Chunks, d.Rule(), "an unknown batch size leaves only chunks")
@@ -94,14 +98,21 @@ func TestMappedBatchesAreCutAsTheyCome(t *testing.T) {
 		rule input.SplitRule
 		want string
 	}{
-		"unmapped":       {files(8, false), input.Sizes, "[[[0 1] [2 3] [4 5] [6 7]] [[8 9] [] [] []]]"},
-		"mapped":         {files(8, false).Map(same, input.MapOptions{Spec: files(8, false).Info().Spec}), input.Chunks, "[[[0 1] [2 3] [4 5] [6 7]] [[8] [9] [] []]]"},
-		"told":           {files(8, true).Map(same, input.MapOptions{Spec: static}), input.Sizes, "[[[0 1] [2 3] [4 5] [6 7]]]"},
-		"doubled":        {files(4, false).Map(twice, input.MapOptions{}).Take(1), input.Chunks, "[[[0 1] [2 3] [0 1] [2 3]]]"},
-		"cut before":     {files(8, false).Rebatch(2), input.Chunks, "[[[0] [1] [2] [3]] [[4] [5] [6] [7]] [[8] [] [] []] [[9] [] [] []]]"},
-		"sizes before":   {files(10, false).RebatchSizes([]int{6}), input.Chunks, "[[[0 1] [2 3] [4 5] []] [[6] [7] [8] [9]]]"},
-		"batched anew":   {files(8, false).Map(same, input.MapOptions{}).Unbatch().Batch(8, false), input.Sizes, "[[[0 1] [2 3] [4 5] [6 7]] [[8 9] [] [] []]]"},
-		"one of several": {files(8, false).Concatenate(files(8, false).Map(same, input.MapOptions{})).Take(1), input.Chunks, "[[[0 1] [2 3] [4 5] [6 7]]]"},
+		"unmapped": {files(8, false), input.Sizes, "[[[0 1] [2 3] [4 5] [6 7]] [[8 9] [] [] []]]"},
+		"mapped": {files(8, false).Map(same, input.MapOptions{Spec: files(8, false).Info().Spec}), input.Chunks,
+			"[[[0 1] [2 3] [4 5] [6 7]] [[8] [9] [] []]]"},
+		"told": {files(8, true).Map(same, input.MapOptions{Spec: static}), input.Sizes,
+			"[[[0 1] [2 3] [4 5] [6 7]]]"},
+		"doubled": {files(4, false).Map(twice, input.MapOptions{}).Take(1), input.Chunks,
+			"[[[0 1] [2 3] [0 1] [2 3]]]"},
+		"cut before": {files(8, false).Rebatch(2), input.Chunks,
+			"[[[0] [1] [2] [3]] [[4] [5] [6] [7]] [[8] [] [] []] [[9] [] [] []]]"},
+		"sizes before": {files(10, false).RebatchSizes([]int{6}), input.Chunks,
+			"[[[0 1] [2 3] [4 5] []] [[6] [7] [8] [9]]]"},
+		"batched anew": {files(8, false).Map(same, input.MapOptions{}).Unbatch().Batch(8, false), input.Sizes,
+			"[[[0 1] [2 3] [4 5] [6 7]] [[8 9] [] [] []]]"},
+		"one of several": {files(8, false).Concatenate(files(8, false).Map(same, input.MapOptions{})).Take(1), input.Chunks,
+			"[[[0 1] [2 3] [4 5] [6 7]]]"},
 	} {
 		d, err := input.Distribute(c.ds, input.Options{Replicas: 4})
 		require.NoError(t, err, name)
@@ -117,7 +128,8 @@ func TestMappedBatchesAreCutAsTheyCome(t *testing.T) {
 func TestFilesRepeatedForEverNeedNoVote(t *testing.T) {
 	ds := inputcases.TextFiles(t, 2, 3, false).Batch(2, false).Repeat(-1)
 	assert.Equal(t, input.Infinite, ds.Info().Cardinality)
-	d, err := input.Distribute(ds, input.Options{Replicas: 2, Processes: 2, AnyProcess: func(context.Context, bool) (bool, error) {
+	d, err := input.Distribute(ds, input.Options{Replicas: 2, Processes: 2, AnyProcess: func(context.Context, bool) (bool,
+		error) {
 		return false, errors.New("a vote")
 	}})
 	require.NoError(t, err)
@@ -149,10 +161,13 @@ func TestAHostWithoutAShareDoesNotWaitForAVote(t *testing.T) {
 
 func TestFilesOfDifferentLengthEndTogether(t *testing.T) {
 	paths, opts := memorySource("1\n2\n3\n4\n5\n", "6\n")
-	ds := input.Lines(paths, opts).Map(inputcases.ParseNumber, input.MapOptions{Spec: input.Leaf(input.TensorSpec{Kind: input.Float32})})
+	ds := input.Lines(paths, opts).Map(inputcases.ParseNumber,
+		input.MapOptions{Spec: input.Leaf(input.TensorSpec{Kind: input.Float32})})
 	got := inputcases.RunCluster(t, ds.Batch(4, false), inputcases.Cluster{Hosts: 2, Replicas: 4}, input.Options{}, -1)
-	assert.Equal(t, "[[[1] [2] [6] []] [[3] [4] [] []] [[5] [] [] []]]", stepsOf(t, got), "a host out of data takes part until the last is")
-	got = inputcases.RunCluster(t, ds.Batch(1, true).Unbatch().Batch(4, true), inputcases.Cluster{Hosts: 2, Replicas: 4}, input.Options{}, -1)
+	assert.Equal(t, "[[[1] [2] [6] []] [[3] [4] [] []] [[5] [] [] []]]", stepsOf(t, got),
+		"a host out of data takes part until the last is")
+	got = inputcases.RunCluster(t, ds.Batch(1, true).Unbatch().Batch(4, true), inputcases.Cluster{Hosts: 2, Replicas: 4},
+		input.Options{}, -1)
 	assert.Equal(t, "[]", stepsOf(t, got), "with all shapes known a step needs all replicas")
 	got = inputcases.RunCluster(t, ds.Batch(1, true), inputcases.Cluster{Hosts: 2, Replicas: 2}, input.Options{}, -1)
 	assert.Equal(t, "[[[1] []] [[] [6]] [[2] []]]", stepsOf(t, got), "the dataset's shapes, although the parts have none")
@@ -172,7 +187,8 @@ func TestCardinalityIsTheNumberOfSteps(t *testing.T) {
 							return input.Distribute(ds, input.Options{Replicas: replicas, Policy: input.Off})
 						},
 						"function": func() (*input.DistributedDataset, error) {
-							return input.FromFunction(func(input.Context) (input.Dataset, error) { return ds, nil }, input.Options{Replicas: replicas})
+							return input.FromFunction(func(input.Context) (input.Dataset, error) { return ds, nil },
+								input.Options{Replicas: replicas})
 						},
 					} {
 						d, err := open()
@@ -187,7 +203,8 @@ func TestCardinalityIsTheNumberOfSteps(t *testing.T) {
 						})
 						require.NoError(t, err)
 						if d.Cardinality() != input.UnknownCardinality {
-							require.EqualValues(t, count, d.Cardinality(), "%s: range(%d).batch(%d, %v) on %d", name, n, global, drop, replicas)
+							require.EqualValues(t, count, d.Cardinality(), "%s: range(%d).batch(%d, %v) on %d", name, n, global, drop,
+								replicas)
 						}
 					}
 				}
@@ -220,7 +237,8 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 	}
 	_, err := input.FromFunction(nil, input.Options{})
 	assert.Error(t, err)
-	_, err = input.FromFunction(inputcases.Hundreds, input.Options{Replication: input.PerReplica, PlaceOnDevice: true, KeepOnHost: true})
+	_, err = input.FromFunction(inputcases.Hundreds, input.Options{Replication: input.PerReplica, PlaceOnDevice: true,
+		KeepOnHost: true})
 	assert.ErrorIs(t, err, errors.ErrUnsupported)
 	// Every hint about PlaceOnDevice names the one correction that works.
 	for _, replication := range []input.ReplicationMode{input.PerWorker, input.PerReplica} {
@@ -234,9 +252,11 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 		}
 	}
 	broken := errors.New("no data")
-	_, err = input.FromFunction(func(input.Context) (input.Dataset, error) { return input.Dataset{}, broken }, input.Options{})
+	_, err = input.FromFunction(func(input.Context) (input.Dataset, error) { return input.Dataset{}, broken },
+		input.Options{})
 	assert.ErrorIs(t, err, broken)
-	_, err = input.FromFunction(func(input.Context) (input.Dataset, error) { return input.Range(-1), nil }, input.Options{})
+	_, err = input.FromFunction(func(input.Context) (input.Dataset, error) { return input.Range(-1), nil },
+		input.Options{})
 	assert.Error(t, err)
 	_, err = input.FromFunction(func(c input.Context) (input.Dataset, error) {
 		if c.InputPipelineID == 0 {
@@ -250,7 +270,8 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 func TestEpochChoosesTheOrder(t *testing.T) {
 	order := func(epoch uint64) string {
 		ds := input.Range(40).Shuffle(40, input.ShuffleOptions{}).Batch(4, false)
-		return stepsOf(t, inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 1, Replicas: 2}, input.Options{Epoch: epoch}, -1))
+		return stepsOf(t, inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 1, Replicas: 2}, input.Options{Epoch: epoch},
+			-1))
 	}
 	assert.Equal(t, order(1), order(1))
 	assert.NotEqual(t, order(1), order(2))

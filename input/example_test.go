@@ -195,7 +195,8 @@ func ExampleTFRecords() {
 	for i := range 6 {
 		file = input.AppendTFRecord(file, []byte{byte(i)})
 	}
-	records := input.TFRecords([]string{"bytes.tfrecord"}, input.FileOptions{FS: fstest.MapFS{"bytes.tfrecord": {Data: file}}})
+	records := input.TFRecords([]string{"bytes.tfrecord"},
+		input.FileOptions{FS: fstest.MapFS{"bytes.tfrecord": {Data: file}}})
 	numbers := records.Map(func(_ context.Context, e input.Element) (input.Element, error) {
 		return input.Leaf(input.Scalar(int32(e.Leaf().Flat().([]string)[0][0]))), nil
 	}, input.MapOptions{})

@@ -88,7 +88,8 @@ func TestFilesRestoreFromAnyRecord(t *testing.T) {
 		},
 		"fixed": func(wrap func(fs.FS) fs.FS) input.Dataset {
 			paths, opts := memorySource("h123456", "h78")
-			return input.FixedRecords(paths, input.FixedOptions{FileOptions: input.FileOptions{FS: wrap(opts.FS)}, RecordBytes: 2, HeaderBytes: 1})
+			return input.FixedRecords(paths, input.FixedOptions{FileOptions: input.FileOptions{FS: wrap(opts.FS)},
+				RecordBytes: 2, HeaderBytes: 1})
 		},
 		"csv with header": func(wrap func(fs.FS) fs.FS) input.Dataset {
 			paths, opts := memorySource("a,b\n1,\"x\ny\"\n2,z\n", "b,a\nq,3\n")
@@ -97,7 +98,8 @@ func TestFilesRestoreFromAnyRecord(t *testing.T) {
 		},
 		"csv": func(wrap func(fs.FS) fs.FS) input.Dataset {
 			paths, opts := memorySource("1,2\n3,4\n\n5,6", "7,8\n")
-			return input.CSV(paths, input.CSVOptions{FileOptions: input.FileOptions{FS: wrap(opts.FS)}, Columns: []input.Column{{Name: "b", Index: 1, Kind: input.Int8}}})
+			return input.CSV(paths, input.CSVOptions{FileOptions: input.FileOptions{FS: wrap(opts.FS)},
+				Columns: []input.Column{{Name: "b", Index: 1, Kind: input.Int8}}})
 		},
 	} {
 		for kind, wrap := range map[string]func(fs.FS) fs.FS{
@@ -146,7 +148,8 @@ func TestWhatIsNoFileIsRefusedAndDoesNotHang(t *testing.T) {
 	require.NoError(t, syscall.Mkfifo(pipe, 0o644))
 	for _, path := range []string{"gs://bucket/file", "s3://b/f", pipe, "/dev/zero", dir} {
 		for name, d := range map[string]input.Dataset{
-			"lines": input.Lines([]string{path}, input.FileOptions{}), "records": input.TFRecords([]string{path}, input.FileOptions{}),
+			"lines": input.Lines([]string{path}, input.FileOptions{}), "records": input.TFRecords([]string{path},
+				input.FileOptions{}),
 		} {
 			var err error
 			hangtest.Within(t, func() {

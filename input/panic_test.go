@@ -75,10 +75,14 @@ func panics() map[string]input.Dataset {
 	}, input.SeqOptions{})
 	own := input.New(moody{source{input.Range(40)}, "next"})
 	return map[string]input.Dataset{
-		"map": mapped(0), "parallel map": mapped(2), "map, prefetch": mapped(0).Prefetch(3), "parallel map, prefetch": mapped(3).Prefetch(2),
-		"iterator": seq, "iterator, prefetch": seq.Prefetch(2), "source": own, "source, prefetch": own.Prefetch(2),
-		"source, parallel map": own.Map(func(_ context.Context, e input.Element) (input.Element, error) { return e, nil }, input.MapOptions{Parallel: 2}),
-		"map, shuffle of one":  mapped(0).Shuffle(1, input.ShuffleOptions{}), "map, batches taken apart": mapped(2).Batch(2, false).Unbatch(),
+		"map": mapped(0), "parallel map": mapped(2), "map, prefetch": mapped(0).Prefetch(3),
+		"parallel map, prefetch": mapped(3).Prefetch(2),
+		"iterator":               seq, "iterator, prefetch": seq.Prefetch(2), "source": own,
+		"source, prefetch": own.Prefetch(2),
+		"source, parallel map": own.Map(func(_ context.Context, e input.Element) (input.Element, error) { return e, nil },
+			input.MapOptions{Parallel: 2}),
+		"map, shuffle of one": mapped(0).Shuffle(1, input.ShuffleOptions{}), "map, batches taken apart": mapped(2).Batch(2,
+			false).Unbatch(),
 	}
 }
 
@@ -159,7 +163,8 @@ func TestAPanicOfASourceIsAnErrorOfTheCall(t *testing.T) {
 	requirePanic(t, err)
 	_, err = input.FromFunction(func(input.Context) (input.Dataset, error) { panic("ouch") }, input.Options{})
 	requirePanic(t, err)
-	_, err = input.FromSeq(func(context.Context, input.Pass) iter.Seq2[input.Element, error] { panic("ouch") }, input.SeqOptions{}).Open(ctx)
+	_, err = input.FromSeq(func(context.Context, input.Pass) iter.Seq2[input.Element, error] { panic("ouch") },
+		input.SeqOptions{}).Open(ctx)
 	requirePanic(t, err)
 }
 

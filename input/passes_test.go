@@ -70,7 +70,8 @@ func TestEachPassShufflesAnew(t *testing.T) {
 // the next one.
 func TestAPositionNamesItsPass(t *testing.T) {
 	open := func() *input.DistributedDataset {
-		d, err := input.Distribute(input.Range(64).Repeat(2).Shuffle(16, input.ShuffleOptions{}).Batch(8, true), input.Options{Replicas: 2})
+		d, err := input.Distribute(input.Range(64).Repeat(2).Shuffle(16, input.ShuffleOptions{}).Batch(8, true),
+			input.Options{Replicas: 2})
 		require.NoError(t, err)
 		return d
 	}

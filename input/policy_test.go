@@ -41,16 +41,22 @@ func TestRulesAndPoliciesThatApply(t *testing.T) {
 
 func TestShardHintDividesWhereItStands(t *testing.T) {
 	ds := input.Range(8).ShardHint().Cache().Concatenate(input.Range(2)).Batch(2, false)
-	got := inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 2, Replicas: 2}, input.Options{Policy: input.Hint, Rule: input.Chunks}, -1)
+	got := inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 2, Replicas: 2}, input.Options{Policy: input.Hint,
+		Rule: input.Chunks}, -1)
 	// Each host splits its own batches into two chunks and uses one in each step.
 	assert.Equal(t, "[[[0] [1]] [[2] [3]] [[4] [5]] [[6] [7]] [[0] [0]] [[1] [1]]]", stepsOf(t, got))
-	assert.ErrorContains(t, inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 2, Replicas: 2}, input.Options{}, -1).Err, "policy Hint")
+	assert.ErrorContains(t, inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 2, Replicas: 2}, input.Options{},
+		-1).Err, "policy Hint")
 }
 
 func TestShardHintDividesWithinAZip(t *testing.T) {
 	numbers := input.Range(4).ShardHint()
-	ds := input.Zip(numbers, numbers).Map(func(_ context.Context, e input.Element) (input.Element, error) { return e.At(1), nil }, input.MapOptions{}).Batch(2, false)
-	got := inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 2, Replicas: 2}, input.Options{Policy: input.Hint, Rule: input.Chunks}, -1)
+	ds := input.Zip(numbers, numbers).Map(func(_ context.Context, e input.Element) (input.Element, error) {
+		return e.At(1),
+			nil
+	}, input.MapOptions{}).Batch(2, false)
+	got := inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 2, Replicas: 2}, input.Options{Policy: input.Hint,
+		Rule: input.Chunks}, -1)
 	require.NoError(t, got.Err)
 	assert.Equal(t, "[[[0] [1]] [[2] [3]]]", stepsOf(t, got))
 }

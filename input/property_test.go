@@ -60,36 +60,40 @@ func pipelines(t *testing.T) map[string]input.Dataset {
 	}
 	column, err := input.NewTensor([]float32{1, 2, 3, 4, 5, 6}, 3, 2)
 	require.NoError(t, err)
-	nest := input.Tuple(input.Leaf(input.Vector[int64](7, 8, 9)), input.Dict(map[string]input.Element{"x": input.Leaf(column)}))
+	nest := input.Tuple(input.Leaf(input.Vector[int64](7, 8, 9)),
+		input.Dict(map[string]input.Element{"x": input.Leaf(column)}))
 	files := inputcases.TextFiles(t, 3, 7, false)
 	return map[string]input.Dataset{
-		"zero":              {},
-		"range":             input.Range(10),
-		"slices":            input.FromSlices(nest),
-		"elements":          input.FromElements(nest, nest),
-		"seq":               inputcases.Ragged([]input.Element{input.Leaf(input.Vector[int32](1, 2)), input.Leaf(input.Vector[int32](3))}),
-		"files":             files,
-		"batch":             input.Range(10).Batch(3, false),
-		"unbatch":           input.Range(10).Batch(4, false).Unbatch(),
-		"repeat":            input.Range(4).Repeat(3),
-		"repeat none":       input.Range(4).Repeat(0),
-		"repeat empty":      input.Range(0).Repeat(-1),
-		"shuffle":           input.Range(40).Shuffle(7, input.ShuffleOptions{Seed: 3}),
-		"shuffle all":       input.Range(12).Shuffle(100, input.ShuffleOptions{}),
-		"shuffled epochs":   input.Range(9).Shuffle(4, input.ShuffleOptions{Seed: 1}).Repeat(4),
-		"map":               input.Range(9).Map(double, input.MapOptions{}),
-		"parallel map":      input.Range(60).Map(double, input.MapOptions{Parallel: 3}),
-		"take":              input.Range(9).Take(5),
-		"skip":              input.Range(9).Skip(5),
-		"shard":             input.Range(10).Shard(3, 1),
-		"concatenate":       input.Range(3).Concatenate(input.Range(0), input.Range(4)),
-		"zip":               input.Zip(input.Range(9).Shuffle(3, input.ShuffleOptions{Seed: 4}), input.Range(5).Repeat(2), input.Range(4).Repeat(-1)).Batch(2, false),
-		"cache":             input.Range(5).Cache().Repeat(3),
-		"prefetch":          input.Range(50).Prefetch(4),
-		"rebatch":           input.Range(11).Batch(4, false).Rebatch(3),
-		"sizes":             input.Range(11).Batch(4, false).RebatchSizes([]int{2, 0, 3}),
-		"training":          files.Cache().Shuffle(5, input.ShuffleOptions{Seed: 9}).Repeat(3).Batch(4, false).Prefetch(2),
-		"shuffled shuffle":  input.Range(30).Shuffle(5, input.ShuffleOptions{}).Repeat(2).Shuffle(3, input.ShuffleOptions{Seed: 2}),
+		"zero":     {},
+		"range":    input.Range(10),
+		"slices":   input.FromSlices(nest),
+		"elements": input.FromElements(nest, nest),
+		"seq": inputcases.Ragged([]input.Element{input.Leaf(input.Vector[int32](1, 2)),
+			input.Leaf(input.Vector[int32](3))}),
+		"files":           files,
+		"batch":           input.Range(10).Batch(3, false),
+		"unbatch":         input.Range(10).Batch(4, false).Unbatch(),
+		"repeat":          input.Range(4).Repeat(3),
+		"repeat none":     input.Range(4).Repeat(0),
+		"repeat empty":    input.Range(0).Repeat(-1),
+		"shuffle":         input.Range(40).Shuffle(7, input.ShuffleOptions{Seed: 3}),
+		"shuffle all":     input.Range(12).Shuffle(100, input.ShuffleOptions{}),
+		"shuffled epochs": input.Range(9).Shuffle(4, input.ShuffleOptions{Seed: 1}).Repeat(4),
+		"map":             input.Range(9).Map(double, input.MapOptions{}),
+		"parallel map":    input.Range(60).Map(double, input.MapOptions{Parallel: 3}),
+		"take":            input.Range(9).Take(5),
+		"skip":            input.Range(9).Skip(5),
+		"shard":           input.Range(10).Shard(3, 1),
+		"concatenate":     input.Range(3).Concatenate(input.Range(0), input.Range(4)),
+		"zip": input.Zip(input.Range(9).Shuffle(3, input.ShuffleOptions{Seed: 4}), input.Range(5).Repeat(2),
+			input.Range(4).Repeat(-1)).Batch(2, false),
+		"cache":    input.Range(5).Cache().Repeat(3),
+		"prefetch": input.Range(50).Prefetch(4),
+		"rebatch":  input.Range(11).Batch(4, false).Rebatch(3),
+		"sizes":    input.Range(11).Batch(4, false).RebatchSizes([]int{2, 0, 3}),
+		"training": files.Cache().Shuffle(5, input.ShuffleOptions{Seed: 9}).Repeat(3).Batch(4, false).Prefetch(2),
+		"shuffled shuffle": input.Range(30).Shuffle(5, input.ShuffleOptions{}).Repeat(2).Shuffle(3,
+			input.ShuffleOptions{Seed: 2}),
 		"unbatched prefix":  input.Range(20).Prefetch(3).Batch(6, false).Unbatch().Skip(2).Take(15).Batch(4, true),
 		"repeated parallel": input.Range(20).Map(double, input.MapOptions{Parallel: 2}).Repeat(2).Prefetch(5),
 	}
@@ -142,8 +146,10 @@ func TestDistributedPartsTogetherAreTheWhole(t *testing.T) {
 		rule := []input.SplitRule{input.RuleAuto, input.Chunks, input.Sizes}[rng.IntN(3)]
 		drop := rng.IntN(3) == 0
 		ds := input.Range(n).Batch(global, drop)
-		name := fmt.Sprintf("range(%d).batch(%d, %v), %d hosts of %d replicas, %v, %v", n, global, drop, hosts, local, policy, rule)
-		got := inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: hosts, Replicas: hosts * local}, input.Options{Policy: policy, Rule: rule}, -1)
+		name := fmt.Sprintf("range(%d).batch(%d, %v), %d hosts of %d replicas, %v, %v", n, global, drop, hosts, local, policy,
+			rule)
+		got := inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: hosts, Replicas: hosts * local},
+			input.Options{Policy: policy, Rule: rule}, -1)
 		require.NoError(t, got.Err, name)
 		seen := map[int64]int{}
 		for i, step := range got.Steps {

@@ -58,7 +58,8 @@ type life struct{ replicas, processes, steps int }
 
 // live runs a life. It returns the numbers of each step by replica, the joined position after the
 // last one, and whether the data has ended.
-func live(t *testing.T, open func(input.Options) (*input.DistributedDataset, error), opts input.Options, l life, from input.State) (steps [][][]int64, at input.State, ended bool) {
+func live(t *testing.T, open func(input.Options) (*input.DistributedDataset, error), opts input.Options, l life,
+	from input.State) (steps [][][]int64, at input.State, ended bool) {
 	t.Helper()
 	ctx := context.Background()
 	votes := newVoting(l.processes)
@@ -218,8 +219,12 @@ func randomSource(t *testing.T, rng *rand.Rand, n int) (name string, ds input.Da
 		})
 		return "records", input.TFRecords(paths, input.FileOptions{}).Map(numberOf(decimal), parallel)
 	case 5:
-		paths := numberFiles(t, rng, n, files, func(values []int64) []byte { return append([]byte("number\n"), lines(values)...) })
-		return "csv", input.CSV(paths, input.CSVOptions{Header: true, Columns: []input.Column{{Name: "number", Kind: input.Int64}}}).
+		paths := numberFiles(t, rng, n, files, func(values []int64) []byte {
+			return append([]byte("number\n"),
+				lines(values)...)
+		})
+		return "csv", input.CSV(paths, input.CSVOptions{Header: true,
+			Columns: []input.Column{{Name: "number", Kind: input.Int64}}}).
 			Map(func(_ context.Context, e input.Element) (input.Element, error) {
 				member, _ := e.Get("number")
 				return member, nil
@@ -241,7 +246,8 @@ func randomSource(t *testing.T, rng *rand.Rand, n int) (name string, ds input.Da
 			}, parallel)
 	}
 	half := n / 2
-	return "two parts", input.Range(half).Map(same, input.MapOptions{Spec: scalarNumber}).Concatenate(input.Range(n).Skip(half))
+	return "two parts", input.Range(half).Map(same,
+		input.MapOptions{Spec: scalarNumber}).Concatenate(input.Range(n).Skip(half))
 }
 
 // randomPipeline puts operations behind a source, and batches. Passes is how often each number is
@@ -288,7 +294,8 @@ func randomLife(rng *rand.Rand, most int) life {
 // lives runs a dataset once without an interruption, and once in many lives. Each step of the lives
 // must have the rows that it has in the whole run, and where a life has as many replicas as the
 // whole run each replica its own.
-func lives(t *testing.T, rng *rand.Rand, name string, open func(input.Options) (*input.DistributedDataset, error), opts input.Options) [][][]int64 {
+func lives(t *testing.T, rng *rand.Rand, name string, open func(input.Options) (*input.DistributedDataset, error),
+	opts input.Options) [][][]int64 {
 	t.Helper()
 	first := randomLife(rng, 6)
 	whole, _, ended := live(t, open, opts, life{first.replicas, first.processes, 1000}, input.State{})
@@ -353,7 +360,10 @@ func TestEveryExampleOnceOverAnyLives(t *testing.T) {
 			opts.Rule = []input.SplitRule{input.Chunks, input.Sizes}[rng.IntN(2)]
 		}
 		name = fmt.Sprintf("seed %d: %s, %v, %v:", seed, name, opts.Policy, opts.Rule)
-		whole := lives(t, rng, name, func(o input.Options) (*input.DistributedDataset, error) { return input.Distribute(ds, o) }, opts)
+		whole := lives(t, rng, name, func(o input.Options) (*input.DistributedDataset, error) {
+			return input.Distribute(ds,
+				o)
+		}, opts)
 		seen := map[int64]int{}
 		total := 0
 		for _, step := range whole {
@@ -415,7 +425,8 @@ func TestEveryExampleOnceFromAFunction(t *testing.T) {
 func TestAPositionOfSomeProcessesIsRefused(t *testing.T) {
 	ctx := context.Background()
 	paths := numberFiles(t, rand.New(rand.NewPCG(1, 1)), 64, 8, lines)
-	ds := input.Lines(paths, input.FileOptions{}).Map(numberOf(decimal), input.MapOptions{Spec: scalarNumber}).Batch(8, false)
+	ds := input.Lines(paths, input.FileOptions{}).Map(numberOf(decimal), input.MapOptions{Spec: scalarNumber}).Batch(8,
+		false)
 	states := func(processes, steps int) (all []input.State) {
 		for p := range processes {
 			d, err := input.Distribute(ds, input.Options{Replicas: 4, Processes: processes, Process: p})
@@ -442,7 +453,8 @@ func TestAPositionOfSomeProcessesIsRefused(t *testing.T) {
 		"another step":         {[]input.State{two[0], states(2, 2)[1]}, "after step 2"},
 		"another division":     {[]input.State{two[0], states(4, 1)[1]}, "4 replicas on 4 processes"},
 		"no position":          {[]input.State{two[0], {Op: "range", Counters: []int64{3}}}, "range"},
-		"damaged":              {[]input.State{{Op: "steps", Counters: []int64{1, 4, 3, 0}, Inputs: two[0].Inputs}}, "of 4 replicas on 3 processes"},
+		"damaged": {[]input.State{{Op: "steps", Counters: []int64{1, 4, 3, 0}, Inputs: two[0].Inputs}},
+			"of 4 replicas on 3 processes"},
 	} {
 		_, err := input.JoinStates(c.states)
 		assert.ErrorIs(t, err, input.ErrState, name)
@@ -466,14 +478,18 @@ func TestShortBatchesWithinAPassAreUsedOnce(t *testing.T) {
 		n, batch := 20+rng.IntN(60), 4+rng.IntN(10)
 		_, ds := randomSource(t, rng, n)
 		ds = ds.Shuffle(1+rng.IntN(20), input.ShuffleOptions{Seed: seed}).Batch(batch, false).Repeat(3)
-		opts := input.Options{Policy: []input.AutoShardPolicy{input.Auto, input.Data}[rng.IntN(2)], Rule: []input.SplitRule{input.RuleAuto, input.Chunks, input.Sizes}[rng.IntN(3)]}
+		opts := input.Options{Policy: []input.AutoShardPolicy{input.Auto, input.Data}[rng.IntN(2)],
+			Rule: []input.SplitRule{input.RuleAuto, input.Chunks, input.Sizes}[rng.IntN(3)]}
 		seen := map[int64]int{}
 		told := fmt.Sprintf("seed %d: %d numbers in batches of %d, %v, %v:", seed, n, batch, opts.Policy, opts.Rule)
 		for at, ended := (input.State{}), false; !ended; {
 			l := randomLife(rng, 6)
 			told += fmt.Sprintf(" %v", l)
 			var steps [][][]int64
-			steps, at, ended = live(t, func(o input.Options) (*input.DistributedDataset, error) { return input.Distribute(ds, o) }, opts, l, at)
+			steps, at, ended = live(t, func(o input.Options) (*input.DistributedDataset, error) {
+				return input.Distribute(ds,
+					o)
+			}, opts, l, at)
 			for _, step := range steps {
 				for _, x := range sortedRows(step) {
 					seen[x]++

@@ -12,7 +12,8 @@ import (
 
 func TestShuffleIsAPermutationThatSeedAndEpochChoose(t *testing.T) {
 	order := func(seed, epoch uint64, same bool) []string {
-		it, err := input.Range(50).Shuffle(50, input.ShuffleOptions{Seed: seed, SameEachEpoch: same}).OpenAt(context.Background(), input.Pass{Epoch: epoch}, input.State{})
+		it, err := input.Range(50).Shuffle(50, input.ShuffleOptions{Seed: seed,
+			SameEachEpoch: same}).OpenAt(context.Background(), input.Pass{Epoch: epoch}, input.State{})
 		require.NoError(t, err)
 		defer it.Close()
 		return drain(t, it, 1000)

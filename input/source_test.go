@@ -26,7 +26,10 @@ func TestIteratorElementsAreHeldAgainstTheSpec(t *testing.T) {
 		for _, err := range input.FromSeq(seq, input.SeqOptions{Spec: spec}).All(context.Background()) {
 			assert.ErrorContains(t, err, "spec", name)
 		}
-		for _, err := range input.FromElements(e).Map(func(_ context.Context, e input.Element) (input.Element, error) { return e, nil }, input.MapOptions{Spec: spec}).All(context.Background()) {
+		for _, err := range input.FromElements(e).Map(func(_ context.Context, e input.Element) (input.Element,
+			error) {
+			return e, nil
+		}, input.MapOptions{Spec: spec}).All(context.Background()) {
 			assert.ErrorContains(t, err, "spec", name)
 		}
 	}

@@ -21,9 +21,11 @@ func TestPartialEnd(t *testing.T) {
 			return input.FromFunction(func(input.Context) (input.Dataset, error) { return ds, nil }, o)
 		}
 	}
-	got := inputcases.RunHosts(t, inputcases.Cluster{Hosts: 1, Replicas: 2}, input.Options{}, -1, from(input.Range(10).Batch(2, true)))
+	got := inputcases.RunHosts(t, inputcases.Cluster{Hosts: 1, Replicas: 2}, input.Options{}, -1,
+		from(input.Range(10).Batch(2, true)))
 	assert.Equal(t, "[[[0 1] [2 3]] [[4 5] [6 7]]]", stepsOf(t, got), "all shapes known: the fifth batch is left out")
-	got = inputcases.RunHosts(t, inputcases.Cluster{Hosts: 1, Replicas: 2}, input.Options{}, -1, from(input.Range(10).Batch(2, false)))
+	got = inputcases.RunHosts(t, inputcases.Cluster{Hosts: 1, Replicas: 2}, input.Options{}, -1,
+		from(input.Range(10).Batch(2, false)))
 	assert.Equal(t, "[[[0 1] [2 3]] [[4 5] [6 7]] [[8 9] []]]", stepsOf(t, got))
 
 	d, err := from(input.Range(10).Batch(2, false))(input.Options{Replicas: 2})
@@ -48,9 +50,13 @@ func TestStandInsKeepKnownDimensions(t *testing.T) {
 	e := input.Dict(map[string]input.Element{"a": input.Leaf(matrix), "b": input.Leaf(input.Vector("x", "y", "z"))})
 	for _, ds := range []input.Dataset{
 		input.FromSlices(e).Batch(1, false),
-		input.FromSlices(e).Batch(1, false).Map(func(_ context.Context, e input.Element) (input.Element, error) { return e, nil }, input.MapOptions{}),
+		input.FromSlices(e).Batch(1, false).Map(func(_ context.Context, e input.Element) (input.Element, error) {
+			return e,
+				nil
+		}, input.MapOptions{}),
 	} {
-		d, err := input.FromFunction(func(input.Context) (input.Dataset, error) { return ds, nil }, input.Options{Replicas: 2})
+		d, err := input.FromFunction(func(input.Context) (input.Dataset, error) { return ds, nil },
+			input.Options{Replicas: 2})
 		require.NoError(t, err)
 		var last input.Step
 		for step, err := range d.All(context.Background()) {
@@ -89,7 +95,10 @@ func TestStepPositionsOfOtherDatasetsAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	_, err = open(input.Options{Replicas: 2, Rule: input.Sizes}).OpenAt(context.Background(), state)
 	assert.ErrorIs(t, err, input.ErrState)
-	perReplica, err := input.FromFunction(func(input.Context) (input.Dataset, error) { return input.Range(8).Batch(1, false), nil }, input.Options{Replicas: 4})
+	perReplica, err := input.FromFunction(func(input.Context) (input.Dataset, error) {
+		return input.Range(8).Batch(1,
+			false), nil
+	}, input.Options{Replicas: 4})
 	require.NoError(t, err)
 	_, err = perReplica.OpenAt(context.Background(), state)
 	assert.ErrorIs(t, err, input.ErrState)
@@ -153,7 +162,8 @@ func TestStepsRestoreExactly(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 40 {
 		replicas := 1 + rng.IntN(4)
-		ds := input.Range(rng.IntN(30)).Shuffle(6, input.ShuffleOptions{Seed: rng.Uint64()}).Repeat(2).Batch(1+rng.IntN(7), rng.IntN(2) == 0)
+		ds := input.Range(rng.IntN(30)).Shuffle(6, input.ShuffleOptions{Seed: rng.Uint64()}).Repeat(2).Batch(1+rng.IntN(7),
+			rng.IntN(2) == 0)
 		opts := input.Options{Replicas: replicas, Rule: []input.SplitRule{input.Chunks, input.Sizes}[rng.IntN(2)]}
 		d, err := input.Distribute(ds, opts)
 		require.NoError(t, err)

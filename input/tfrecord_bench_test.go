@@ -72,7 +72,8 @@ func plainLoop(t testing.TB, path string) (n int) {
 		if _, err := io.ReadFull(r, data); err != nil {
 			t.Fatal(err)
 		}
-		if masked(head[:8]) != binary.LittleEndian.Uint32(head[8:]) || masked(data[:size-4]) != binary.LittleEndian.Uint32(data[size-4:]) {
+		if masked(head[:8]) != binary.LittleEndian.Uint32(head[8:]) ||
+			masked(data[:size-4]) != binary.LittleEndian.Uint32(data[size-4:]) {
 			t.Fatal("checksum")
 		}
 	}

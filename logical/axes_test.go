@@ -44,7 +44,8 @@ func TestMeshRejectsInvalidAxes(t *testing.T) {
 		axes    []sharding.Axis
 		want    string
 	}{
-		{4, []sharding.Axis{{Name: "model", Size: 2}, {Name: "sequence", Size: 4}}, "the axes model=2,sequence=4 have 8 devices, but a replica has 4; the product of the axis sizes must be"},
+		{4, []sharding.Axis{{Name: "model", Size: 2}, {Name: "sequence", Size: 4}},
+			"the axes model=2,sequence=4 have 8 devices, but a replica has 4; the product of the axis sizes must be"},
 		{4, []sharding.Axis{{Name: "", Size: 4}}, "the name is empty"},
 		{4, []sharding.Axis{{Name: "m", Size: 2}, {Name: "m", Size: 2}}, `mesh axis "m": the name is used twice`},
 		{4, []sharding.Axis{{Name: "replica", Size: 4}}, `axis name "replica" is reserved for the replicas`},
@@ -73,14 +74,18 @@ func TestValidateOnRejectsInvalidNamedSplits(t *testing.T) {
 		dim   int
 		want  string
 	}{
-		{[]string{"model"}, []int{4, 4}, -1, `"model" has 1 entries for 2 dimensions; write 2 entries, with - for a dimension`},
-		{[]string{"model", "modle"}, []int{4, 4}, 1, `dimension 1 is split over axis "modle", which the replica does not have; use one of model=2,sequence=2,expert=2`},
+		{[]string{"model"}, []int{4, 4}, -1,
+			`"model" has 1 entries for 2 dimensions; write 2 entries, with - for a dimension`},
+		{[]string{"model", "modle"}, []int{4, 4}, 1,
+			`dimension 1 is split over axis "modle", which the replica does not have; use one of model=2,sequence=2,expert=2`},
 		{[]string{"model", "model"}, []int{4, 4}, 1, `axis "model" splits dimension 0 and dimension 1; use each axis once`},
 		{[]string{"", "model,model"}, []int{4, 4}, 1, `dimension 1 is split over axis "model" twice`},
 		{[]string{"model,,expert", ""}, []int{4, 4}, 0, "dimension 0 has an empty axis name"},
 		{[]string{"model,", ""}, []int{4, 4}, 0, "dimension 0 has an empty axis name"},
-		{[]string{"replica", ""}, []int{4, 4}, 0, "dimension 0 is split over the replicas; use axes of the replica (model=2,sequence=2,expert=2); only rules"},
-		{[]string{"", "sequence, expert"}, []int{4, 6}, 1, "dimension 1 of size 6 is not divisible into 4 parts (sequence=2, expert=2); pad the dimension to 8"},
+		{[]string{"replica", ""}, []int{4, 4}, 0,
+			"dimension 0 is split over the replicas; use axes of the replica (model=2,sequence=2,expert=2); only rules"},
+		{[]string{"", "sequence, expert"}, []int{4, 6}, 1,
+			"dimension 1 of size 6 is not divisible into 4 parts (sequence=2, expert=2); pad the dimension to 8"},
 	} {
 		err := logical.SplitOverAxes(c.over...).ValidateOn(mesh, "w", c.shape)
 		var bad *logical.Error
@@ -91,10 +96,12 @@ func TestValidateOnRejectsInvalidNamedSplits(t *testing.T) {
 	for _, c := range []struct {
 		over  []string
 		shape []int
-	}{{nil, nil}, {[]string{"", ""}, []int{3, 5}}, {[]string{"model"}, []int{0}}, {[]string{" model , expert "}, []int{4}}, {[]string{"sequence,model", "expert"}, []int{4, 2}}} {
+	}{{nil, nil}, {[]string{"", ""}, []int{3, 5}}, {[]string{"model"}, []int{0}}, {[]string{" model , expert "}, []int{4}},
+		{[]string{"sequence,model", "expert"}, []int{4, 2}}} {
 		assert.NoError(t, logical.SplitOverAxes(c.over...).ValidateOn(mesh, "", c.shape), "%v", c.over)
 	}
-	assert.NoError(t, logical.SplitOverAxes("logical").ValidateOn(newMesh(t, 3), "", []int{6}), "the default mesh has one axis")
+	assert.NoError(t, logical.SplitOverAxes("logical").ValidateOn(newMesh(t, 3), "", []int{6}),
+		"the default mesh has one axis")
 	assert.Error(t, logical.SplitOverAxes("model").ValidateOn(newMesh(t, 3), "", []int{6}))
 }
 
@@ -150,7 +157,8 @@ func TestCutFactorsAxesForSplitsByNumber(t *testing.T) {
 		{nil, []string{"model", "sequence"}},
 		{[]logical.Annotation{logical.SplitInto(2, 4), logical.SplitInto(8)}, []string{"model", "sequence"}},
 		{[]logical.Annotation{logical.SplitInto(4, 2)}, []string{"model", "sequence.0", "sequence.1"}},
-		{[]logical.Annotation{logical.SplitInto(3), logical.SplitInto(0, 8), logical.SplitInto(-2, -4)}, []string{"model", "sequence"}},
+		{[]logical.Annotation{logical.SplitInto(3), logical.SplitInto(0, 8), logical.SplitInto(-2, -4)},
+			[]string{"model", "sequence"}},
 	} {
 		factors, err := logical.FactorAxes(mesh, c.splits...)
 		require.NoError(t, err)
@@ -159,11 +167,14 @@ func TestCutFactorsAxesForSplitsByNumber(t *testing.T) {
 	}
 	factors, err := logical.FactorAxes(mesh, logical.SplitInto(4, 2))
 	require.NoError(t, err)
-	assert.Equal(t, []string{"sequence.0", "sequence.1", "replica", "model"}, factors.FactorsOf("sequence", "replica", "model"))
+	assert.Equal(t, []string{"sequence.0", "sequence.1", "replica", "model"}, factors.FactorsOf("sequence", "replica",
+		"model"))
 	_, err = logical.FactorAxes(newMesh(t, 6, "model", 2, "sequence", 3), logical.SplitInto(3, 2))
 	var bad *logical.Error
 	require.True(t, errors.As(err, &bad), "%v", err)
-	assert.ErrorContains(t, err, "the logical axes model=2,sequence=3 and the splits of the step divide the 6 logical devices into both 2 and 3 groups")
+	assert.ErrorContains(t, err,
+		"the logical axes model=2,sequence=3 and the splits of the step divide the 6 logical devices into both 2 and 3 "+
+			"groups")
 	one, err := logical.FactorAxes(newMesh(t, 2, "expert", 1, "model", 2), logical.SplitInto(2))
 	require.NoError(t, err)
 	assert.Equal(t, 1, one.NumSplit())
@@ -198,7 +209,8 @@ func TestAlike(t *testing.T) {
 }
 
 func TestRulesWithNamedSplits(t *testing.T) {
-	rules := logical.Rules{logical.Match("w", logical.SplitOverAxes("", "model")), logical.Match("w", logical.SplitOverAxes("model"))}
+	rules := logical.Rules{logical.Match("w", logical.SplitOverAxes("", "model")),
+		logical.Match("w", logical.SplitOverAxes("model"))}
 	a, rule := rules.AnnotationFor(sharding.Mesh{}, "/w", []int{4, 4})
 	assert.Equal(t, 0, rule)
 	assert.True(t, a.Equal(logical.SplitOverAxes("", " model ")))

@@ -42,7 +42,10 @@ func ExampleSplitOver() {
 // Device 2 runs the region and sends the result to the other devices.
 func ExampleOnDevice() {
 	runStep(func(x *graph.Node) *graph.Node {
-		return logical.OnDevice(2, x, func(x *graph.Node) *graph.Node { return graph.ReduceSum(graph.Sqrt(graph.Square(x)), 1) })
+		return logical.OnDevice(2, x, func(x *graph.Node) *graph.Node {
+			return graph.ReduceSum(graph.Sqrt(graph.Square(x)),
+				1)
+		})
 	})
 	// Output: [6 22]
 }

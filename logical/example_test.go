@@ -84,7 +84,8 @@ func ExampleFactorAxes() {
 
 // The first rule replicates a variable that a later rule would split.
 func ExampleReplicated() {
-	rules := logical.Rules{logical.Match("/norm", logical.Replicated()), logical.Match("", logical.SplitOverAxes(logical.LogicalAxis))}
+	rules := logical.Rules{logical.Match("/norm", logical.Replicated()),
+		logical.Match("", logical.SplitOverAxes(logical.LogicalAxis))}
 	for _, path := range []string{"/norm/gain", "/biases"} {
 		annotation, _ := rules.AnnotationFor(mesh(), path, []int{8})
 		fmt.Println(annotation)

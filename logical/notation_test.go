@@ -30,7 +30,8 @@ func TestParseAnnotationIsInverseOfString(t *testing.T) {
 		_, err := logical.ParseAnnotation(text)
 		assert.ErrorIs(t, err, sharding.ErrSyntax, text)
 	}
-	assert.True(t, logical.SplitOverAxes("", "a,b").Equal(logical.SplitOverAxes(" - ", "a + b")), "entries may contain spaces and commas")
+	assert.True(t, logical.SplitOverAxes("", "a,b").Equal(logical.SplitOverAxes(" - ", "a + b")),
+		"entries may contain spaces and commas")
 }
 
 func FuzzAnnotation(f *testing.F) {
@@ -38,7 +39,8 @@ func FuzzAnnotation(f *testing.F) {
 	f.Add("1,2", "none", -1)
 	f.Add(`"a b",assign`, "a+,b", 0)
 	f.Fuzz(func(t *testing.T, text, entry string, n int) {
-		all := []logical.Annotation{logical.SplitOverAxes(entry), logical.SplitOverAxes("", entry), logical.SplitInto(n), logical.SplitInto(1, n), logical.AssignTo(n)}
+		all := []logical.Annotation{logical.SplitOverAxes(entry), logical.SplitOverAxes("", entry), logical.SplitInto(n),
+			logical.SplitInto(1, n), logical.AssignTo(n)}
 		if read, err := logical.ParseAnnotation(text); err == nil {
 			all = append(all, read)
 		}

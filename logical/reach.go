@@ -85,7 +85,8 @@ func (r Rule) ExplainUnused(known []Variable) string {
 		if len(r.Largest) > 0 {
 			return fmt.Sprintf("matches only variables with fewer elements than MinElements: %s; reduce MinElements", listed)
 		}
-		return fmt.Sprintf("splits variables of rank %d, but matches only variables of other ranks: %s; write one entry for each dimension",
+		return fmt.Sprintf(
+			"splits variables of rank %d, but matches only variables of other ranks: %s; write one entry for each dimension",
 			r.Annotation.Rank(), listed)
 	}
 	text := "matches no variable"

@@ -17,7 +17,8 @@ import (
 )
 
 func grid(t *testing.T, replicas, devices int) sharding.Mesh {
-	mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: replicas}, sharding.Axis{Name: "logical", Size: devices})
+	mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: replicas}, sharding.Axis{Name: "logical",
+		Size: devices})
 	require.NoError(t, err)
 	return mesh
 }
@@ -45,7 +46,8 @@ func TestRulesPlaceVariables(t *testing.T) {
 		{"/a/dense/weights", []int{8, 3}, "-,-", "rule 1: dimension 1 of size 3 is not divisible by logical=2", `rule 1`},
 		{"/a/dense/weights", []int{8}, "-", "", "no rule (rule 1: it splits 2 dimensions, but the variable has 1)"},
 		{"/table", []int{16, 8}, "replica+logical,-", "", `rule 2`},
-		{"/table", []int{12, 8}, "replica,-", "rule 2: dimension 0 of size 12 is not divisible by replica=4, logical=2", `rule 2, rule 3`},
+		{"/table", []int{12, 8}, "replica,-", "rule 2: dimension 0 of size 12 is not divisible by replica=4, logical=2",
+			`rule 2, rule 3`},
 		{"/norm/table", []int{16, 8}, "-,-", "", `rule 0`},
 		{"/other", []int{7, 11}, "-,-", "rule 3: no dimension of [7 11] is divisible by replica=4", "no rule"},
 		{"/other", []int{3, 8, 8}, "-,replica,-", "", `rule 3`},
@@ -81,17 +83,27 @@ func TestRequiredRuleFailsIfItCannotSplit(t *testing.T) {
 
 func TestValidateRejectsInvalidRules(t *testing.T) {
 	for want, rule := range map[string]Rule{
-		`dimension 1 is split over axis "modle", which the replica does not have; use one of replica=4,logical=2`: Match("w", SplitOverAxes("", "modle")),
-		`axis "logical" splits dimension 0 and dimension 1; use each axis once`:                                   Match("w", SplitOverAxes("logical", "logical")),
-		`dimension 0 is split over axis "logical" twice; use each axis once`:                                      Match("w", SplitOverAxes("logical,logical", "")),
-		`dimension 0 has an empty axis name`:                                                                      Match("w", SplitOverAxes("logical,", "")),
-		`it has no pattern`:                                                                                       {Annotation: SplitOverAxes("logical")},
-		`it has an annotation and axes for the largest dimension`:                                                 {Pattern: regexp.MustCompile("w"), Annotation: SplitOverAxes("logical"), Largest: []string{"replica"}},
-		`it is optional and required`:                                                                             {Pattern: regexp.MustCompile("w"), Annotation: SplitOverAxes("logical"), Optional: true, Required: true},
-		`MinElements is -1; use 0 or more`:                                                                        {Pattern: regexp.MustCompile("w"), Largest: []string{"replica"}, MinElements: -1},
-		`MinElements is used only with Largest and State`:                                                         {Pattern: regexp.MustCompile("w"), Annotation: SplitOverAxes("logical"), MinElements: 3},
-		`it splits a variable and shards its state`:                                                               {Pattern: regexp.MustCompile("w"), Annotation: SplitOverAxes("logical"), State: ShardOptimizer},
-		`StateSharding(9) is undefined; use ShardNothing`:                                                         MatchState("w", 9),
+		`dimension 1 is split over axis "modle", which the replica does not have; use one of replica=4,logical=2`: Match("w",
+			SplitOverAxes("", "modle")),
+		`axis "logical" splits dimension 0 and dimension 1; use each axis once`: Match("w",
+			SplitOverAxes("logical", "logical")),
+		`dimension 0 is split over axis "logical" twice; use each axis once`: Match("w",
+			SplitOverAxes("logical,logical", "")),
+		`dimension 0 has an empty axis name`: Match("w",
+			SplitOverAxes("logical,", "")),
+		`it has no pattern`: {Annotation: SplitOverAxes("logical")},
+		`it has an annotation and axes for the largest dimension`: {Pattern: regexp.MustCompile("w"),
+			Annotation: SplitOverAxes("logical"), Largest: []string{"replica"}},
+		`it is optional and required`: {Pattern: regexp.MustCompile("w"),
+			Annotation: SplitOverAxes("logical"), Optional: true, Required: true},
+		`MinElements is -1; use 0 or more`: {Pattern: regexp.MustCompile("w"),
+			Largest: []string{"replica"}, MinElements: -1},
+		`MinElements is used only with Largest and State`: {Pattern: regexp.MustCompile("w"),
+			Annotation: SplitOverAxes("logical"), MinElements: 3},
+		`it splits a variable and shards its state`: {Pattern: regexp.MustCompile("w"),
+			Annotation: SplitOverAxes("logical"), State: ShardOptimizer},
+		`StateSharding(9) is undefined; use ShardNothing`: MatchState(
+			"w", 9),
 	} {
 		err := Rules{rule}.Validate(grid(t, 4, 2))
 		var ruleErr *RuleError
@@ -131,14 +143,19 @@ func TestRulesInJSON(t *testing.T) {
 		{`{"rules": [{"split": [""]}]}`, `rule 0: "variable" is missing`},
 		{`{"rules": [{"variable": "(", "split": [""]}]}`, `invalid regular expression "("`},
 		{`{"rules": [{"variable": "w"}]}`, `found 0 of "split", "largest", "state" and "replicate" for "w"`},
-		{`{"rules": [{"variable": "w", "split": [""], "largest": "replica"}]}`, `found 2 of "split", "largest", "state" and "replicate" for "w"`},
+		{`{"rules": [{"variable": "w", "split": [""], "largest": "replica"}]}`,
+			`found 2 of "split", "largest", "state" and "replicate" for "w"`},
 		{`{"rules": [{"variable": "w", "largest": ""}]}`, `found 1 of "split", "largest", "state" and "replicate" for "w"`},
-		{`{"rules": [{"variable": "w", "split": 3}]}`, `rule 0: invalid split: expected axis names, not 3; write the axes of each dimension, as in "-,logical"`},
+		{`{"rules": [{"variable": "w", "split": 3}]}`,
+			`rule 0: invalid split: expected axis names, not 3; write the axes of each dimension, as in "-,logical"`},
 		{`{"rules": [{"variable": "w", "split": "1,2"}]}`, "expected axis names, not 1,2"},
-		{`{"rules": [{"variable": "w", "split": "-,"}]}`, `expected the name of an axis, or - for a dimension that is not split at offset 2`},
+		{`{"rules": [{"variable": "w", "split": "-,"}]}`,
+			`expected the name of an axis, or - for a dimension that is not split at offset 2`},
 		{`{"rules": [{"variable": "w", "split": ["", 3]}]}`, "entry 1 is not a string: 3"},
-		{`{"rules": [{"variable": "w", "state": "all"}]}`, `unknown name "all"; use one of none, optimizer, gradients, parameters`},
-		{`{"rules": [{"variable": "w", "split": [""], "state": "optimizer"}]}`, `found 2 of "split", "largest", "state" and "replicate" for "w"`},
+		{`{"rules": [{"variable": "w", "state": "all"}]}`,
+			`unknown name "all"; use one of none, optimizer, gradients, parameters`},
+		{`{"rules": [{"variable": "w", "split": [""], "state": "optimizer"}]}`,
+			`found 2 of "split", "largest", "state" and "replicate" for "w"`},
 		{`{"rules": ` + strings.Repeat("[", 20000), "the JSON is invalid"},
 	} {
 		_, err := ParseRules([]byte(c.text))
@@ -232,20 +249,23 @@ func TestBuiltinRules(t *testing.T) {
 		}
 	}
 
-	named, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 2}, sharding.Axis{Name: "model", Size: 2}, sharding.Axis{Name: "sequence", Size: 2})
+	named, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 2}, sharding.Axis{Name: "model", Size: 2},
+		sharding.Axis{Name: "sequence", Size: 2})
 	require.NoError(t, err)
 	rules, err := BuiltinRules("megatron", named)
 	require.NoError(t, err)
 	assert.True(t, rules.UsesAxis("model") && !rules.UsesAxis("sequence"))
 	_, err = BuiltinRules("megatorn", mesh)
-	assert.EqualError(t, err, `logical: rules megatorn: there is no built-in set "megatorn"; use one of fsdp, megatron, zero1, zero2, or a file whose name ends in .json`)
+	assert.EqualError(t, err, `logical: rules megatorn: there is no built-in set "megatorn"; use one of fsdp, `+
+		`megatron, zero1, zero2, or a file whose name ends in .json`)
 }
 
 func TestStateOfRecognizesGoMLXNames(t *testing.T) {
 	assert.Equal(t, train.AccumulatedGradientsScope, gradientScope)
 	for path, want := range map[string]string{
 		"/AdamOptimizer/a/w_1st_moment": "/a/w", "/mine/w_2nd_moment": "/w", "/acc_grads/a/w": "/a/w", "/acc_grads/w": "/w",
-		"/a/w": "", "/w_1st_moment": "", "arg0": "", "/": "", "//": "", "/AdamOptimizer/_1st_moment": "", "/AdamOptimizer/step": "",
+		"/a/w": "", "/w_1st_moment": "", "arg0": "", "/": "", "//": "", "/AdamOptimizer/_1st_moment": "",
+		"/AdamOptimizer/step": "",
 	} {
 		assert.Equal(t, want, OwnerOfState(path, nil), path)
 	}

@@ -23,7 +23,8 @@ func ExampleRules() {
 	if err != nil {
 		panic(err)
 	}
-	for _, path := range []string{"/hidden/dense/weights", "/AdamOptimizer/hidden/dense/weights_1st_moment", "/output/dense/biases"} {
+	for _, path := range []string{"/hidden/dense/weights", "/AdamOptimizer/hidden/dense/weights_1st_moment",
+		"/output/dense/biases"} {
 		annotation, _ := rules.AnnotationFor(mesh, path, []int{4, 4})
 		fmt.Println(path, annotation)
 	}
@@ -80,7 +81,8 @@ func TestLargestExtendsNamedSplits(t *testing.T) {
 }
 
 func TestUnreachedSuggestsSimilarNames(t *testing.T) {
-	rules := logical.Rules{logical.Match("/up/weights$", logical.SplitInto(1, 2)), logical.Match("/down/", logical.SplitInto(2)), logical.Match("/none", logical.SplitInto(2))}
+	rules := logical.Rules{logical.Match("/up/weights$", logical.SplitInto(1, 2)), logical.Match("/down/",
+		logical.SplitInto(2)), logical.Match("/none", logical.SplitInto(2))}
 	rules[2].Optional = true
 	var reach logical.RuleUsage
 	assert.True(t, reach.NoneUsed())
@@ -88,9 +90,12 @@ func TestUnreachedSuggestsSimilarNames(t *testing.T) {
 	reach.Record(rules, "/up/weights", []int{4, 4})
 	assert.False(t, reach.NoneUsed())
 	assert.Equal(t, []int{1}, reach.Unused(rules))
-	known := []logical.Variable{{Path: "/down/weights", Shape: shapes.Make(dtypes.Float32, 4, 4)}, {Path: "/ups", Shape: shapes.Make(dtypes.Float32)}}
-	assert.Equal(t, `splits variables of rank 1, but matches only variables of other ranks: "/down/weights" (Float32[4 4]); write one entry for each dimension`, rules[1].ExplainUnused(known))
+	known := []logical.Variable{{Path: "/down/weights", Shape: shapes.Make(dtypes.Float32, 4, 4)},
+		{Path: "/ups", Shape: shapes.Make(dtypes.Float32)}}
+	assert.Equal(t, `splits variables of rank 1, but matches only variables of other ranks: "/down/weights" (Float32[4 `+
+		`4]); write one entry for each dimension`, rules[1].ExplainUnused(known))
 	assert.Contains(t, rules[2].ExplainUnused(known), `matches no variable; the nearest names are "/`)
 	large := logical.Rule{Pattern: regexp.MustCompile("down"), Largest: []string{"replica"}}
-	assert.Contains(t, large.ExplainUnused(known), `matches only variables with fewer elements than MinElements: "/down/weights"`)
+	assert.Contains(t, large.ExplainUnused(known),
+		`matches only variables with fewer elements than MinElements: "/down/weights"`)
 }

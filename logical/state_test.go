@@ -11,7 +11,8 @@ import (
 )
 
 func TestStateOf(t *testing.T) {
-	variables := map[string]bool{"/weights": true, "/hidden/weights": true, "/hidden/weights_2": true, "/AdamOptimizer/own": true}
+	variables := map[string]bool{"/weights": true, "/hidden/weights": true, "/hidden/weights_2": true,
+		"/AdamOptimizer/own": true}
 	for path, want := range map[string]string{
 		"/AdamOptimizer/weights_1st_moment":          "/weights",
 		"/AdamOptimizer/hidden/weights_1st_moment":   "/hidden/weights",
@@ -30,7 +31,8 @@ func TestStateOf(t *testing.T) {
 
 func TestParseStateSharding(t *testing.T) {
 	for name, want := range map[string]logical.StateSharding{
-		"none": logical.ShardNothing, "optimizer": logical.ShardOptimizer, "gradients": logical.ShardGradients, "parameters": logical.ShardParameters,
+		"none": logical.ShardNothing, "optimizer": logical.ShardOptimizer, "gradients": logical.ShardGradients,
+		"parameters": logical.ShardParameters,
 	} {
 		got, err := logical.ParseStateSharding(name)
 		require.NoError(t, err)

@@ -49,7 +49,8 @@ const (
 func (p Precision) String() string { return enum.Name(p, "DEFAULT", "HIGH", "HIGHEST") }
 
 func (p Precision) stableHLO() types.DotGeneralPrecisionType {
-	return [...]types.DotGeneralPrecisionType{types.DotGeneralPrecisionDefault, types.DotGeneralPrecisionHigh, types.DotGeneralPrecisionHighest}[p]
+	return [...]types.DotGeneralPrecisionType{types.DotGeneralPrecisionDefault, types.DotGeneralPrecisionHigh,
+		types.DotGeneralPrecisionHighest}[p]
 }
 
 // Options configures a Backend. The zero value lowers for a TPU with DEFAULT precision and compiles
@@ -144,7 +145,8 @@ func (o Options) Check() error {
 		{o.Precision >= PrecisionDefault && o.Precision <= PrecisionHighest, "precision", o.Precision},
 		{o.Random == RandomPhilox || o.Random == RandomPCG, "generator of random numbers", int(o.Random)}} {
 		if !of.known {
-			return &errkind.Fault{Op: "lowering: options", Reason: fmt.Sprintf("the %s %v is unknown", of.name, of.value), Hint: "use one of the package's constants",
+			return &errkind.Fault{Op: "lowering: options", Reason: fmt.Sprintf("the %s %v is unknown", of.name, of.value),
+				Hint:  "use one of the package's constants",
 				Class: errkind.ValueError}
 		}
 	}

@@ -8,16 +8,21 @@ import (
 )
 
 // BatchNormForInference normalizes x with the given mean and variance per feature.
-func (f *Function) BatchNormForInference(x, scale, offset, mean, variance compute.Value, epsilon float32, axis int) (compute.Value, error) {
-	return f.addOp("BatchNormForInference", valueList(x, scale, offset, mean, variance), func(in []*stablehlo.Value) *stablehlo.Value {
-		return must(stablehlo.BatchNormInference(in[0], in[1], in[2], in[3], in[4], epsilon, normalizeAxis(axis, in[0].Shape().Rank())))
-	})
+func (f *Function) BatchNormForInference(x, scale, offset, mean, variance compute.Value, epsilon float32,
+	axis int) (compute.Value, error) {
+	return f.addOp("BatchNormForInference", valueList(x, scale, offset, mean, variance),
+		func(in []*stablehlo.Value) *stablehlo.Value {
+			return must(stablehlo.BatchNormInference(in[0], in[1], in[2], in[3], in[4], epsilon,
+				normalizeAxis(axis, in[0].Shape().Rank())))
+		})
 }
 
 // BatchNormForTraining normalizes x with the mean and variance of its features, and also returns
 // them.
-func (f *Function) BatchNormForTraining(x, scale, offset compute.Value, epsilon float32, axis int) (normalized, mean, variance compute.Value, err error) {
-	return f.addBatchNorm("BatchNormForTraining", valueList(x, scale, offset), axis, func(in []*stablehlo.Value, axis int) []*stablehlo.Value {
+func (f *Function) BatchNormForTraining(x, scale, offset compute.Value, epsilon float32, axis int) (normalized, mean,
+	variance compute.Value, err error) {
+	return f.addBatchNorm("BatchNormForTraining", valueList(x, scale, offset), axis, func(in []*stablehlo.Value,
+		axis int) []*stablehlo.Value {
 		return f.plainBatchNorm(in[0], in[1], in[2], epsilon, axis)
 	}, func(in []*stablehlo.Value, axis int) []*stablehlo.Value {
 		n, m, v, err := stablehlo.BatchNormTraining(in[0], in[1], in[2], epsilon, axis)
@@ -27,13 +32,15 @@ func (f *Function) BatchNormForTraining(x, scale, offset compute.Value, epsilon 
 
 // BatchNormGradient returns the gradients of BatchNormForTraining with respect to x, scale and
 // offset.
-func (f *Function) BatchNormGradient(x, scale, mean, variance, gradOutput compute.Value, epsilon float32, axis int) (gradX, gradScale, gradOffset compute.Value, err error) {
-	return f.addBatchNorm("BatchNormGradient", valueList(x, scale, mean, variance, gradOutput), axis, func(in []*stablehlo.Value, axis int) []*stablehlo.Value {
-		return f.plainBatchNormGradient(in[0], in[1], in[2], in[3], in[4], epsilon, axis)
-	}, func(in []*stablehlo.Value, axis int) []*stablehlo.Value {
-		a, b, c, err := stablehlo.BatchNormGradient(in[0], in[1], in[2], in[3], in[4], epsilon, axis)
-		return must([]*stablehlo.Value{a, b, c}, err)
-	})
+func (f *Function) BatchNormGradient(x, scale, mean, variance, gradOutput compute.Value, epsilon float32,
+	axis int) (gradX, gradScale, gradOffset compute.Value, err error) {
+	return f.addBatchNorm("BatchNormGradient", valueList(x, scale, mean, variance, gradOutput), axis,
+		func(in []*stablehlo.Value, axis int) []*stablehlo.Value {
+			return f.plainBatchNormGradient(in[0], in[1], in[2], in[3], in[4], epsilon, axis)
+		}, func(in []*stablehlo.Value, axis int) []*stablehlo.Value {
+			a, b, c, err := stablehlo.BatchNormGradient(in[0], in[1], in[2], in[3], in[4], epsilon, axis)
+			return must([]*stablehlo.Value{a, b, c}, err)
+		})
 }
 
 // addBatchNorm adds a batch normalization with three results. It calls fused to add one StableHLO
@@ -104,7 +111,8 @@ func (b *batchNormalizer) meanPerFeature(x *stablehlo.Value) *stablehlo.Value {
 
 // normalize returns (x - mean) / sqrt(variance + epsilon), and 1 / sqrt(variance + epsilon) per
 // feature.
-func (b *batchNormalizer) normalize(x, mean, variance *stablehlo.Value, epsilon float32) (normal, scale *stablehlo.Value) {
+func (b *batchNormalizer) normalize(x, mean, variance *stablehlo.Value, epsilon float32) (normal,
+	scale *stablehlo.Value) {
 	small := b.constant(b.shape.DType, floatNumber(float64(epsilon), 0, 0))
 	scale = must(stablehlo.Rsqrt(b.binary(stablehlo.Add, variance, small)))
 	return b.binary(stablehlo.Multiply, b.binary(stablehlo.Subtract, x, b.perFeature(mean)), b.perFeature(scale)), scale
@@ -120,13 +128,15 @@ func (f *Function) plainBatchNorm(x, scale, offset *stablehlo.Value, epsilon flo
 	return []*stablehlo.Value{out, mean, variance}
 }
 
-func (f *Function) plainBatchNormGradient(x, scale, mean, variance, v *stablehlo.Value, epsilon float32, axis int) []*stablehlo.Value {
+func (f *Function) plainBatchNormGradient(x, scale, mean, variance, v *stablehlo.Value, epsilon float32,
+	axis int) []*stablehlo.Value {
 	b := f.newBatchNormalizer(x, axis)
 	normal, factor := b.normalize(x, mean, variance, epsilon)
 	forOffset := b.sumPerFeature(v)
 	forScale := b.sumPerFeature(b.binary(stablehlo.Multiply, v, normal))
 	inner := b.binary(stablehlo.Subtract, v, b.perFeature(b.binary(stablehlo.Divide, forOffset, b.count)))
-	inner = b.binary(stablehlo.Subtract, inner, b.binary(stablehlo.Multiply, normal, b.perFeature(b.binary(stablehlo.Divide, forScale, b.count))))
+	inner = b.binary(stablehlo.Subtract, inner, b.binary(stablehlo.Multiply, normal,
+		b.perFeature(b.binary(stablehlo.Divide, forScale, b.count))))
 	forX := b.binary(stablehlo.Multiply, b.perFeature(b.binary(stablehlo.Multiply, scale, factor)), inner)
 	return []*stablehlo.Value{forX, forScale, forOffset}
 }

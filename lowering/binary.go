@@ -49,7 +49,8 @@ func broadcastShape(l, r xshapes.Shape) xshapes.Shape {
 		case common.Dimensions[axis] == 1:
 			common.Dimensions[axis] = dim
 		default:
-			panic(fmt.Errorf("axis %d has dimensions %d and %d: they must be equal, or one of them 1", axis, l.Dimensions[axis], dim))
+			panic(fmt.Errorf("axis %d has dimensions %d and %d: they must be equal, or one of them 1", axis, l.Dimensions[axis],
+				dim))
 		}
 	}
 	return common

@@ -22,13 +22,16 @@ func (f *Function) Bitcast(x compute.Value, target dtypes.DType) (compute.Value,
 		case source == target:
 			return in[0]
 		case source.IsComplex() || target.IsComplex():
-			panic(fmt.Errorf("the bits of %s cannot be taken for %s: split a complex number with Real and Imag, join one with Complex", source, target))
+			panic(fmt.Errorf(
+				"the bits of %s cannot be taken for %s: split a complex number with Real and Imag, join one with Complex", source,
+				target))
 		case source == dtypes.Bool && target.Bits() == 8:
 			return c.convert(in[0], target)
 		case target == dtypes.Bool && source.Bits() == 8:
 			return c.nonzero(in[0])
 		case source == dtypes.Bool || target == dtypes.Bool:
-			panic(fmt.Errorf("the bits of %s cannot be taken for %s: Bool goes to and from integers of 8 bits only", source, target))
+			panic(fmt.Errorf("the bits of %s cannot be taken for %s: Bool goes to and from integers of 8 bits only", source,
+				target))
 		case !source.IsPacked() && !target.IsPacked():
 			return c.bitcast(in[0], target)
 		}
@@ -44,7 +47,8 @@ func (c opBuilder) bitcastPacked(x *stablehlo.Value, target dtypes.DType) *stabl
 	dims := x.Shape().Dimensions
 	per := target.Bits() / source.Bits()
 	if per > 1 && (len(dims) == 0 || dims[len(dims)-1] != per) {
-		panic(fmt.Errorf("joining elements of %s into %s wants a last axis of dimension %d, got %v", source, target, per, dims))
+		panic(fmt.Errorf("joining elements of %s into %s wants a last axis of dimension %d, got %v", source, target, per,
+			dims))
 	}
 	switch {
 	case source.Bits() == target.Bits(): // differ only in signedness
@@ -54,7 +58,8 @@ func (c opBuilder) bitcastPacked(x *stablehlo.Value, target dtypes.DType) *stabl
 	case source.IsPacked() && target.IsPacked():
 		return c.unpackIntegers(x, target)
 	case target.IsPacked():
-		return c.reshape(c.unpackIntegers(c.bitcast(x, dtypes.Uint8), target), append(slices.Clone(dims), source.Bits()/target.Bits())...)
+		return c.reshape(c.unpackIntegers(c.bitcast(x, dtypes.Uint8), target), append(slices.Clone(dims),
+			source.Bits()/target.Bits())...)
 	}
 	outer := slices.Clone(dims[:len(dims)-1])
 	perByte := 8 / source.Bits()
@@ -72,7 +77,8 @@ func (c opBuilder) unpackIntegers(x *stablehlo.Value, target dtypes.DType) *stab
 	wide.DType = dtypes.Uint8
 	wide.Dimensions = append(wide.Dimensions, s.DType.Bits()/target.Bits())
 	values := c.broadcast(c.toUnsignedBytes(x), wide, indices(s.Rank())...)
-	return c.convert(c.keepLowBits(c.binary(stablehlo.ShiftRightLogical, values, c.bitShifts(wide, target.Bits())), target.Bits()), target)
+	return c.convert(c.keepLowBits(c.binary(stablehlo.ShiftRightLogical, values, c.bitShifts(wide, target.Bits())),
+		target.Bits()), target)
 }
 
 // packIntegers combines the elements of the last axis into one integer, the first element in the

@@ -85,7 +85,8 @@ func (b *Builder) NewFunction(name string) (compute.Function, error) {
 		return nil, err
 	}
 	if symbol := identifier(name); b.symbols[symbol] {
-		return nil, newFault(fmt.Sprintf("function %q", name), fmt.Sprintf("one of this name already exists in computation %q", b.name), "give each function a name of its own")
+		return nil, newFault(fmt.Sprintf("function %q", name),
+			fmt.Sprintf("one of this name already exists in computation %q", b.name), "give each function a name of its own")
 	}
 	f := newFunction(b, nil, b.module.NewFunction(b.symbols.uniqueName(name)), name)
 	b.functions = append(b.functions, f)
@@ -126,17 +127,20 @@ func (b *Builder) DistributedAutoSharding(meshes ...compute.Mesh) error {
 	all := make([]*shardy.DeviceMesh, 0, len(meshes))
 	for _, m := range meshes {
 		if slices.ContainsFunc(all, func(other *shardy.DeviceMesh) bool { return other.Name() == m.Name }) {
-			return newFault("DistributedAutoSharding", fmt.Sprintf("two meshes are named %q", m.Name), "give each mesh a name of its own")
+			return newFault("DistributedAutoSharding", fmt.Sprintf("two meshes are named %q", m.Name),
+				"give each mesh a name of its own")
 		}
 		mesh, err := shardy.NewDeviceMesh(m.Name, m.AxesSizes, m.AxesNames)
 		if err == nil && len(m.LogicalDeviceAssignment) > 0 {
 			err = mesh.SetLogicalDeviceAssignment(m.LogicalDeviceAssignment...)
 		}
 		if err != nil {
-			return &errkind.Fault{Op: "lowering: DistributedAutoSharding", Subject: fmt.Sprintf("mesh %q", m.Name), Class: errkind.InvalidArgumentError, Err: err}
+			return &errkind.Fault{Op: "lowering: DistributedAutoSharding", Subject: fmt.Sprintf("mesh %q", m.Name),
+				Class: errkind.InvalidArgumentError, Err: err}
 		}
 		if slices.Min(m.AxesSizes) < 1 {
-			return newFault(fmt.Sprintf("mesh %q", m.Name), fmt.Sprintf("its axes have sizes %v", m.AxesSizes), "give each axis a size of at least 1")
+			return newFault(fmt.Sprintf("mesh %q", m.Name), fmt.Sprintf("its axes have sizes %v", m.AxesSizes),
+				"give each axis a size of at least 1")
 		}
 		if err := checkDeviceOrder(m); err != nil {
 			b.deferError(err)
@@ -158,11 +162,13 @@ func (b *Builder) DeviceAssignment(devices ...compute.DeviceNum) error {
 		return err
 	}
 	if want := b.replicas * b.partitions; len(devices) != want {
-		return newFault("DeviceAssignment", fmt.Sprintf("the computation wants %d devices, got %d", want, len(devices)), "name a device for each replica and partition, after DistributedSPMD or DistributedAutoSharding")
+		return newFault("DeviceAssignment", fmt.Sprintf("the computation wants %d devices, got %d", want, len(devices)),
+			"name a device for each replica and partition, after DistributedSPMD or DistributedAutoSharding")
 	}
 	for i, d := range devices {
 		if d < 0 || int(d) >= b.backend.NumDevices() {
-			return newFault("DeviceAssignment", fmt.Sprintf("device %d is not in [0, %d)", d, b.backend.NumDevices()), "name devices that the backend has")
+			return newFault("DeviceAssignment", fmt.Sprintf("device %d is not in [0, %d)", d, b.backend.NumDevices()),
+				"name devices that the backend has")
 		}
 		if slices.Contains(devices[:i], d) {
 			return newFault("DeviceAssignment", fmt.Sprintf("device %d is named twice", d), "name each device once")
@@ -179,11 +185,13 @@ func (b *Builder) Compile() (compute.Executable, error) {
 		return nil, err
 	}
 	if b.main.outputs == nil {
-		return nil, newFault(fmt.Sprintf("computation %q", b.name), "Return was not called on the main function", "call it before Compile")
+		return nil, newFault(fmt.Sprintf("computation %q", b.name), "Return was not called on the main function",
+			"call it before Compile")
 	}
 	for _, f := range b.functions {
 		if f.outputs == nil {
-			return nil, newFault(fmt.Sprintf("computation %q", b.name), fmt.Sprintf("Return was not called on function %q", f.name), "call it before Compile")
+			return nil, newFault(fmt.Sprintf("computation %q", b.name), fmt.Sprintf("Return was not called on function %q",
+				f.name), "call it before Compile")
 		}
 	}
 	if b.deferredErr != nil {
@@ -222,10 +230,12 @@ func (b *Builder) irModule() *ir.Module {
 		m.Functions = append(m.Functions, b.lowerReplications(f.IR()))
 	}
 	if b.distributed {
-		m.Attributes = append(m.Attributes, ir.Attribute{Key: "stablehlo.num_replicas", Value: ir.Raw(strconv.Itoa(b.replicas))})
+		m.Attributes = append(m.Attributes, ir.Attribute{Key: "stablehlo.num_replicas",
+			Value: ir.Raw(strconv.Itoa(b.replicas))})
 	}
 	if len(b.meshes) > 0 {
-		m.Attributes = append(m.Attributes, ir.Attribute{Key: "stablehlo.num_partitions", Value: ir.Raw(strconv.Itoa(b.partitions))})
+		m.Attributes = append(m.Attributes, ir.Attribute{Key: "stablehlo.num_partitions",
+			Value: ir.Raw(strconv.Itoa(b.partitions))})
 	}
 	for _, mesh := range b.meshes {
 		m.Meshes = append(m.Meshes, ir.Raw(mesh.ToStableHLO()))

@@ -13,7 +13,8 @@ import (
 
 // chainOfCalls creates functions that each call the previous function, up to the given depth. call
 // adds the call of g to f. chainOfCalls returns the last function and the first error.
-func chainOfCalls(t *testing.T, b compute.Builder, length int, call func(f, g compute.Function, x compute.Value) error) (compute.Function, error) {
+func chainOfCalls(t *testing.T, b compute.Builder, length int, call func(f, g compute.Function,
+	x compute.Value) error) (compute.Function, error) {
 	t.Helper()
 	var last compute.Function
 	for i := range length + 1 {
@@ -53,7 +54,8 @@ func TestCallsNestOnlySoDeep(t *testing.T) {
 	assert.Equal(t, "Call", op.Op)
 	assert.ErrorContains(t, err, `in function "f257": the target "f256" makes calls 256 deep already`)
 
-	_, err = chainOfCalls(t, lowering.New(lowering.Options{}).Builder("b"), 257, func(f, g compute.Function, x compute.Value) (err error) {
+	_, err = chainOfCalls(t, lowering.New(lowering.Options{}).Builder("b"), 257, func(f, g compute.Function,
+		x compute.Value) (err error) {
 		closure(t, f, func(c compute.Function) []compute.Value {
 			err = direct(c, g, x)
 			return []compute.Value{must(t)(c.Constant([]bool{true}))}

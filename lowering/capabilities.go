@@ -32,10 +32,13 @@ func capabilities(target Target) compute.Capabilities {
 // omittedOps contains the ops that are not lowered: ops with dynamic shapes, fused and quantized
 // ops, and ops that GoMLX composes of other ops.
 var omittedOps = []compute.OpType{
-	compute.OpTypeDynamicBroadcastInDim, compute.OpTypeDynamicDimensionSize, compute.OpTypeDynamicShape, compute.OpTypeDynamicIota,
+	compute.OpTypeDynamicBroadcastInDim, compute.OpTypeDynamicDimensionSize, compute.OpTypeDynamicShape,
+	compute.OpTypeDynamicIota,
 	compute.OpTypeDynamicPad, compute.OpTypeDynamicReshape,
 	compute.OpTypeFusedSoftmax, compute.OpTypeFusedLayerNorm, compute.OpTypeFusedGelu, compute.OpTypeFusedDense,
-	compute.OpTypeFusedScaledDotProductAttention, compute.OpTypeFusedScaledDotProductAttentionVJP, compute.OpTypeFusedAttentionQKVProjection,
+	compute.OpTypeFusedScaledDotProductAttention, compute.OpTypeFusedScaledDotProductAttentionVJP,
+	compute.OpTypeFusedAttentionQKVProjection,
 	compute.OpTypeFusedQuantizedDense, compute.OpTypeQuantizedEmbeddingLookup, compute.OpTypeBlockForDotGeneral,
-	compute.OpTypeDot, compute.OpTypeSelectAndScatterSum, compute.OpTypeCapturedValue, compute.OpTypeCollectiveBroadcast, compute.OpTypeAllGather,
+	compute.OpTypeDot, compute.OpTypeSelectAndScatterSum, compute.OpTypeCapturedValue, compute.OpTypeCollectiveBroadcast,
+	compute.OpTypeAllGather,
 }

@@ -24,7 +24,8 @@ var errNoOrder = errors.New("complex numbers have no order: compare their magnit
 
 // addCompare adds a comparison. If total is true, floats are compared in the total order -NaN <
 // -Inf < ... < -0 < +0 < ... < +Inf < +NaN.
-func (f *Function) addCompare(name string, dir types.ComparisonDirection, total bool, lhs, rhs compute.Value) (compute.Value, error) {
+func (f *Function) addCompare(name string, dir types.ComparisonDirection, total bool, lhs,
+	rhs compute.Value) (compute.Value, error) {
 	return f.addBinary(name, func(l, r *stablehlo.Value) (*stablehlo.Value, error) {
 		d := l.Shape().DType
 		if d.IsComplex() && (total || dir != types.CompareEQ && dir != types.CompareNE) {

@@ -108,7 +108,8 @@ func (p *Program) moveConstantsLast() {
 	}
 	order = append(order, last...)
 	main := p.Main()
-	p.ParameterNames, p.Parameters, p.Shards = permute(p.ParameterNames, order), permute(p.Parameters, order), permute(p.Shards, order)
+	p.ParameterNames, p.Parameters, p.Shards = permute(p.ParameterNames, order), permute(p.Parameters, order),
+		permute(p.Shards, order)
 	main.Parameters = permute(main.Parameters, order)
 }
 

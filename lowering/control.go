@@ -59,7 +59,8 @@ func (f *Function) While(cond, body compute.Function, state ...compute.Value) ([
 
 // Sort sorts tensors of the same shape along axis by the order of comparator. The elements of all
 // operands are moved together. With TargetCPU every sort is stable.
-func (f *Function) Sort(comparator compute.Function, axis int, stable bool, operands ...compute.Value) ([]compute.Value, error) {
+func (f *Function) Sort(comparator compute.Function, axis int, stable bool, operands ...compute.Value) ([]compute.Value,
+	error) {
 	return f.addOps("Sort", operands, func(in []*stablehlo.Value) []*stablehlo.Value {
 		c := f.useClosure("comparator", comparator)
 		if len(in) == 0 {
@@ -94,10 +95,12 @@ func (f *Function) Call(target compute.Function, operands ...compute.Value) ([]c
 		case len(in) != len(g.parameters):
 			panic(fmt.Errorf("the target %q takes %d parameters, got %d", g.name, len(g.parameters), len(in)))
 		case g.callDepth >= maxCallDepth:
-			panic(fmt.Errorf("the target %q makes calls %d deep already, the most there may be: repeat with While, or call fewer functions from one another",
+			panic(fmt.Errorf("the target %q makes calls %d deep already, the most there may be: repeat with While, or call "+
+				"fewer functions from one another",
 				g.name, g.callDepth))
 		case f.topLevel().inlinedCalls+g.inlinedCalls >= maxInlined:
-			panic(fmt.Errorf("with the target %q there are more than %d calls once they are inlined, which no compiler ends with: repeat with While", g.name, maxInlined))
+			panic(fmt.Errorf("with the target %q there are more than %d calls once they are inlined, which no compiler ends "+
+				"with: repeat with While", g.name, maxInlined))
 		}
 		if len(in) == 0 { // see Return
 			in = append(in, f.opBuilder().specialConstant(dtypes.Bool, valueZero))

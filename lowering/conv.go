@@ -38,7 +38,8 @@ func (f *Function) ConvGeneral(x, kernel compute.Value, axes compute.ConvolveAxe
 	})
 }
 
-func (f *Function) addConvolution(x, kernel *stablehlo.Value, c convolution, channelGroups, batchGroups int) *stablehlo.Value {
+func (f *Function) addConvolution(x, kernel *stablehlo.Value, c convolution, channelGroups,
+	batchGroups int) *stablehlo.Value {
 	precision := f.builder.backend.opts.Precision.stableHLO()
 	return must(stablehlo.Convolution(x, kernel, c.Strides, c.Paddings, c.InputDilations, c.KernelDilations,
 		c.Axes.InputBatch, c.Axes.InputChannels, c.Axes.InputSpatial,

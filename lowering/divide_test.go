@@ -35,7 +35,8 @@ func TestDivisionsThatXLAMayFoldAreHidden(t *testing.T) {
 		{"a product by 0", true, func(t *testing.T, f compute.Function, x, _, _, _ value) value {
 			return must(t)(f.Div(ints(t, f, []int32{5}), must(t)(f.Mul(x, ints(t, f, []int32{0})))))
 		}},
-		{"a scalar argument, which may be the one replica's number", true, func(t *testing.T, f compute.Function, _, _, n, _ value) value {
+		{"a scalar argument, which may be the one replica's number", true, func(t *testing.T, f compute.Function, _, _, n,
+			_ value) value {
 			return must(t)(f.Div(ints(t, f, []int32{5}), n))
 		}},
 		{"an argument of a function", true, func(t *testing.T, f compute.Function, x, _, _, _ value) value {

@@ -12,10 +12,12 @@ import (
 
 var (
 	// ErrNoData is returned by transfers of a Backend without Options.Data.
-	ErrNoData = errkind.New(errkind.RuntimeError, "lowering: this backend only lowers, it holds no data: set Options.Data, or use package gomlx")
+	ErrNoData = errkind.New(errkind.RuntimeError,
+		"lowering: this backend only lowers, it holds no data: set Options.Data, or use package gomlx")
 
 	// ErrNotExecutable is returned by Executable.Execute.
-	ErrNotExecutable = errkind.New(errkind.RuntimeError, "lowering: this program was only lowered, it cannot run: set Options.Compile, or use package gomlx")
+	ErrNotExecutable = errkind.New(errkind.RuntimeError,
+		"lowering: this program was only lowered, it cannot run: set Options.Compile, or use package gomlx")
 
 	// ErrFinalized is returned by the methods of a builder after Backend.Finalize.
 	ErrFinalized = errkind.New(errkind.RuntimeError, "lowering: backend is finalized")
@@ -56,7 +58,8 @@ func (e *OpError) Unwrap() error { return e.Err }
 
 // newFault returns an error about a request other than an op.
 func newFault(subject, reason, hint string) error {
-	return &errkind.Fault{Op: "lowering:", Subject: subject, Reason: reason, Hint: hint, Class: errkind.InvalidArgumentError}
+	return &errkind.Fault{Op: "lowering:", Subject: subject, Reason: reason, Hint: hint,
+		Class: errkind.InvalidArgumentError}
 }
 
 // must returns v, or panics with err. [Function.addOps] recovers and returns the error.

@@ -56,9 +56,13 @@ func checkFFT(s xshapes.Shape, kind compute.FFTType, lengths []int) error {
 		case length < 1:
 			return fmt.Errorf("length %d of axis %d is not positive", length, axis)
 		case dim != want && want == length:
-			return fmt.Errorf("length %d of axis %d, which has dimension %d: they must be equal, so pad or slice the operand to %d", length, axis, dim, length)
+			return fmt.Errorf(
+				"length %d of axis %d, which has dimension %d: they must be equal, so pad or slice the operand to %d", length, axis,
+				dim, length)
 		case dim != want:
-			return fmt.Errorf("length %d of axis %d is that of a result made from dimension %d, got %d: pad or slice the operand to %d", length, axis, want, dim, want)
+			return fmt.Errorf(
+				"length %d of axis %d is that of a result made from dimension %d, got %d: pad or slice the operand to %d", length,
+				axis, want, dim, want)
 		}
 	}
 	return nil

@@ -115,7 +115,8 @@ func (f *Function) Parameter(name string, shape shapes.Shape, spec *compute.Shar
 }
 
 // addParameter is like Parameter, but calls Options.Parameter only if ask is true.
-func (f *Function) addParameter(name string, shape shapes.Shape, spec *compute.ShardingSpec, ask bool) (compute.Value, error) {
+func (f *Function) addParameter(name string, shape shapes.Shape, spec *compute.ShardingSpec, ask bool) (compute.Value,
+	error) {
 	v, err := f.addOp(fmt.Sprintf("Parameter %q", name), nil, func([]*stablehlo.Value) *stablehlo.Value {
 		if slices.Contains(f.parameterNames, name) {
 			panic(errors.New("a parameter of this name already exists"))

@@ -115,7 +115,8 @@ func scripted(t *testing.T, bytes []byte) string {
 		case 17:
 			keep(f.ScatterSum(pick(), pick(), pick(), s.next(5)-2, s.ints(), s.ints(), s.ints(), false, false))
 		case 18:
-			keep(f.DotGeneral(pick(), s.ints(), s.ints(), pick(), s.ints(), s.ints(), compute.DotGeneralConfig{AccumulatorDType: s.dtype(), OutputDType: s.dtype()}))
+			keep(f.DotGeneral(pick(), s.ints(), s.ints(), pick(), s.ints(), s.ints(),
+				compute.DotGeneralConfig{AccumulatorDType: s.dtype(), OutputDType: s.dtype()}))
 		case 19:
 			keep(f.ConvGeneral(pick(), pick(), compute.ConvolveAxesConfig{
 				InputBatch: s.next(4), InputChannels: s.next(4), InputSpatial: s.ints(),

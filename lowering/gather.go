@@ -52,7 +52,8 @@ func (c opBuilder) widenIndices(x *stablehlo.Value) *stablehlo.Value {
 // addScatter combines updates with elements of x at computed indices. It is StableHLO's scatter
 // without batching dimensions.
 func (f *Function) addScatter(name string, kind combiner, x, positions, updates compute.Value, indexVectorAxis int,
-	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted, uniqueIndices bool) (compute.Value, error) {
+	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted,
+	uniqueIndices bool) (compute.Value, error) {
 	return f.addOp(name, valueList(x, positions, updates), func(in []*stablehlo.Value) *stablehlo.Value {
 		at := f.replicateOperand(f.opBuilder().widenIndices(in[1]))
 		updates := f.replicateOperand(in[2])
@@ -65,7 +66,8 @@ func (f *Function) addScatter(name string, kind combiner, x, positions, updates 
 
 // ScatterSum adds updates to x at computed indices.
 func (f *Function) ScatterSum(x, positions, updates compute.Value, indexVectorAxis int,
-	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted, uniqueIndices bool) (compute.Value, error) {
+	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted,
+	uniqueIndices bool) (compute.Value, error) {
 	return f.addScatter("ScatterSum", combineSum, x, positions, updates, indexVectorAxis,
 		updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes, indicesAreSorted, uniqueIndices)
 }
@@ -73,7 +75,8 @@ func (f *Function) ScatterSum(x, positions, updates compute.Value, indexVectorAx
 // ScatterMax replaces elements of x at computed indices by the maximum of the element and the
 // update.
 func (f *Function) ScatterMax(x, positions, updates compute.Value, indexVectorAxis int,
-	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted, uniqueIndices bool) (compute.Value, error) {
+	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted,
+	uniqueIndices bool) (compute.Value, error) {
 	return f.addScatter("ScatterMax", combineMax, x, positions, updates, indexVectorAxis,
 		updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes, indicesAreSorted, uniqueIndices)
 }
@@ -81,7 +84,8 @@ func (f *Function) ScatterMax(x, positions, updates compute.Value, indexVectorAx
 // ScatterMin replaces elements of x at computed indices by the minimum of the element and the
 // update.
 func (f *Function) ScatterMin(x, positions, updates compute.Value, indexVectorAxis int,
-	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted, uniqueIndices bool) (compute.Value, error) {
+	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted,
+	uniqueIndices bool) (compute.Value, error) {
 	return f.addScatter("ScatterMin", combineMin, x, positions, updates, indexVectorAxis,
 		updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes, indicesAreSorted, uniqueIndices)
 }

@@ -81,6 +81,7 @@ func (f *Function) conversionOperand(v *stablehlo.Value) *stablehlo.Value {
 // recordTranspose records the half-precision version of a transposed gradient.
 func (h *halfProducts) recordTranspose(x, result *stablehlo.Value, permutation []int) {
 	if n, ok := h.halfVersions[x.String()]; ok {
-		h.halfVersions[result.String()] = halfVersion{n.dtype, func() *stablehlo.Value { return must(stablehlo.Transpose(n.build(), permutation...)) }}
+		h.halfVersions[result.String()] = halfVersion{n.dtype,
+			func() *stablehlo.Value { return must(stablehlo.Transpose(n.build(), permutation...)) }}
 	}
 }

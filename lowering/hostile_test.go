@@ -43,27 +43,51 @@ func TestWrongArgumentsAreErrors(t *testing.T) {
 			require.NoError(t, err)
 			return f.Neg(must(t)(c.Constant([]float32{1})))
 		}, "does not enclose"},
-		{"logical op on numbers", func(f compute.Function, x, _ compute.Value) (compute.Value, error) { return f.LogicalAnd(x, x) },
+		{"logical op on numbers", func(f compute.Function, x, _ compute.Value) (compute.Value, error) {
+			return f.LogicalAnd(x,
+				x)
+		},
 			"logical ops want Bool"},
-		{"logical reduction of numbers", func(f compute.Function, x, _ compute.Value) (compute.Value, error) { return f.ReduceLogicalOr(x) },
+		{"logical reduction of numbers", func(f compute.Function, x, _ compute.Value) (compute.Value,
+			error) {
+			return f.ReduceLogicalOr(x)
+		},
 			"logical ops want Bool"},
-		{"negative dimension", func(f compute.Function, x, _ compute.Value) (compute.Value, error) { return f.Reshape(x, 3, -2) },
+		{"negative dimension", func(f compute.Function, x, _ compute.Value) (compute.Value, error) {
+			return f.Reshape(x, 3,
+				-2)
+		},
 			"negative dimension"},
-		{"other size", func(f compute.Function, x, _ compute.Value) (compute.Value, error) { return f.Reshape(x, 7) }, "Reshape"},
-		{"axis out of range", func(f compute.Function, x, _ compute.Value) (compute.Value, error) { return f.ReduceSum(x, 2) },
+		{"other size", func(f compute.Function, x, _ compute.Value) (compute.Value, error) { return f.Reshape(x, 7) },
+			"Reshape"},
+		{"axis out of range", func(f compute.Function, x, _ compute.Value) (compute.Value, error) {
+			return f.ReduceSum(x,
+				2)
+		},
 			"axis 2 is outside rank 2"},
-		{"axis given twice", func(f compute.Function, x, _ compute.Value) (compute.Value, error) { return f.ReduceSum(x, 1, -1) }, "ReduceSum"},
-		{"iota axis", func(f compute.Function, _, _ compute.Value) (compute.Value, error) { return f.Iota(f32(2), 5) }, "Iota"},
-		{"invalid shape", func(f compute.Function, _, _ compute.Value) (compute.Value, error) { return f.Iota(shapes.Shape{}, 0) },
+		{"axis given twice", func(f compute.Function, x, _ compute.Value) (compute.Value, error) {
+			return f.ReduceSum(x, 1,
+				-1)
+		}, "ReduceSum"},
+		{"iota axis", func(f compute.Function, _, _ compute.Value) (compute.Value, error) { return f.Iota(f32(2), 5) },
+			"Iota"},
+		{"invalid shape", func(f compute.Function, _, _ compute.Value) (compute.Value, error) {
+			return f.Iota(shapes.Shape{},
+				0)
+		},
 			"invalid shape"},
-		{"permutation", func(f compute.Function, x, _ compute.Value) (compute.Value, error) { return f.Transpose(x, 0, 0) }, "Transpose"},
+		{"permutation", func(f compute.Function, x, _ compute.Value) (compute.Value, error) { return f.Transpose(x, 0, 0) },
+			"Transpose"},
 		{"slice past the end", func(f compute.Function, x, _ compute.Value) (compute.Value, error) {
 			return f.Slice(x, []int{0, 0}, []int{9, 9}, nil)
 		}, "Slice"},
 		{"slice of other rank", func(f compute.Function, x, _ compute.Value) (compute.Value, error) {
 			return f.Slice(x, []int{0}, []int{1}, nil)
 		}, "Slice"},
-		{"nothing to concatenate", func(f compute.Function, _, _ compute.Value) (compute.Value, error) { return f.Concatenate(0) }, "Concatenate"},
+		{"nothing to concatenate", func(f compute.Function, _, _ compute.Value) (compute.Value,
+			error) {
+			return f.Concatenate(0)
+		}, "Concatenate"},
 		{"too many paddings", func(f compute.Function, x, _ compute.Value) (compute.Value, error) {
 			return f.Pad(x, must(t)(f.Constant([]float32{0})), make([]compute.PadAxis, 3)...)
 		}, "3 axes for rank 2"},
@@ -91,7 +115,10 @@ func TestWrongArgumentsAreErrors(t *testing.T) {
 		{"convolution of a matrix", func(f compute.Function, x, _ compute.Value) (compute.Value, error) {
 			return f.ConvGeneral(must(t)(f.ReduceSum(x, 0)), x, compute.ConvolveAxesConfig{}, nil, nil, nil, nil, 1, 1)
 		}, "batch and a channel axis"},
-		{"condition that is no Bool", func(f compute.Function, x, _ compute.Value) (compute.Value, error) { return f.Where(x, x, x) },
+		{"condition that is no Bool", func(f compute.Function, x, _ compute.Value) (compute.Value, error) {
+			return f.Where(x,
+				x, x)
+		},
 			"must be Bool"},
 		{"contracting axis", func(f compute.Function, x, _ compute.Value) (compute.Value, error) {
 			return f.DotGeneral(x, []int{9}, nil, x, []int{9}, nil, compute.DotGeneralConfig{})
@@ -106,10 +133,19 @@ func TestWrongArgumentsAreErrors(t *testing.T) {
 		{"gather arguments", func(f compute.Function, x, i compute.Value) (compute.Value, error) {
 			return f.Gather(x, i, 5, nil, []int{8}, []int{9}, []int{-1}, false)
 		}, "Gather"},
-		{"constant without values", func(f compute.Function, _, _ compute.Value) (compute.Value, error) { return f.Constant(nil) }, "nil"},
-		{"constant of text", func(f compute.Function, _, _ compute.Value) (compute.Value, error) { return f.Constant([]string{"x"}) },
+		{"constant without values", func(f compute.Function, _, _ compute.Value) (compute.Value,
+			error) {
+			return f.Constant(nil)
+		}, "nil"},
+		{"constant of text", func(f compute.Function, _, _ compute.Value) (compute.Value,
+			error) {
+			return f.Constant([]string{"x"})
+		},
 			"want a flat slice"},
-		{"constant of other size", func(f compute.Function, _, _ compute.Value) (compute.Value, error) { return f.Constant([]int8{1}, 2) },
+		{"constant of other size", func(f compute.Function, _, _ compute.Value) (compute.Value,
+			error) {
+			return f.Constant([]int8{1}, 2)
+		},
 			"1 values for dimensions [2]"},
 		{"constant of negative size", func(f compute.Function, _, _ compute.Value) (compute.Value, error) {
 			return f.Constant([]int8{1}, -1, -1)
@@ -124,7 +160,8 @@ func TestWrongArgumentsAreErrors(t *testing.T) {
 		{"unknown mesh", func(f compute.Function, _, _ compute.Value) (compute.Value, error) {
 			return f.Parameter("m", f32(2), &compute.ShardingSpec{Mesh: "nowhere"})
 		}, `mesh "nowhere"`},
-		{"left out", func(f compute.Function, x, _ compute.Value) (compute.Value, error) { return f.FusedSoftmax(x, 0) }, "not implemented"},
+		{"left out", func(f compute.Function, x, _ compute.Value) (compute.Value, error) { return f.FusedSoftmax(x, 0) },
+			"not implemented"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := lowering.New(lowering.Options{}).Builder("b").Main()
@@ -143,11 +180,13 @@ func TestControlFlowRefusesForeignFunctions(t *testing.T) {
 	do := must(t)
 	f := lowering.New(lowering.Options{}).Builder("b").Main()
 	p := do(f.Parameter("p", shapes.Make(dtypes.Bool), nil))
-	good := closure(t, f, func(c compute.Function) []compute.Value { return []compute.Value{do(c.Constant([]bool{true}))} })
+	good := closure(t, f,
+		func(c compute.Function) []compute.Value { return []compute.Value{do(c.Constant([]bool{true}))} })
 	unfinished, err := f.Closure()
 	require.NoError(t, err)
 	other := lowering.New(lowering.Options{}).Builder("other").Main()
-	foreign := closure(t, other, func(c compute.Function) []compute.Value { return []compute.Value{do(c.Constant([]bool{true}))} })
+	foreign := closure(t, other,
+		func(c compute.Function) []compute.Value { return []compute.Value{do(c.Constant([]bool{true}))} })
 
 	_, err = f.If(p, good, unfinished)
 	assert.ErrorContains(t, err, "false branch has no Return")
@@ -177,7 +216,8 @@ func TestFinishedThingsRefuseWork(t *testing.T) {
 	assert.ErrorContains(t, err, "Return was not called")
 	x := do(b.Main().Parameter("x", f32(2), nil))
 	assert.ErrorContains(t, b.Main().Return(nil, nil), "at least one output")
-	assert.ErrorContains(t, b.Main().Return([]compute.Value{x}, make([]*compute.ShardingSpec, 2)), "2 shardings for 1 outputs")
+	assert.ErrorContains(t, b.Main().Return([]compute.Value{x}, make([]*compute.ShardingSpec, 2)),
+		"2 shardings for 1 outputs")
 	require.NoError(t, b.Main().Return([]compute.Value{x}, nil))
 	unfinished, err := b.NewFunction("unfinished")
 	require.NoError(t, err)
@@ -233,7 +273,8 @@ func TestDeviceAssignmentIsChecked(t *testing.T) {
 }
 
 func TestOptionsThatAreNoneAreRefused(t *testing.T) {
-	for _, opts := range []lowering.Options{{Target: 99}, {Target: -1}, {Precision: 99}, {Precision: -1}, {Random: 99}, {Random: -1}} {
+	for _, opts := range []lowering.Options{{Target: 99}, {Target: -1}, {Precision: 99}, {Precision: -1}, {Random: 99},
+		{Random: -1}} {
 		_, err := lowering.New(opts).Builder("b").Compile()
 		require.ErrorContains(t, err, "is unknown", "%+v", opts)
 		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))

@@ -33,7 +33,8 @@ func (f *Function) copyBeforeUpdate(whole, part *stablehlo.Value, at []*stablehl
 		after := c.constant(place.DType, signedNumber(size))
 		first := c.broadcast(at[axis], place)
 		behind := c.broadcast(c.binary(stablehlo.Add, at[axis], after), place)
-		for _, within := range []*stablehlo.Value{c.compare(types.CompareGE, i, first), c.compare(types.CompareLT, i, behind)} {
+		for _, within := range []*stablehlo.Value{c.compare(types.CompareGE, i, first), c.compare(types.CompareLT, i,
+			behind)} {
 			if inside != nil {
 				within = c.binary(stablehlo.And, inside, within)
 			}

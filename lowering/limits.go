@@ -40,15 +40,20 @@ func (l *limitChecker) fail(subject, reason, hint string) {
 func (l *limitChecker) checkValue(subject string, v *ir.Value) {
 	switch {
 	case !v.Type.IsAddressable():
-		l.fail(subject, fmt.Sprintf("%s has more elements than memory can address", v.Type), "split it, or use smaller dimensions")
+		l.fail(subject, fmt.Sprintf("%s has more elements than memory can address", v.Type),
+			"split it, or use smaller dimensions")
 	case l.rejectComplex128 && v.Type.DType == dtypes.Complex128:
-		l.fail(subject, fmt.Sprintf("%s, of complex numbers of 128 bits, would end the TPU compiler as it partitions the program", v.Type), "use Complex64")
+		l.fail(subject,
+			fmt.Sprintf("%s, of complex numbers of 128 bits, would end the TPU compiler as it partitions the program", v.Type),
+			"use Complex64")
 	}
 }
 
 func (l *limitChecker) checkStatements(list []*ir.Statement, depth int) {
 	if depth > maxNesting {
-		l.fail("closures", fmt.Sprintf("they are nested so deep that brackets are more than %d deep, which would end the compiler's stack", maxNesting), "use functions")
+		l.fail("closures",
+			fmt.Sprintf("they are nested so deep that brackets are more than %d deep, which would end the compiler's stack",
+				maxNesting), "use functions")
 	}
 	for _, s := range list {
 		if l.err != nil {
@@ -60,7 +65,8 @@ func (l *limitChecker) checkStatements(list []*ir.Statement, depth int) {
 		switch s.Op {
 		case "stablehlo.constant":
 			if value, ok := s.Attribute(ir.ValueKey).(*ir.Dense); ok && depth+1+value.Depth() > maxNesting {
-				l.fail(s.Op, fmt.Sprintf("a constant has %d dimensions, and brackets nest %d deep", value.Depth(), maxNesting), "reshape one of fewer dimensions")
+				l.fail(s.Op, fmt.Sprintf("a constant has %d dimensions, and brackets nest %d deep", value.Depth(), maxNesting),
+					"reshape one of fewer dimensions")
 			}
 		case "stablehlo.pad":
 			l.checkPadding(s, attributeInts(s, "edge_padding_low"), attributeInts(s, "edge_padding_high"),
@@ -70,7 +76,8 @@ func (l *limitChecker) checkStatements(list []*ir.Statement, depth int) {
 		case "stablehlo.convolution":
 			for _, n := range attributeInts(s, "lhs_dilation") {
 				if n > maxDilation {
-					l.fail(s.Op, fmt.Sprintf("it dilates its operand by %d, which takes the compiler for ever", n), fmt.Sprintf("dilate by %d at most", maxDilation))
+					l.fail(s.Op, fmt.Sprintf("it dilates its operand by %d, which takes the compiler for ever", n),
+						fmt.Sprintf("dilate by %d at most", maxDilation))
 				}
 			}
 		}
@@ -114,7 +121,8 @@ func (l *limitChecker) checkPadding(s *ir.Statement, low, high, between []int) {
 		before, after, gap := at(low, axis), at(high, axis), at(between, axis)
 		total *= max(1, float64(dim)+float64(before)+float64(after)+float64(gap)*float64(dim-1))
 		if total > math.MaxInt64/16 { // bytes of the largest element
-			l.fail(s.Op, fmt.Sprintf("it pads dimension %d of %s by %d and %d with %d between elements, which is more than memory can address and would end the compiler",
+			l.fail(s.Op, fmt.Sprintf("it pads dimension %d of %s by %d and %d with %d between elements, which is more than "+
+				"memory can address and would end the compiler",
 				axis, s.Operands[0].Type, before, after, gap), "crop before you pad")
 			return
 		}

@@ -18,9 +18,11 @@ import (
 type value = compute.Value
 
 // limited lowers a function with one argument.
-func limited(t *testing.T, o lowering.Options, shape shapes.Shape, body func(f compute.Function, x value) value) *lowering.Program {
+func limited(t *testing.T, o lowering.Options, shape shapes.Shape, body func(f compute.Function,
+	x value) value) *lowering.Program {
 	t.Helper()
-	return program(t, o, func(f compute.Function) []value { return []value{body(f, must(t)(f.Parameter("x", shape, nil)))} })
+	return program(t, o,
+		func(f compute.Function) []value { return []value{body(f, must(t)(f.Parameter("x", shape, nil)))} })
 }
 
 // A program that would abort a compiler's process returns an error before compilation.
@@ -39,7 +41,8 @@ func TestProgramsThatEndCompilersAreRefused(t *testing.T) {
 			return must(t)(f.Pad(x, zero(f), compute.PadAxis{Start: math.MaxInt64 / 2, End: -math.MaxInt64 / 2}))
 		}, "stablehlo.pad: it pads dimension 0 of tensor<4xf32>"},
 		"a padding of two dimensions": {f32(4, 4), func(f compute.Function, x value) value {
-			return must(t)(f.Pad(x, zero(f), compute.PadAxis{Start: 1 << 40, End: -1 << 40}, compute.PadAxis{Start: 1 << 40, End: -1 << 40}))
+			return must(t)(f.Pad(x, zero(f), compute.PadAxis{Start: 1 << 40, End: -1 << 40}, compute.PadAxis{Start: 1 << 40,
+				End: -1 << 40}))
 		}, "it pads dimension 1"},
 		"a padding between elements": {f32(4), func(f compute.Function, x value) value {
 			return must(t)(f.Pad(x, zero(f), compute.PadAxis{End: -3 << 60, Interior: 1 << 60}))
@@ -48,14 +51,17 @@ func TestProgramsThatEndCompilersAreRefused(t *testing.T) {
 			return must(t)(f.ReduceWindow(x, compute.ReduceOpSum, []int{1}, []int{1 << 59}, nil, nil, [][2]int{{1 << 60, 0}}))
 		}, "stablehlo.reduce_window: it pads"},
 		"a dilated convolution": {f32(1, 1, 4), func(f compute.Function, x value) value {
-			axes := compute.ConvolveAxesConfig{InputBatch: 0, InputChannels: 1, InputSpatial: []int{2}, KernelInputChannels: 0, KernelOutputChannels: 1, KernelSpatial: []int{2},
+			axes := compute.ConvolveAxesConfig{InputBatch: 0, InputChannels: 1, InputSpatial: []int{2}, KernelInputChannels: 0,
+				KernelOutputChannels: 1, KernelSpatial: []int{2},
 				OutputBatch: 0, OutputChannels: 1, OutputSpatial: []int{2}}
-			return must(t)(f.ConvGeneral(x, must(t)(f.Reshape(must(t)(f.Constant([]float32{1})), 1, 1, 1)), axes, nil, nil, []int{1 << 25}, nil, 1, 1))
+			return must(t)(f.ConvGeneral(x, must(t)(f.Reshape(must(t)(f.Constant([]float32{1})), 1, 1, 1)), axes, nil, nil,
+				[]int{1 << 25}, nil, 1, 1))
 		}, "it dilates its operand"},
 		"a tensor beyond memory": {f32(), func(f compute.Function, x value) value {
 			return must(t)(f.BroadcastInDim(x, f32(1<<40, 1<<40), nil))
 		}, "more elements than memory"},
-		"an argument beyond memory": {f32(1<<31, 1<<31), func(f compute.Function, x value) value { return x }, "parameter x: tensor<2147483648x2147483648xf32> has more elements"},
+		"an argument beyond memory": {f32(1<<31, 1<<31), func(f compute.Function, x value) value { return x },
+			"parameter x: tensor<2147483648x2147483648xf32> has more elements"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := limited(t, lowering.Options{}, c.shape, c.body).Text()
@@ -77,7 +83,10 @@ func TestComplex128IsRefusedWhereATPUProgramIsDivided(t *testing.T) {
 		partitions int
 		refused    bool
 	}{{lowering.TargetTPU, 2, true}, {lowering.TargetTPU, 1, false}, {lowering.TargetCPU, 2, false}} {
-		p := limited(t, lowering.Options{Target: c.target}, shapes.Make(dtypes.Complex128, 2), func(f compute.Function, x value) value { return must(t)(f.Neg(x)) })
+		p := limited(t, lowering.Options{Target: c.target}, shapes.Make(dtypes.Complex128, 2), func(f compute.Function,
+			x value) value {
+			return must(t)(f.Neg(x))
+		})
 		if err := p.Check(c.partitions); c.refused {
 			assert.ErrorContains(t, err, "use Complex64")
 		} else {

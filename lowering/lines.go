@@ -227,7 +227,8 @@ func (l *originTracker) opOrigin(operands []*Value) (*ir.Origin, dependence) {
 		made.Pass = ir.Backward
 	case line.line > 0:
 	case before != nil: // a library continues the computation of the user's line
-		made.File, made.Line, made.Function, made.Call = before.origin.File, before.origin.Line, before.origin.Function, own.function
+		made.File, made.Line, made.Function, made.Call = before.origin.File, before.origin.Line, before.origin.Function,
+			own.function
 	}
 	if made.Line == 0 {
 		made.File, made.Line, made.Function, made.Call = own.file, own.line, own.function, ""

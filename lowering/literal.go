@@ -81,17 +81,25 @@ func constantElements(flat any) (value *ir.Dense, dtype dtypes.DType, length int
 	case []uint64:
 		return denseOf(s, unsignedNumber), dtypes.Uint64, len(s)
 	case []float16.Float16:
-		return denseOf(s, func(v float16.Float16) ir.Number { return floatNumber(float64(v.Float32()), uint64(v), 4) }), dtypes.Float16, len(s)
+		return denseOf(s, func(v float16.Float16) ir.Number { return floatNumber(float64(v.Float32()), uint64(v), 4) }),
+			dtypes.Float16, len(s)
 	case []bfloat16.BFloat16:
-		return denseOf(s, func(v bfloat16.BFloat16) ir.Number { return floatNumber(float64(v.Float32()), uint64(v), 4) }), dtypes.BFloat16, len(s)
+		return denseOf(s, func(v bfloat16.BFloat16) ir.Number { return floatNumber(float64(v.Float32()), uint64(v), 4) }),
+			dtypes.BFloat16, len(s)
 	case []float32:
 		return denseOf(s, float32Number), dtypes.Float32, len(s)
 	case []float64:
 		return denseOf(s, float64Number), dtypes.Float64, len(s)
 	case []complex64:
-		return denseOf(s, func(v complex64) ir.Number { return complexNumber(float32Number(real(v)), float32Number(imag(v))) }), dtypes.Complex64, len(s)
+		return denseOf(s, func(v complex64) ir.Number {
+			return complexNumber(float32Number(real(v)),
+				float32Number(imag(v)))
+		}), dtypes.Complex64, len(s)
 	case []complex128:
-		return denseOf(s, func(v complex128) ir.Number { return complexNumber(float64Number(real(v)), float64Number(imag(v))) }), dtypes.Complex128, len(s)
+		return denseOf(s, func(v complex128) ir.Number {
+			return complexNumber(float64Number(real(v)),
+				float64Number(imag(v)))
+		}), dtypes.Complex128, len(s)
 	}
 	panic(fmt.Errorf("want a flat slice of a numeric type or bool, got %T", flat))
 }

@@ -58,7 +58,8 @@ func (p *Program) Text() ([]byte, error) {
 	}
 	text, _, err := p.Module.Text()
 	if err != nil {
-		return nil, &errkind.Fault{Op: "lowering: write", Subject: fmt.Sprintf("program %q", p.Name), Class: errkind.InternalError, Err: err}
+		return nil, &errkind.Fault{Op: "lowering: write", Subject: fmt.Sprintf("program %q", p.Name),
+			Class: errkind.InternalError, Err: err}
 	}
 	return text, nil
 }

@@ -24,7 +24,8 @@ func normalizeAxis(axis, rank int) int {
 }
 
 // addReduction combines the elements over axes, or all elements if axes is empty.
-func (f *Function) addReduction(name string, kind combiner, logicalOnly bool, x compute.Value, axes []int) (compute.Value, error) {
+func (f *Function) addReduction(name string, kind combiner, logicalOnly bool, x compute.Value,
+	axes []int) (compute.Value, error) {
 	return f.addOp(name, valueList(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		if logicalOnly {
 			requireBool(in[0])

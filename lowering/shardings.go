@@ -26,7 +26,8 @@ import (
 // convertSharding converts the sharding of a parameter or result of the entry function; nil means
 // replicated. It returns the sharding to write, or nil for none, and the shape on each device. of
 // describes the tensor for errors.
-func (b *Builder) convertSharding(of string, shape shapes.Shape, spec *compute.ShardingSpec) (*shardy.ShardingSpec, shapes.Shape, error) {
+func (b *Builder) convertSharding(of string, shape shapes.Shape, spec *compute.ShardingSpec) (*shardy.ShardingSpec,
+	shapes.Shape, error) {
 	switch {
 	case !b.distributed && spec != nil:
 		return nil, shape, unknownMeshError(spec)
@@ -37,7 +38,8 @@ func (b *Builder) convertSharding(of string, shape shapes.Shape, spec *compute.S
 	}
 	out, shard, err := b.shardShape(shape, spec)
 	if err != nil {
-		b.deferError(&errkind.Fault{Op: "lowering: sharding of", Subject: of, Class: errkind.KindOr(err, errkind.InvalidArgumentError), Err: err})
+		b.deferError(&errkind.Fault{Op: "lowering: sharding of", Subject: of, Class: errkind.KindOr(err,
+			errkind.InvalidArgumentError), Err: err})
 		return nil, shape, nil
 	}
 	return out, shard, nil
@@ -45,7 +47,10 @@ func (b *Builder) convertSharding(of string, shape shapes.Shape, spec *compute.S
 
 // largestMesh returns the mesh with the most devices, which contains all devices.
 func (b *Builder) largestMesh() *shardy.DeviceMesh {
-	return slices.MaxFunc(b.meshes, func(x, y *shardy.DeviceMesh) int { return cmp.Compare(x.NumDevices(), y.NumDevices()) })
+	return slices.MaxFunc(b.meshes, func(x, y *shardy.DeviceMesh) int {
+		return cmp.Compare(x.NumDevices(),
+			y.NumDevices())
+	})
 }
 
 // deferError records an error that Compile returns. It keeps only the first error.
@@ -61,7 +66,8 @@ func unknownMeshError(spec *compute.ShardingSpec) error {
 
 // shardShape converts a sharding and returns the shape of one shard. It returns an error if the
 // sharding does not fit the mesh or the shape.
-func (b *Builder) shardShape(shape shapes.Shape, spec *compute.ShardingSpec) (*shardy.ShardingSpec, shapes.Shape, error) {
+func (b *Builder) shardShape(shape shapes.Shape, spec *compute.ShardingSpec) (*shardy.ShardingSpec, shapes.Shape,
+	error) {
 	i := slices.IndexFunc(b.meshes, func(m *shardy.DeviceMesh) bool { return m.Name() == spec.Mesh })
 	if i < 0 {
 		return nil, shape, unknownMeshError(spec)
@@ -71,12 +77,15 @@ func (b *Builder) shardShape(shape shapes.Shape, spec *compute.ShardingSpec) (*s
 		if !slices.ContainsFunc(spec.Axes, func(axes []string) bool { return len(axes) > 0 }) {
 			return shardy.NewShardingSpec(b.largestMesh()), shape, nil
 		}
-		return nil, shape, &errkind.Fault{Op: shape.String(), Reason: fmt.Sprintf("mesh %q has %d devices, the computation runs on the %d of mesh %q", spec.Mesh, mesh.NumDevices(), b.partitions, b.largestMesh().Name()),
+		return nil, shape, &errkind.Fault{Op: shape.String(),
+			Reason: fmt.Sprintf("mesh %q has %d devices, the computation runs on the %d of mesh %q", spec.Mesh,
+				mesh.NumDevices(), b.partitions, b.largestMesh().Name()),
 			Hint: "split tensors over meshes of all devices", Class: errkind.InvalidArgumentError}
 	}
 	if len(spec.Axes) > shape.Rank() {
-		return nil, shape, &errkind.Fault{Op: shape.String(), Reason: fmt.Sprintf("the sharding is of %d dimensions, the tensor has %d", len(spec.Axes), shape.Rank()),
-			Hint: "name axes of the mesh for each dimension of the tensor at most", Class: errkind.InvalidArgumentError}
+		return nil, shape, &errkind.Fault{Op: shape.String(),
+			Reason: fmt.Sprintf("the sharding is of %d dimensions, the tensor has %d", len(spec.Axes), shape.Rank()),
+			Hint:   "name axes of the mesh for each dimension of the tensor at most", Class: errkind.InvalidArgumentError}
 	}
 	out, used := shardy.NewShardingSpec(mesh), map[string]bool{}
 	for dim, axes := range spec.Axes {
@@ -85,8 +94,9 @@ func (b *Builder) shardShape(shape shapes.Shape, spec *compute.ShardingSpec) (*s
 			size, err := mesh.AxisSize(axis)
 			switch {
 			case err != nil:
-				return nil, shape, &errkind.Fault{Op: shape.String(), Reason: fmt.Sprintf("dimension %d is split over axis %q, which mesh %q does not have", dim, axis, spec.Mesh),
-					Hint: fmt.Sprintf("its axes are %q", mesh.AxesNames()), Class: errkind.InvalidArgumentError}
+				return nil, shape, &errkind.Fault{Op: shape.String(),
+					Reason: fmt.Sprintf("dimension %d is split over axis %q, which mesh %q does not have", dim, axis, spec.Mesh),
+					Hint:   fmt.Sprintf("its axes are %q", mesh.AxesNames()), Class: errkind.InvalidArgumentError}
 			case used[axis]:
 				return nil, shape, &errkind.Fault{Op: shape.String(), Reason: fmt.Sprintf("axis %q splits it twice", axis),
 					Hint: "use each axis of the mesh for one dimension", Class: errkind.InvalidArgumentError}
@@ -95,7 +105,9 @@ func (b *Builder) shardShape(shape shapes.Shape, spec *compute.ShardingSpec) (*s
 			parts *= size
 		}
 		if shape.Dimensions[dim]%parts != 0 {
-			return nil, shape, &errkind.Fault{Op: shape.String(), Reason: fmt.Sprintf("dimension %d of size %d does not split into %d equal parts over %q", dim, shape.Dimensions[dim], parts, axes),
+			return nil, shape, &errkind.Fault{Op: shape.String(),
+				Reason: fmt.Sprintf("dimension %d of size %d does not split into %d equal parts over %q", dim,
+					shape.Dimensions[dim], parts, axes),
 				Hint: "make the size a multiple, or do not split this dimension", Class: errkind.InvalidArgumentError}
 		}
 		shard.Dimensions[dim] /= parts
@@ -113,7 +125,8 @@ func (b *Builder) shardShape(shape shapes.Shape, spec *compute.ShardingSpec) (*s
 // value, and the partitioner then keeps the parameter's sharding. With a list, GoMLX also passes
 // the last sharding for the next values of variables. A replicated variable whose shape it does not
 // divide stays replicated.
-func (f *Function) mainResultShardings(results []shapes.Shape, list []*compute.ShardingSpec) ([]*shardy.ShardingSpec, error) {
+func (f *Function) mainResultShardings(results []shapes.Shape, list []*compute.ShardingSpec) ([]*shardy.ShardingSpec,
+	error) {
 	b := f.builder
 	out := make([]*shardy.ShardingSpec, len(results))
 	for i, shape := range results {
@@ -168,7 +181,8 @@ func (b *Builder) isIndivisible(shape shapes.Shape, spec *compute.ShardingSpec) 
 
 // calledResultShardings converts the shardings of the results of a function other than main.
 // Without a list, the partitioner selects them.
-func (f *Function) calledResultShardings(results []shapes.Shape, list []*compute.ShardingSpec) ([]*shardy.ShardingSpec, error) {
+func (f *Function) calledResultShardings(results []shapes.Shape, list []*compute.ShardingSpec) ([]*shardy.ShardingSpec,
+	error) {
 	if !slices.ContainsFunc(list, func(s *compute.ShardingSpec) bool { return s != nil }) {
 		return nil, nil
 	}
@@ -181,7 +195,8 @@ func (f *Function) calledResultShardings(results []shapes.Shape, list []*compute
 			continue
 		}
 		var err error
-		if out[i], _, err = f.builder.convertSharding(fmt.Sprintf("result %d of function %q", i, f.name), results[i], spec); err != nil {
+		if out[i], _, err = f.builder.convertSharding(fmt.Sprintf("result %d of function %q", i, f.name), results[i],
+			spec); err != nil {
 			return nil, fmt.Errorf("output %d: %w", i, err)
 		}
 	}
@@ -193,7 +208,8 @@ func (f *Function) calledResultShardings(results []shapes.Shape, list []*compute
 func checkDeviceOrder(m compute.Mesh) error {
 	for place, device := range m.LogicalDeviceAssignment {
 		if place != device {
-			return newFault(fmt.Sprintf("mesh %q", m.Name), "it has an order of its own for its devices", "name the devices in that order in DeviceAssignment")
+			return newFault(fmt.Sprintf("mesh %q", m.Name), "it has an order of its own for its devices",
+				"name the devices in that order in DeviceAssignment")
 		}
 	}
 	return nil
@@ -238,6 +254,7 @@ func (b *Builder) constraint(out, in *ir.Value, dims []int) *ir.Statement {
 	for _, d := range dims {
 		split[d] = "{}"
 	}
-	s := &ir.Statement{Op: "sdy.sharding_constraint", Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Form: ir.Custom}
+	s := &ir.Statement{Op: "sdy.sharding_constraint", Operands: []*ir.Value{in}, Results: []*ir.Value{out},
+		Form: ir.Custom}
 	return s.AddAttribute(ir.ShardingKey, ir.Raw("<@"+b.largestMesh().Name()+", ["+strings.Join(split, ", ")+"]>"))
 }

@@ -20,7 +20,8 @@ func over(axes ...[]string) *compute.ShardingSpec {
 }
 
 // sharded builds a program that returns its argument twice, with the given shardings.
-func sharded(t *testing.T, meshes []compute.Mesh, in *compute.ShardingSpec, out []*compute.ShardingSpec) (*lowering.Program, error) {
+func sharded(t *testing.T, meshes []compute.Mesh, in *compute.ShardingSpec,
+	out []*compute.ShardingSpec) (*lowering.Program, error) {
 	t.Helper()
 	b := lowering.New(lowering.Options{NumDevices: 8}).Builder("sharded")
 	require.NoError(t, b.DistributedAutoSharding(meshes...))
@@ -47,7 +48,8 @@ func TestAResultMayBeTheNextValueOfASplitParameter(t *testing.T) {
 	p, err := sharded(t, []compute.Mesh{grid}, over([]string{"x"}, []string{"y"}), nil)
 	require.NoError(t, err)
 	got := string(text(t, p))
-	assert.Contains(t, got, `-> (tensor<8x6xf32>, tensor<f32> { sdy.sharding = #sdy.sharding<@mesh, []>`, "the partitioner has the first")
+	assert.Contains(t, got, `-> (tensor<8x6xf32>, tensor<f32> { sdy.sharding = #sdy.sharding<@mesh, []>`,
+		"the partitioner has the first")
 	assert.Equal(t, []shapes.Shape{f32(2, 3)}, p.Shards)
 }
 
@@ -75,11 +77,13 @@ func TestWrongShardingsAreErrorsOfCompile(t *testing.T) {
 		{`parameter "x"`, nil, over([]string{"z"}), nil},
 		{`axis "z", which mesh "mesh" does not have; its axes are ["x" "y"]`, nil, nil, over(nil, []string{"z"})},
 		{`axis "x" splits it twice`, nil, nil, over([]string{"x"}, []string{"x"})},
-		{`result 0: (Float32)[8, 6]: dimension 1 of size 6 does not split into 4 equal parts`, nil, nil, over(nil, []string{"x"})},
+		{`result 0: (Float32)[8, 6]: dimension 1 of size 6 does not split into 4 equal parts`, nil, nil,
+			over(nil, []string{"x"})},
 		{"the sharding is of 3 dimensions, the tensor has 2", nil, nil, over(nil, nil, nil)},
 		{`mesh "elsewhere" is not among those given`, nil, nil, &compute.ShardingSpec{Mesh: "elsewhere"}},
 		{"an order of its own", []compute.Mesh{reversed}, nil, nil},
-		{`mesh "small" has 4 devices, the computation runs on the 8 of mesh "mesh"`, []compute.Mesh{small, grid}, &compute.ShardingSpec{Mesh: "small", Axes: [][]string{{"x"}}}, nil},
+		{`mesh "small" has 4 devices, the computation runs on the 8 of mesh "mesh"`, []compute.Mesh{small, grid},
+			&compute.ShardingSpec{Mesh: "small", Axes: [][]string{{"x"}}}, nil},
 	} {
 		if c.meshes == nil {
 			c.meshes = []compute.Mesh{grid}
@@ -92,7 +96,8 @@ func TestWrongShardingsAreErrorsOfCompile(t *testing.T) {
 
 func TestAMeshOfNoDevicesIsRefused(t *testing.T) {
 	b := lowering.New(lowering.Options{}).Builder("none")
-	assert.ErrorContains(t, b.DistributedAutoSharding(compute.Mesh{Name: "mesh", AxesNames: []string{"x", "y"}, AxesSizes: []int{2, 0}}), "sizes [2 0]")
+	assert.ErrorContains(t, b.DistributedAutoSharding(compute.Mesh{Name: "mesh", AxesNames: []string{"x", "y"},
+		AxesSizes: []int{2, 0}}), "sizes [2 0]")
 }
 
 func TestTheNextValueOfAVariableStaysWholeWhereItDoesNotDivide(t *testing.T) {
@@ -111,7 +116,8 @@ func TestTheNextValueOfAVariableStaysWholeWhereItDoesNotDivide(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, got, `-> (tensor<3xui64> { sdy.sharding = #sdy.sharding<@mesh, [{}]>`)
 	_, err = next("arg0", over([]string{"y"}))
-	assert.ErrorContains(t, err, "dimension 0 of size 3 does not split into 2 equal parts", "whoever reads it joins equal parts")
+	assert.ErrorContains(t, err, "dimension 0 of size 3 does not split into 2 equal parts",
+		"whoever reads it joins equal parts")
 	_, err = next("/rngState", over([]string{"z"}))
 	assert.ErrorContains(t, err, `axis "z", which mesh "mesh" does not have`)
 }
@@ -136,7 +142,8 @@ func TestResultsOfNamedFunctionsHaveShardings(t *testing.T) {
 	}
 	p, err := inner("f", over([]string{"x"}))
 	require.NoError(t, err)
-	assert.Contains(t, string(text(t, p)), `-> (tensor<8xf32> { sdy.sharding = #sdy.sharding<@mesh, [{"x"}]> }, tensor<8xf32>)`)
+	assert.Contains(t, string(text(t, p)),
+		`-> (tensor<8xf32> { sdy.sharding = #sdy.sharding<@mesh, [{"x"}]> }, tensor<8xf32>)`)
 	_, err = inner("f", over([]string{"z"}))
 	assert.ErrorContains(t, err, `result 0 of function "f": (Float32)[8]: dimension 0 is split over axis "z"`)
 }
@@ -147,5 +154,6 @@ func TestResultsOfClosuresHaveNoShardings(t *testing.T) {
 	f, err := b.Main().Closure()
 	require.NoError(t, err)
 	x := must(t)(f.Parameter("x", f32(8), nil))
-	assert.ErrorContains(t, f.Return([]compute.Value{x}, []*compute.ShardingSpec{over()}), "give them to those of the function around it")
+	assert.ErrorContains(t, f.Return([]compute.Value{x}, []*compute.ShardingSpec{over()}),
+		"give them to those of the function around it")
 }

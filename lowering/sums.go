@@ -19,7 +19,8 @@ func (b *Backend) SetSumDTypes(accumulate, partial dtypes.DType) {
 
 // sumInAccumulator calls op, which combines elements of in[0]. If kind is a sum, it converts the
 // operands with the dtype of in[0] to the accumulation dtype, and converts the result back.
-func (f *Function) sumInAccumulator(kind combiner, in []*stablehlo.Value, op func(in []*stablehlo.Value) *stablehlo.Value) *stablehlo.Value {
+func (f *Function) sumInAccumulator(kind combiner, in []*stablehlo.Value,
+	op func(in []*stablehlo.Value) *stablehlo.Value) *stablehlo.Value {
 	dtype, sum := in[0].Shape().DType, f.builder.backend.sums.accumulate
 	if kind != combineSum || !isWiderThanHalf(dtype, sum) {
 		return op(in)
@@ -36,7 +37,8 @@ func (f *Function) sumInAccumulator(kind combiner, in []*stablehlo.Value, op fun
 }
 
 // accumulate returns op, which computes a sum, with conversions to and from the accumulation dtype.
-func (f *Function) accumulate(op func(in []*stablehlo.Value) *stablehlo.Value) func(in []*stablehlo.Value) *stablehlo.Value {
+func (f *Function) accumulate(op func(in []*stablehlo.Value) *stablehlo.Value) func(
+	in []*stablehlo.Value) *stablehlo.Value {
 	return func(in []*stablehlo.Value) *stablehlo.Value { return f.sumInAccumulator(combineSum, in, op) }
 }
 

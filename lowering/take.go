@@ -156,7 +156,8 @@ const placeholderKey = "tpustrategy.placeholder"
 // shape. placeholder describes the op and is stored in [ir.Statement].Placeholder. The caller must
 // replace the statement before the program is written.
 func (f *Function) AddPlaceholder(x *stablehlo.Value, result xshapes.Shape, placeholder any) (*stablehlo.Value, error) {
-	out, err := stablehlo.CustomCallV2(placeholderKey, "", []*stablehlo.Value{x}, nil, []xshapes.Shape{result.Clone()}, nil)
+	out, err := stablehlo.CustomCallV2(placeholderKey, "", []*stablehlo.Value{x}, nil, []xshapes.Shape{result.Clone()},
+		nil)
 	if err != nil {
 		return nil, &errkind.Fault{Op: "lowering: AddPlaceholder", Class: errkind.InvalidArgumentError, Err: err}
 	}

@@ -25,11 +25,13 @@ func taken(t *testing.T) (*lowering.Function, *ir.Function) {
 	zero := do(f.Constant([]float32{0}))
 	do(f.DotGeneral(x, []int{1}, nil, x, []int{1}, nil, compute.DotGeneralConfig{}))
 	do(f.ConvGeneral(image, kernel, compute.ConvolveAxesConfig{
-		InputBatch: 0, InputChannels: 2, InputSpatial: []int{1}, KernelInputChannels: 1, KernelOutputChannels: 2, KernelSpatial: []int{0},
-		OutputBatch: 0, OutputChannels: 2, OutputSpatial: []int{1},
+		InputBatch: 0, InputChannels: 2, InputSpatial: []int{1}, KernelInputChannels: 1, KernelOutputChannels: 2,
+		KernelSpatial: []int{0},
+		OutputBatch:   0, OutputChannels: 2, OutputSpatial: []int{1},
 	}, []int{2}, [][2]int{{1, 1}}, nil, nil, 1, 1))
 	do(f.Gather(x, at, 1, []int{1}, []int{0}, []int{0}, []int{1, 6}, false))
-	do(f.ScatterSum(x, at, do(f.Slice(x, []int{0, 0}, []int{2, 6}, []int{1, 1})), 1, []int{1}, []int{0}, []int{0}, false, false))
+	do(f.ScatterSum(x, at, do(f.Slice(x, []int{0, 0}, []int{2, 6}, []int{1, 1})), 1, []int{1}, []int{0}, []int{0}, false,
+		false))
 	do(f.ReduceWindow(x, compute.ReduceOpSum, []int{2, 2}, []int{1, 1}, nil, nil, [][2]int{{0, 1}, {1, 0}}))
 	do(f.SelectAndScatterMax(x, do(f.Slice(x, []int{0, 0}, []int{2, 3}, []int{1, 1})), []int{2, 2}, []int{2, 2}, nil))
 	do(f.Pad(x, zero, compute.PadAxis{Start: 1}, compute.PadAxis{End: 2, Interior: 1}))

@@ -54,12 +54,15 @@ func TestConstantsAreExactAndShort(t *testing.T) {
 		{"double", []float64{math.Pi}, nil, "dense<3.141592653589793> : tensor<f64>"},
 		{"nested lists", []int64{1, 2, 3, 4}, []int{2, 2}, "dense<[[1, 2], [3, 4]]> : tensor<2x2xi64>"},
 		{"equal elements are written once", []uint8{7, 7, 7, 7}, []int{4}, "dense<7> : tensor<4xui8>"},
-		{"zero and negative zero differ", []float32{0, float32(math.Copysign(0, -1))}, []int{2}, "dense<[0.0, -0.0]> : tensor<2xf32>"},
+		{"zero and negative zero differ", []float32{0, float32(math.Copysign(0, -1))}, []int{2},
+			"dense<[0.0, -0.0]> : tensor<2xf32>"},
 		{"infinity", []float32{float32(math.Inf(-1))}, nil, "dense<0xFF800000> : tensor<f32>"},
-		{"not a number keeps its bits", []float64{math.Float64frombits(0x7FF8000000000123)}, nil, "dense<0x7FF8000000000123> : tensor<f64>"},
+		{"not a number keeps its bits", []float64{math.Float64frombits(0x7FF8000000000123)}, nil,
+			"dense<0x7FF8000000000123> : tensor<f64>"},
 		{"bfloat16", []bfloat16.BFloat16{bfloat16.FromFloat32(1.5)}, nil, "dense<1.5> : tensor<bf16>"},
 		{"complex", []complex64{complex(1, -2)}, nil, "dense<(1.0, -2.0)> : tensor<complex<f32>>"},
-		{"extremes", []int64{math.MinInt64, math.MaxInt64}, []int{2}, "dense<[-9223372036854775808, 9223372036854775807]> : tensor<2xi64>"},
+		{"extremes", []int64{math.MinInt64, math.MaxInt64}, []int{2},
+			"dense<[-9223372036854775808, 9223372036854775807]> : tensor<2xi64>"},
 		{"unsigned extreme", []uint64{math.MaxUint64}, nil, "dense<18446744073709551615> : tensor<ui64>"},
 		{"no elements", []float32{}, []int{0, 3}, "dense<> : tensor<0x3xf32>"},
 		{"many elements are written as bytes", ramp, []int{40}, `dense<"0x0000000001000000020000000300000004000000`},
@@ -85,7 +88,8 @@ func TestPrecisionIsOnDotsAndConvolutions(t *testing.T) {
 				KernelInputChannels: 0, KernelOutputChannels: 1, KernelSpatial: []int{2},
 				OutputBatch: 0, OutputChannels: 1, OutputSpatial: []int{2},
 			}, nil, nil, nil, nil, 1, 1))
-			return []compute.Value{do(f.DotGeneral(conv, []int{2}, []int{0}, conv, []int{2}, []int{0}, compute.DotGeneralConfig{}))}
+			return []compute.Value{do(f.DotGeneral(conv, []int{2}, []int{0}, conv, []int{2}, []int{0},
+				compute.DotGeneralConfig{}))}
 		})
 		want := "precision_config = [#stablehlo<precision " + p.String() + ">, #stablehlo<precision " + p.String() + ">]"
 		assert.Equal(t, 2, count(got, want), got)
@@ -104,16 +108,19 @@ func TestMixedPrecisionDot(t *testing.T) {
 	accumulate := compute.DotGeneralConfig{AccumulatorDType: dtypes.Float32}
 
 	got := dot(dtypes.BFloat16, accumulate, lowering.TargetTPU)
-	assert.Contains(t, got, "(tensor<4x4xbf16>, tensor<4x4xbf16>) -> tensor<4x4xbf16>", "the result keeps the operands' dtype")
+	assert.Contains(t, got, "(tensor<4x4xbf16>, tensor<4x4xbf16>) -> tensor<4x4xbf16>",
+		"the result keeps the operands' dtype")
 	assert.NotContains(t, got, "optimization_barrier")
 	assert.NotContains(t, got, "f32")
 
-	got = dot(dtypes.BFloat16, compute.DotGeneralConfig{AccumulatorDType: dtypes.Float32, OutputDType: dtypes.Float32}, lowering.TargetTPU)
+	got = dot(dtypes.BFloat16, compute.DotGeneralConfig{AccumulatorDType: dtypes.Float32, OutputDType: dtypes.Float32},
+		lowering.TargetTPU)
 	assert.Contains(t, got, "(tensor<4x4xbf16>, tensor<4x4xbf16>) -> tensor<4x4xf32>", "the dot itself widens")
 	assert.NotContains(t, got, "stablehlo.convert")
 
 	got = dot(dtypes.BFloat16, compute.DotGeneralConfig{AccumulatorDType: dtypes.Float64}, lowering.TargetTPU)
-	assert.Contains(t, got, "(tensor<4x4xbf16>, tensor<4x4xbf16>) -> tensor<4x4xf64>", "more than what compilers keep sums in")
+	assert.Contains(t, got, "(tensor<4x4xbf16>, tensor<4x4xbf16>) -> tensor<4x4xf64>",
+		"more than what compilers keep sums in")
 
 	assert.Contains(t, dot(dtypes.BFloat16, accumulate, lowering.TargetCPU), "optimization_barrier")
 	assert.NotContains(t, dot(dtypes.Float32, accumulate, lowering.TargetCPU), "optimization_barrier")
@@ -121,7 +128,8 @@ func TestMixedPrecisionDot(t *testing.T) {
 	got = dot(dtypes.Int8, compute.DotGeneralConfig{OutputDType: dtypes.Int32}, lowering.TargetTPU)
 	assert.Contains(t, got, "(tensor<4x4xi8>, tensor<4x4xi8>) -> tensor<4x4xi32>", "a wider output is the accumulator")
 
-	got = dot(dtypes.Int8, compute.DotGeneralConfig{OutputDType: dtypes.Float32, AccumulatorDType: dtypes.Float32}, lowering.TargetTPU)
+	got = dot(dtypes.Int8, compute.DotGeneralConfig{OutputDType: dtypes.Float32, AccumulatorDType: dtypes.Float32},
+		lowering.TargetTPU)
 	assert.Contains(t, got, "(tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>", "another kind is converted first")
 }
 
@@ -178,7 +186,8 @@ func TestArgumentNamesNeverClash(t *testing.T) {
 
 func TestPublicDistributionIsWritten(t *testing.T) {
 	b := lowering.New(lowering.Options{NumDevices: 8}).Builder("sharded")
-	assert.NoError(t, b.DistributedAutoSharding(compute.Mesh{Name: "mesh", AxesNames: []string{"x", "y"}, AxesSizes: []int{2, 4}}))
+	assert.NoError(t, b.DistributedAutoSharding(compute.Mesh{Name: "mesh", AxesNames: []string{"x", "y"},
+		AxesSizes: []int{2, 4}}))
 	assert.NoError(t, b.DeviceAssignment(0, 1, 2, 3, 4, 5, 6, 7))
 	spec := &compute.ShardingSpec{Mesh: "mesh", Axes: [][]string{{"x"}, {}}}
 	x := must(t)(b.Main().Parameter("x", f32(8, 4), spec))
@@ -197,7 +206,8 @@ func TestSortsForTheCPUAreStable(t *testing.T) {
 		return func(f compute.Function) []compute.Value {
 			x := must(t)(f.Parameter("x", f32(2), nil))
 			out, err := f.Sort(closure(t, f, func(c compute.Function) []compute.Value {
-				return []compute.Value{must(t)(c.LessThan(must(t)(c.Parameter("l", f32(), nil)), must(t)(c.Parameter("r", f32(), nil))))}
+				return []compute.Value{must(t)(c.LessThan(must(t)(c.Parameter("l", f32(), nil)),
+					must(t)(c.Parameter("r", f32(), nil))))}
 			}), 0, stable, x)
 			assert.NoError(t, err)
 			return out

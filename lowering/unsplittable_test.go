@@ -72,7 +72,8 @@ func TestWalkedDimensionsOfTransforms(t *testing.T) {
 	last := lowering.UnsplittableDims{Operands: [][]int{{2}}, Results: [][]int{{2}}}
 	assert.Equal(t, last, lowering.FindUnsplittableDims(lastStatement(f)))
 	must(t)(f.Neg(x))
-	assert.Equal(t, lowering.UnsplittableDims{Operands: [][]int{nil}, Results: [][]int{nil}}, lowering.FindUnsplittableDims(lastStatement(f)))
+	assert.Equal(t, lowering.UnsplittableDims{Operands: [][]int{nil}, Results: [][]int{nil}},
+		lowering.FindUnsplittableDims(lastStatement(f)))
 }
 
 func lastStatement(f compute.Function) *ir.Statement {

@@ -45,17 +45,21 @@ func StableHLOShape(s shapes.Shape) (xshapes.Shape, error) {
 	case !s.Ok():
 		return xshapes.Shape{}, newFault("invalid shape", "it has no dtype", "make shapes with shapes.Make")
 	case s.IsTuple():
-		return xshapes.Shape{}, newFault(fmt.Sprintf("shape %s", s), "a tuple has no tensor type", "pass its elements one by one")
+		return xshapes.Shape{}, newFault(fmt.Sprintf("shape %s", s), "a tuple has no tensor type",
+			"pass its elements one by one")
 	case s.IsDynamic():
-		return xshapes.Shape{}, newFault(fmt.Sprintf("shape %s", s), "it is dynamic, and XLA compiles for fixed shapes", "trace once per shape, or pad")
+		return xshapes.Shape{}, newFault(fmt.Sprintf("shape %s", s), "it is dynamic, and XLA compiles for fixed shapes",
+			"trace once per shape, or pad")
 	}
 	for axis, dim := range s.Dimensions {
 		if dim < 0 {
-			return xshapes.Shape{}, newFault(fmt.Sprintf("shape %s", s), fmt.Sprintf("it has negative dimension %d on axis %d", dim, axis), "use dimensions of at least 0")
+			return xshapes.Shape{}, newFault(fmt.Sprintf("shape %s", s), fmt.Sprintf("it has negative dimension %d on axis %d",
+				dim, axis), "use dimensions of at least 0")
 		}
 	}
 	if !ir.IsSupported(s.DType) {
-		return xshapes.Shape{}, newFault(fmt.Sprintf("dtype %s", s.DType), "it has no StableHLO type here", "convert to one that Capabilities lists")
+		return xshapes.Shape{}, newFault(fmt.Sprintf("dtype %s", s.DType), "it has no StableHLO type here",
+			"convert to one that Capabilities lists")
 	}
 	return xshapes.Shape{DType: s.DType, Dimensions: slices.Clone(s.Dimensions)}, nil
 }

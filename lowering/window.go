@@ -36,7 +36,8 @@ func (f *Function) ReduceWindow(x compute.Value, reduction compute.ReduceOpType,
 		return f.sumInAccumulator(kind, in, func(in []*stablehlo.Value) *stablehlo.Value {
 			dtype := in[0].Shape().DType
 			closure, start := f.combiner(kind, dtype), f.neutral(kind, dtype)
-			return must(stablehlo.ReduceWindow(f.addFillBarrier(in[0], start), start, closure, window, strides, inputDilations, windowDilations, paddings))
+			return must(stablehlo.ReduceWindow(f.addFillBarrier(in[0], start), start, closure, window, strides, inputDilations,
+				windowDilations, paddings))
 		})
 	})
 }
@@ -58,7 +59,8 @@ func (f *Function) addSelectAndScatter(name string, selects combiner, x, source 
 			return v
 		}
 		pick, add := f.combiner(selects, shape.DType), f.combiner(combineSum, shape.DType)
-		return must(stablehlo.SelectAndScatter(in[0], in[1], f.neutral(combineSum, shape.DType), pick, add, window, strides, paddings))
+		return must(stablehlo.SelectAndScatter(in[0], in[1], f.neutral(combineSum, shape.DType), pick, add, window, strides,
+			paddings))
 	}))
 }
 
@@ -73,7 +75,8 @@ const maxOffsets = 128
 func (f *Function) scatterByOffset(x, source *stablehlo.Value, selects combiner, window, strides []int,
 	paddings [][2]int) *stablehlo.Value {
 	dims, rank := x.Shape().Dimensions, x.Shape().Rank()
-	if !f.isPartitioned() || len(window) != rank || len(strides) != rank || x.Shape().Size() == 0 || source.Shape().Rank() != rank {
+	if !f.isPartitioned() || len(window) != rank || len(strides) != rank || x.Shape().Size() == 0 ||
+		source.Shape().Rank() != rank {
 		return nil // without strides windows do not overlap
 	}
 	low, high, none := make([]int, rank), make([]int, rank), make([]int, rank)
@@ -99,7 +102,8 @@ func (f *Function) scatterByOffset(x, source *stablehlo.Value, selects combiner,
 	}
 	closure, c := f.combiner(kind, x.Shape().DType), f.opBuilder()
 	zero, start := c.specialConstant(x.Shape().DType, valueZero), c.specialConstant(x.Shape().DType, worst)
-	extremes := must(stablehlo.ReduceWindow(f.addFillBarrier(x, start), start, closure, window, strides, nil, nil, paddings))
+	extremes := must(stablehlo.ReduceWindow(f.addFillBarrier(x, start), start, closure, window, strides, nil, nil,
+		paddings))
 	padded := f.addPad(x, start, slices.Clone(low), slices.Clone(high), slices.Clone(none))
 	var taken, sum *stablehlo.Value
 	for i := range offsets {
@@ -133,12 +137,14 @@ func (f *Function) scatterByOffset(x, source *stablehlo.Value, selects combiner,
 
 // SelectAndScatterMax adds each element of source at the position of the largest element of its
 // window of x. It computes the gradient of max pooling.
-func (f *Function) SelectAndScatterMax(x, source compute.Value, window, strides []int, paddings [][2]int) (compute.Value, error) {
+func (f *Function) SelectAndScatterMax(x, source compute.Value, window, strides []int,
+	paddings [][2]int) (compute.Value, error) {
 	return f.addSelectAndScatter("SelectAndScatterMax", selectGreaterOrEqual, x, source, window, strides, paddings)
 }
 
 // SelectAndScatterMin adds each element of source at the position of the smallest element of its
 // window of x.
-func (f *Function) SelectAndScatterMin(x, source compute.Value, window, strides []int, paddings [][2]int) (compute.Value, error) {
+func (f *Function) SelectAndScatterMin(x, source compute.Value, window, strides []int,
+	paddings [][2]int) (compute.Value, error) {
 	return f.addSelectAndScatter("SelectAndScatterMin", selectLessOrEqual, x, source, window, strides, paddings)
 }

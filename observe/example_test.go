@@ -20,7 +20,8 @@ import (
 // A run that Prometheus scrapes, whose spans go where the process's spans go, and whose goroutines
 // are labeled in profiles.
 func Example() {
-	run := func(ctx context.Context, sys *system.System, newStep func(*strategy.TPUStrategy) *train.Step, data fit.Data) error {
+	run := func(ctx context.Context, sys *system.System, newStep func(*strategy.TPUStrategy) *train.Step,
+		data fit.Data) error {
 		metrics, err := prom.New(prometheus.DefaultRegisterer, prom.Options{})
 		if err != nil {
 			return err

@@ -125,7 +125,9 @@ func TestMaximumPropagatesNaNByDefault(t *testing.T) {
 func TestXNNPACKIsDisabledByDefault(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 1)
-	p := pjrt.Program{Trusted: true, Code: []byte(`module @m { func.func public @main(%x: tensor<64x3072xf32>, %w: tensor<3072x32xf32> {tf.aliasing_output = 1 : i32}) -> (tensor<f32>, tensor<3072x32xf32>) {
+	p := pjrt.Program{Trusted: true,
+		Code: []byte(
+			`module @m { func.func public @main(%x: tensor<64x3072xf32>, %w: tensor<3072x32xf32> {tf.aliasing_output = 1 : i32}) -> (tensor<f32>, tensor<3072x32xf32>) {
   %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<64x3072xf32>,
 	tensor<3072x32xf32>) -> tensor<64x32xf32>
   %t = stablehlo.tanh %y : tensor<64x32xf32>

@@ -36,7 +36,8 @@ func closedError(object string) error {
 	return &errkind.Fault{Op: "the " + object + " is closed", Match: ErrClosed}
 }
 
-var errBufferClosed, errClientClosed, errExecutableClosed = closedError("buffer"), closedError("client"), closedError("executable")
+var errBufferClosed, errClientClosed, errExecutableClosed = closedError("buffer"), closedError("client"),
+	closedError("executable")
 
 // contextError returns the error of an operation whose context has ended.
 func contextError(ctx context.Context, op string) error { return opError(op, "", context.Cause(ctx)) }

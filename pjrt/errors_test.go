@@ -34,8 +34,10 @@ func TestWrappedErrorsMatchCodes(t *testing.T) {
 func TestErrorTexts(t *testing.T) {
 	url := &pjrt.PathError{Path: "gs://b/x.so", Reason: files.IsURL, Hint: "copy it"}
 	for want, err := range map[string]error{
-		"pjrt: compile: UNIMPLEMENTED: no slot (x.so); install a plugin for PJRT 0.75 or newer": &pjrt.Error{Op: "compile", Code: pjrt.Unimplemented, Plugin: "/x.so", Msg: "no slot", NeedsMinor: 75},
-		"pjrt: execute: result 2 of device 1: it is live: busy; close it":                       &pjrt.ArgumentError{IsResult: true, Device: 1, Index: 2, Reason: "it is live", Err: errors.New("busy"), Hint: "close it"},
+		"pjrt: compile: UNIMPLEMENTED: no slot (x.so); install a plugin for PJRT 0.75 or newer": &pjrt.Error{Op: "compile",
+			Code: pjrt.Unimplemented, Plugin: "/x.so", Msg: "no slot", NeedsMinor: 75},
+		"pjrt: execute: result 2 of device 1: it is live: busy; close it": &pjrt.ArgumentError{IsResult: true, Device: 1,
+			Index: 2, Reason: "it is live", Err: errors.New("busy"), Hint: "close it"},
 		"pjrt: execute: argument 2: x": &pjrt.ArgumentError{Device: -1, Index: 2,
 			Reason: "x"},
 		"pjrt: execute: arguments of device 1: x": &pjrt.ArgumentError{Device: 1, Index: -1,

@@ -96,7 +96,8 @@ func TestRejectedLaunchKeepsArguments(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 1)
 	x := compile(t, c, function("%x: tensor<f32>", "tensor<20000000x20000000xf32>",
-		"%o = stablehlo.broadcast_in_dim %x, dims = [] : (tensor<f32>) -> tensor<20000000x20000000xf32>\n return %o : tensor<20000000x20000000xf32>"), pjrt.CompileOptions{})
+		"%o = stablehlo.broadcast_in_dim %x, dims = [] : (tensor<f32>) -> tensor<20000000x20000000xf32>\n return %o : "+
+			"tensor<20000000x20000000xf32>"), pjrt.CompileOptions{})
 	b := put(t, c, []float32{3}, pjrt.F32, nil, c.Devices()[0])
 	closed := put(t, c, []float32{3}, pjrt.F32, nil, c.Devices()[0])
 	closed.Close()

@@ -89,7 +89,9 @@ func TestFindErrors(t *testing.T) {
 		words []string
 		tried int
 	}{
-		"nothing for the CPU": {findOptions("cpu", nil), []string{"`go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install cpu`", "make plugin", "$TPUSTRATEGY_CPU_PLUGIN: not set", filepath.Base(installedPath(t, "cpu"))}, 3},
+		"nothing for the CPU": {findOptions("cpu", nil),
+			[]string{"`go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install cpu`", "make plugin",
+				"$TPUSTRATEGY_CPU_PLUGIN: not set", filepath.Base(installedPath(t, "cpu"))}, 3},
 		"nothing for a TPU": {findOptions("tpu", nil),
 			[]string{"make plugin-tpu", "$TPU_LIBRARY_PATH: not set", "/usr/local/lib/libtpu.so"}, 7},
 		"nothing for CUDA": {findOptions("cuda", nil), []string{"$TPUSTRATEGY_CUDA_PLUGIN"}, 3},

@@ -46,7 +46,9 @@ func many(n, k int) pjrt.Program {
 		if i == k-1 {
 			sep = ""
 		}
-		in += fmt.Sprintf(`%%x%d: tensor<%dx4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}, {}]>, tf.aliasing_output = %d : i32}%s`, i, n, i, sep)
+		in += fmt.Sprintf(
+			`%%x%d: tensor<%dx4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}, {}]>, tf.aliasing_output = %d : i32}%s`, i, n,
+			i, sep)
 		out += fmt.Sprintf(`tensor<%dx4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}, {}]>}%s`, n, sep)
 		body += fmt.Sprintf("%%o%d = stablehlo.add %%x%d, %%c : tensor<%dx4xf32>\n", i, i, n)
 		ret += fmt.Sprintf("%%o%d%s", i, sep)

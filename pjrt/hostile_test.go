@@ -34,7 +34,9 @@ var invalidPrograms = map[string]pjrt.Program{
 		"%o = stablehlo.add %x, %x : tensor<?xf32>\n return %o : tensor<?xf32>"),
 	"an alias to no result": function("%x: tensor<4xf32> {tf.aliasing_output = 7 : i32}", "tensor<4xf32>",
 		"return %x : tensor<4xf32>"),
-	"two aliases to one result": function("%x: tensor<4xf32> {tf.aliasing_output = 0 : i32}, %y: tensor<4xf32> {tf.aliasing_output = 0 : i32}", "tensor<4xf32>", "return %x : tensor<4xf32>"),
+	"two aliases to one result": function(
+		"%x: tensor<4xf32> {tf.aliasing_output = 0 : i32}, %y: tensor<4xf32> {tf.aliasing_output = 0 : i32}", "tensor<4xf32>",
+		"return %x : tensor<4xf32>"),
 	"an unknown mesh": pjrt.Program{Code: []byte(strings.ReplaceAll(string(addOne(2).Code), "<@mesh,",
 		"<@nomesh,")), Trusted: true},
 	"an unknown axis": pjrt.Program{Code: []byte(strings.ReplaceAll(string(addOne(2).Code), `{"d"}`,
@@ -48,7 +50,8 @@ var invalidPrograms = map[string]pjrt.Program{
 }
 
 func allReduce(groups, shape string) pjrt.Program {
-	return function("%x: tensor<4xf32>", "tensor<4xf32>", `%o = "stablehlo.all_reduce"(%x) ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+	return function("%x: tensor<4xf32>", "tensor<4xf32>",
+		`%o = "stablehlo.all_reduce"(%x) ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>):
  %s = stablehlo.add %a, %b : tensor<f32>
  stablehlo.return %s : tensor<f32> }) {replica_groups = dense<`+groups+`> : tensor<`+shape+`xi64>,
 	channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>,

@@ -208,8 +208,9 @@ func TestPluginUsesKeyValueStore(t *testing.T) {
 	require.ErrorAs(t, err, &pluginErr)
 	require.Equal(t, pjrt.Unavailable, pluginErr.Code)
 	// 5 is NotFound, 4 DeadlineExceeded, 8 ResourceExhausted, 13 Internal.
-	assert.Equal(t, "saw [6:va] [error 5 NOT_FOUND] [error 4 context deadline exceeded] [error 8 disk: RESOURCE_EXHAUSTED] "+
-		"[error 13 pjrt: key-value store: it panicked: a bug: INTERNAL] [0:]", pluginErr.Msg)
+	assert.Equal(t,
+		"saw [6:va] [error 5 NOT_FOUND] [error 4 context deadline exceeded] [error 8 disk: RESOURCE_EXHAUSTED] "+
+			"[error 13 pjrt: key-value store: it panicked: a bug: INTERNAL] [0:]", pluginErr.Msg)
 	value, err := store.TryGet(context.Background(), "key")
 	require.NoError(t, err)
 	assert.Equal(t, "va\x00lue", string(value))

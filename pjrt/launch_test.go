@@ -26,7 +26,8 @@ func TestConcurrentCollectivesDoNotDeadlock(t *testing.T) {
 	const n = 4
 	c := plugintest.CPU(t, n)
 	sum := func(shape string) pjrt.Program {
-		return function("%x: tensor<"+shape+"xf32>", "tensor<"+shape+"xf32>", `%o = "stablehlo.all_reduce"(%x) ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+		return function("%x: tensor<"+shape+"xf32>", "tensor<"+shape+"xf32>",
+			`%o = "stablehlo.all_reduce"(%x) ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>):
  %s = stablehlo.add %a, %b : tensor<f32>
  stablehlo.return %s : tensor<f32> }) {replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>,
 	channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>,
@@ -67,7 +68,8 @@ func TestNumberOfRunningLaunchesIsLimited(t *testing.T) {
 	leaktest.Check(t)
 	const n = 4
 	c := plugintest.CPU(t, n)
-	x := compile(t, c, function("%x: tensor<8xf32>", "tensor<8xf32>", `%o = "stablehlo.all_reduce"(%x) ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+	x := compile(t, c, function("%x: tensor<8xf32>", "tensor<8xf32>",
+		`%o = "stablehlo.all_reduce"(%x) ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>):
  %s = stablehlo.add %a, %b : tensor<f32>
  stablehlo.return %s : tensor<f32> }) {replica_groups = dense<[[0, 2], [1, 3]]> : tensor<2x2xi64>,
 	channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>,
@@ -101,10 +103,12 @@ func slowStep(t *testing.T, c *pjrt.Client) *pjrt.LoadedExecutable {
 	const typ = "tensor<512x512xf32>"
 	var b strings.Builder
 	fmt.Fprintf(&b, "module @slow {\n func.func @main(%%a: %[1]s {tf.aliasing_output = 0 : i32}) -> %[1]s {\n", typ)
-	fmt.Fprintf(&b, "  %%zero = stablehlo.constant dense<0.0> : %[1]s\n  %%z = stablehlo.multiply %%a, %%zero : %[1]s\n", typ)
+	fmt.Fprintf(&b, "  %%zero = stablehlo.constant dense<0.0> : %[1]s\n  %%z = stablehlo.multiply %%a, %%zero : %[1]s\n",
+		typ)
 	last := "%z"
 	for i := range 8 {
-		fmt.Fprintf(&b, "  %%%d = stablehlo.dot_general %s, %%a, contracting_dims = [1] x [0] : (%[3]s, %[3]s) -> %[3]s\n", i, last, typ)
+		fmt.Fprintf(&b, "  %%%d = stablehlo.dot_general %s, %%a, contracting_dims = [1] x [0] : (%[3]s, %[3]s) -> %[3]s\n", i,
+			last, typ)
 		last = fmt.Sprintf("%%%d", i)
 	}
 	fmt.Fprintf(&b, "  %%one = stablehlo.constant dense<1.0> : %[1]s\n  %%b = stablehlo.add %%a, %%one : %[1]s\n", typ)

@@ -61,7 +61,9 @@ func TestCompileReturnsWhenContextEnds(t *testing.T) {
 	// The program takes long to compile.
 	var body strings.Builder
 	for i := range 400 {
-		fmt.Fprintf(&body, "%%v%d = stablehlo.dot_general %%x, %%x, contracting_dims = [1] x [0] : (tensor<%[2]dx%[2]dxf32>, tensor<%[2]dx%[2]dxf32>) -> tensor<%[2]dx%[2]dxf32>\n%%t%[1]d = stablehlo.tanh %%v%[1]d : tensor<%[2]dx%[2]dxf32>\n", i, 33)
+		fmt.Fprintf(&body, "%%v%d = stablehlo.dot_general %%x, %%x, contracting_dims = [1] x [0] : "+
+			"(tensor<%[2]dx%[2]dxf32>, tensor<%[2]dx%[2]dxf32>) -> tensor<%[2]dx%[2]dxf32>\n%%t%[1]d = stablehlo.tanh "+
+			"%%v%[1]d : tensor<%[2]dx%[2]dxf32>\n", i, 33)
 	}
 	body.WriteString("return %t399 : tensor<33x33xf32>")
 	p := function("%x: tensor<33x33xf32>", "tensor<33x33xf32>", body.String())

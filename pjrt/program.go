@@ -44,7 +44,8 @@ func (p Program) withDefaultFormat() (Program, error) {
 	case !p.Trusted:
 		return p, &CompileError{Field: trustedField,
 			Reason: "it is not set, and the compiler can abort this process for some programs",
-			Hint: "compile the program in a separate process with package pjrt/worker, or set Program.Trusted if the code comes from " +
+			Hint: "compile the program in a separate process with package pjrt/worker, or set Program.Trusted if the code " +
+				"comes from " +
 				"reliable software and nobody else can have modified it"}
 	}
 	return p, nil

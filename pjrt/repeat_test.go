@@ -16,7 +16,8 @@ func TestRepeatRejectsInvalidArguments(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 1)
 	x := compile(t, c, function("%x: tensor<2xf32>", "tensor<4xf32>",
-		"%o = stablehlo.concatenate %x, %x, dim = 0 : (tensor<2xf32>, tensor<2xf32>) -> tensor<4xf32>\n return %o : tensor<4xf32>"), pjrt.CompileOptions{})
+		"%o = stablehlo.concatenate %x, %x, dim = 0 : (tensor<2xf32>, tensor<2xf32>) -> tensor<4xf32>\n return %o : "+
+			"tensor<4xf32>"), pjrt.CompileOptions{})
 	b := put(t, c, []float32{1, 2}, pjrt.F32, []int{2}, c.Devices()[0])
 	var ae *pjrt.ArgumentError
 	_, err := x.MeasureLoop(background, [][]*pjrt.Buffer{{b}}, 3)

@@ -122,7 +122,8 @@ func SuggestAnnotations(ctx context.Context, step CompiledStep, o AnnotationOpti
 	if s.now, err = s.try(ctx, m); err != nil {
 		return nil, err
 	}
-	out, known := &AnnotationSuggestions{Now: s.now.AnnotationFigures, All: []AnnotationSuggestion{}}, map[string]bool{string(m.Text): true}
+	out, known := &AnnotationSuggestions{Now: s.now.AnnotationFigures, All: []AnnotationSuggestion{}},
+		map[string]bool{string(m.Text): true}
 	trials := s.trials(splits, m.LogicalMesh)
 	most := min(cmp.Or(o.Most, 24), len(trials))
 	for k := range trials {
@@ -216,7 +217,8 @@ func (s *annotationSearch) try(ctx context.Context, m *spmd.Module) (*annotation
 	}
 	e := cost.Simulate(optimized, s.o.Target.Name, 0, 0, nil)
 	if len(e.Operations) == 0 {
-		return nil, &errkind.Fault{Op: "report: suggest annotations", Match: hlo.ErrProgram, Reason: "the program is empty or too large"}
+		return nil, &errkind.Fault{Op: "report: suggest annotations", Match: hlo.ErrProgram,
+			Reason: "the program is empty or too large"}
 	}
 	if out.flops, out.Peak = e.FLOPs, e.PeakBytes; e.Prediction != nil {
 		out.Seconds = e.Prediction.Seconds
@@ -301,7 +303,8 @@ func (s *annotationSearch) best(trials []trial) (all []AnnotationSuggestion) {
 	var found []*trial
 	for k := range trials {
 		t := &trials[k]
-		if t.after != nil && t.after.isBetterThan(s.now) && (s.o.Target.HBMBytes == 0 || t.after.Peak <= s.o.Target.HBMBytes) {
+		if t.after != nil && t.after.isBetterThan(s.now) && (s.o.Target.HBMBytes == 0 ||
+			t.after.Peak <= s.o.Target.HBMBytes) {
 			found = append(found, t)
 		}
 	}
@@ -336,7 +339,8 @@ func (f AnnotationFigures) cost() float64 { return cmp.Or(f.Seconds, float64(f.S
 
 func (t *trial) suggestion() AnnotationSuggestion {
 	first := t.splits[0]
-	m := AnnotationSuggestion{Name: first.Name, From: first.Annotation.String(), To: t.to.String(), After: t.after.AnnotationFigures}
+	m := AnnotationSuggestion{Name: first.Name, From: first.Annotation.String(), To: t.to.String(),
+		After: t.after.AnnotationFigures}
 	for _, s := range t.splits[1:] {
 		m.Name = commonName(m.Name, s.Name)
 	}
@@ -361,7 +365,8 @@ func alternatives(s spmd.AnnotationSite, mesh sharding.Mesh) (all []logical.Anno
 		add(logical.Annotation{})
 	}
 	whole := s.Annotation.Kind() != logical.KindSplit
-	if parts := s.Annotation.Parts(); parts != nil || whole && mesh.Rank() == 1 && mesh.Axes()[0].Name == logical.LogicalAxis {
+	if parts := s.Annotation.Parts(); parts != nil || whole && mesh.Rank() == 1 &&
+		mesh.Axes()[0].Name == logical.LogicalAxis {
 		for to := range s.Dims {
 			if whole {
 				parts = slices.Repeat([]int{1}, len(s.Dims))

@@ -39,9 +39,10 @@ var (
 		loss  func(s splits, scope func(name ...string) *model.Scope, x *graph.Node) *graph.Node
 		batch shapes.Shape
 	}{
-		"attention": {splits{"query": columns, "key": columns, "value": columns, "output": rows}, attention, shapes.Make(dtypes.Float32, 8, 4, 16)},
-		"products":  {splits{"up": columns, "down": rows}, products, shapes.Make(dtypes.Float32, 32, 16)},
-		"words":     {splits{"head": columns}, words, shapes.Make(dtypes.Int32, 8, 4)},
+		"attention": {splits{"query": columns, "key": columns, "value": columns, "output": rows}, attention,
+			shapes.Make(dtypes.Float32, 8, 4, 16)},
+		"products": {splits{"up": columns, "down": rows}, products, shapes.Make(dtypes.Float32, 32, 16)},
+		"words":    {splits{"head": columns}, words, shapes.Make(dtypes.Int32, 8, 4)},
 	}
 )
 
@@ -86,9 +87,10 @@ func little(t *testing.T, sys *system.System, name string, other splits, by ...p
 		opts.Compiler = by[0]
 	}
 	strat := strategytest.On(t, sys, opts)
-	step, err := train.New(strat, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		return graph.ReduceAllMean(graph.Square(of.loss(s, rc.Scope, in[0])))
-	}, train.Options{})
+	step, err := train.New(strat, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return graph.ReduceAllMean(graph.Square(of.loss(s, rc.Scope, in[0])))
+		}, train.Options{})
 	require.NoError(t, err)
 	compiled, err := step.Compiled(t.Context(), of.batch)
 	require.NoError(t, err)
@@ -147,7 +149,8 @@ type stubborn struct {
 	asked int
 }
 
-func (s *stubborn) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+func (s *stubborn) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program,
+	opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	if s.asked++; s.asked > 2 && s.asked%2 == 1 { // after the step and one unchanged variant
 		return nil, errors.New("refused")
 	}
@@ -164,9 +167,13 @@ func TestAnnotationsAreSuggestedAmongWhatCompiles(t *testing.T) {
 	assert.Positive(t, suggested.Left)
 
 	refuse := errors.New("refused")
-	_, err = report.SuggestAnnotations(t.Context(), bad, report.AnnotationOptions{Try: func(context.Context, *spmd.Module) (pjrt.Program, error) { return pjrt.Program{}, refuse }})
+	_, err = report.SuggestAnnotations(t.Context(), bad, report.AnnotationOptions{Try: func(context.Context,
+		*spmd.Module) (pjrt.Program, error) {
+		return pjrt.Program{}, refuse
+	}})
 	require.ErrorIs(t, err, refuse, "the step as it is")
-	_, err = report.SuggestAnnotations(t.Context(), bad, report.AnnotationOptions{Try: func(context.Context, *spmd.Module) (pjrt.Program, error) {
+	_, err = report.SuggestAnnotations(t.Context(), bad, report.AnnotationOptions{Try: func(context.Context,
+		*spmd.Module) (pjrt.Program, error) {
 		return pjrt.Program{Code: []byte("nonsense"), Format: pjrt.FormatHLO}, nil
 	}})
 	require.ErrorIs(t, err, hlo.ErrProgram)

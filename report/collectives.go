@@ -127,7 +127,8 @@ const maxSteps, maxDepth, maxCount = 1 << 22, 64, 1 << 40
 
 // walk visits the instructions of a computation that instruction caller calls and that runs the given
 // number of times. unknown is set in a loop with an unknown number of iterations.
-func (c *collectiveCounter) walk(computation *hlo.Computation, caller *hlo.Instruction, times int, unknown bool, depth int) {
+func (c *collectiveCounter) walk(computation *hlo.Computation, caller *hlo.Instruction, times int, unknown bool,
+	depth int) {
 	if computation == nil || depth > maxDepth || times == 0 {
 		return
 	}
@@ -264,7 +265,8 @@ func (c *collectiveCounter) groupTraffic() (all []cost.GroupTraffic) {
 
 // add adds a collective that runs the given number of times.
 func (one *Collective) add(times int, bytes, moved int64, unknown bool) {
-	one.join(Collective{Count: times, Bytes: product64(int64(times), bytes), Moved: product64(int64(times), moved), InLoop: unknown})
+	one.join(Collective{Count: times, Bytes: product64(int64(times), bytes), Moved: product64(int64(times), moved),
+		InLoop: unknown})
 }
 
 func (one *Collective) join(c Collective) {

@@ -24,16 +24,19 @@ func find(t *testing.T, p pjrt.Program, replicas, perReplica int) []Collective {
 	t.Helper()
 	m, err := hlo.Parse(p, nil)
 	require.NoError(t, err)
-	mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: replicas}, sharding.Axis{Name: "logical", Size: perReplica})
+	mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: replicas}, sharding.Axis{Name: "logical",
+		Size: perReplica})
 	require.NoError(t, err)
 	return countCollectives(m, mesh).collectives()
 }
 
 func TestCollectivesAreNamedByTheirAxes(t *testing.T) {
-	mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 2}, sharding.Axis{Name: "model", Size: 2}, sharding.Axis{Name: "sequence", Size: 2})
+	mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 2}, sharding.Axis{Name: "model", Size: 2},
+		sharding.Axis{Name: "sequence", Size: 2})
 	require.NoError(t, err)
 	c := &collectiveCounter{mesh: mesh}
-	for _, axes := range [][]string{{"replica"}, {"model"}, {"sequence"}, {"replica", "sequence"}, {"model", "sequence"}, {"replica", "model", "sequence"}} {
+	for _, axes := range [][]string{{"replica"}, {"model"}, {"sequence"}, {"replica", "sequence"}, {"model", "sequence"},
+		{"replica", "model", "sequence"}} {
 		groups, err := mesh.Groups(axes...)
 		require.NoError(t, err)
 		assert.Equal(t, strings.Join(axes, "+"), c.axis(groups))
@@ -59,7 +62,8 @@ func TestCollectivesAreCountedWithTheirAxisAndBytes(t *testing.T) {
 		op(19, "send", floats(8, 4), []uint64{10}),
 		op(20, "send", floats(8, 4), []uint64{10}, number(nil, 47, 1)),
 		op(21, "add", floats(8, 4), []uint64{10, 10}),
-		op(22, "send", floats(8, 4), []uint64{10}, number(nil, 47, 1), message(nil, 68, []byte("handler xla_megascale_runtime"))),
+		op(22, "send", floats(8, 4), []uint64{10}, number(nil, 47, 1),
+			message(nil, 68, []byte("handler xla_megascale_runtime"))),
 	))
 	assert.ElementsMatch(t, []Collective{
 		{Kind: "all-reduce", Axis: "replica", GroupSize: 2, Count: 2, Bytes: 384, Moved: 384},
@@ -76,7 +80,8 @@ func TestCollectivesInLoopsAndCallsAreCountedAsOftenAsTheyRun(t *testing.T) {
 	all := grouped([]uint64{0, 1})
 	known := message(nil, 43, []byte(`{"known_trip_count":{"n":"10"},"x":1}`))
 	body := func(id uint64) []byte {
-		return computation(id, op(100*id, "parameter", floats(4), nil), op(100*id+1, "all-reduce", floats(4), []uint64{100 * id}, all))
+		return computation(id, op(100*id, "parameter", floats(4), nil), op(100*id+1, "all-reduce", floats(4),
+			[]uint64{100 * id}, all))
 	}
 	calls := func(ids ...uint64) []byte { return packed(nil, 38, ids...) }
 	p := program(1, body(2), body(3), body(4), computation(1,
@@ -86,9 +91,12 @@ func TestCollectivesInLoopsAndCallsAreCountedAsOftenAsTheyRun(t *testing.T) {
 		op(13, "async-done", floats(4), []uint64{12}, calls(3)),
 		op(14, "fusion", floats(4), []uint64{10}, calls(3)),
 	))
-	assert.Equal(t, []Collective{{Kind: "all-reduce", Axis: "replica", GroupSize: 2, Count: 12, Bytes: 192, Moved: 192}}, find(t, p, 2, 1))
-	p = program(1, body(2), computation(1, op(10, "parameter", floats(4), nil), op(11, "while", floats(4), []uint64{10}, calls(2))))
-	assert.Equal(t, []Collective{{Kind: "all-reduce", Axis: "replica", GroupSize: 2, Count: 1, Bytes: 16, Moved: 16, InLoop: true}}, find(t, p, 2, 1))
+	assert.Equal(t, []Collective{{Kind: "all-reduce", Axis: "replica", GroupSize: 2, Count: 12, Bytes: 192, Moved: 192}},
+		find(t, p, 2, 1))
+	p = program(1, body(2), computation(1, op(10, "parameter", floats(4), nil), op(11, "while", floats(4), []uint64{10},
+		calls(2))))
+	assert.Equal(t, []Collective{{Kind: "all-reduce", Axis: "replica", GroupSize: 2, Count: 1, Bytes: 16, Moved: 16,
+		InLoop: true}}, find(t, p, 2, 1))
 }
 
 func TestCollectivesAreToldApartByDType(t *testing.T) {
@@ -114,7 +122,8 @@ func TestCollectivesAreToldApartByDType(t *testing.T) {
 	}, r.CollectiveDTypes)
 	var text, page bytes.Buffer
 	require.NoError(t, r.WriteText(&text))
-	assert.Contains(t, text.String(), "all-reduce  logical  2      2      256 B     256 B           bf16 128 B, f32 128 B\n")
+	assert.Contains(t, text.String(),
+		"all-reduce  logical  2      2      256 B     256 B           bf16 128 B, f32 128 B\n")
 	require.NoError(t, r.WriteHTML(&page))
 	assert.Contains(t, page.String(), ">bf16 128 B, f32 128 B</td>")
 }

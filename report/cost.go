@@ -16,7 +16,8 @@ func (r *Report) addModelFLOPs(text []byte, ours bool) {
 	flops, unknown := hlo.ModelFLOPs(text)
 	r.Cost = Cost{FLOPs: -1, BytesAccessed: -1, ModelFLOPs: flops}
 	if unknown > 0 {
-		r.note("%d loops of the step as written have an unknown number of iterations; the model FLOPs count one iteration", unknown)
+		r.note("%d loops of the step as written have an unknown number of iterations; the model FLOPs count one iteration",
+			unknown)
 	}
 	if ours {
 		// The step function is the program of one replica.
@@ -33,7 +34,8 @@ func (r *Report) addCost(p *pjrt.Executable, e *cost.Estimate) error {
 	}
 	analysis, err := p.CostAnalysis()
 	if errors.Is(err, errors.ErrUnsupported) {
-		r.note("the plugin does not estimate the cost: operations and bytes are counted in the optimized program, without custom calls")
+		r.note("the plugin does not estimate the cost: operations and bytes are counted in the optimized program, without " +
+			"custom calls")
 	} else if err != nil {
 		return pluginError("read the cost analysis", err)
 	}
@@ -54,7 +56,8 @@ func (r *Report) addCost(p *pjrt.Executable, e *cost.Estimate) error {
 	}
 	r.addRoofline(e, isCounted)
 	if isCounted && e.Prediction == nil && r.Target.HBMBandwidth > 0 {
-		r.note("no time is predicted for %s: predictions support only TPUs, and the roofline does not include launches and the network", r.Target.Name)
+		r.note("no time is predicted for %s: predictions support only TPUs, and the roofline does not include launches "+
+			"and the network", r.Target.Name)
 	}
 	if r.Predicted = e.Prediction; r.Predicted != nil {
 		if possible := e.PeakFLOPS * float64(r.Replicas*r.LogicalDevices) * r.Predicted.Seconds; possible > 0 {

@@ -40,7 +40,8 @@ func layers(n int, looped bool) []byte {
 	last := "%a"
 	if looped {
 		last = "%loop#1"
-		fmt.Fprintf(&b, `      %%loop:3 = stablehlo.while(%%i = %%zero, %%y = %%a, %%ws = %%b) : tensor<i32>, tensor<512x512xf32>, tensor<%[1]dx512x512xf32>
+		fmt.Fprintf(&b,
+			`      %%loop:3 = stablehlo.while(%%i = %%zero, %%y = %%a, %%ws = %%b) : tensor<i32>, tensor<512x512xf32>, tensor<%[1]dx512x512xf32>
       cond {
         %%p = stablehlo.compare LT, %%i, %%n, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
         stablehlo.return %%p : tensor<i1>
@@ -54,7 +55,8 @@ func layers(n int, looped bool) []byte {
 `, n)
 	} else {
 		for k := range n {
-			fmt.Fprintf(&b, "      %%s%[1]d = stablehlo.slice %%b [%[1]d:%[2]d, 0:512, 0:512] : (tensor<%[3]dx512x512xf32>) -> tensor<1x512x512xf32>\n", k, k+1, n)
+			fmt.Fprintf(&b, "      %%s%[1]d = stablehlo.slice %%b [%[1]d:%[2]d, 0:512, 0:512] : (tensor<%[3]dx512x512xf32>) "+
+				"-> tensor<1x512x512xf32>\n", k, k+1, n)
 			fmt.Fprintf(&b, layer, k, last, k+1)
 			last = fmt.Sprintf("%%y%d", k)
 		}

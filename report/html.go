@@ -23,7 +23,8 @@ var (
 )
 
 var page = template.Must(template.New("page").Funcs(functions).Funcs(template.FuncMap{
-	"size": sizeData, "dims": dimsText, "line": (*Report).line, "cards": (*Report).cards, "pieces": Memory.barPieces, "isSmall": Memory.isSmall, "maps": (*Report).shardingMaps,
+	"size": sizeData, "dims": dimsText, "line": (*Report).line, "cards": (*Report).cards, "pieces": Memory.barPieces,
+	"isSmall": Memory.isSmall, "maps": (*Report).shardingMaps,
 	"moved": Line.moved, "directions": linkLoads,
 	"width": func(x, of float64) template.CSS { return template.CSS(fmt.Sprintf("%.2f%%", 100*x/max(of, 1e-12))) },
 }).Parse(pageForm))
@@ -44,7 +45,8 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		for k, l := range r.Lines {
 			lines[k] = l.String()
 		}
-		data.Data = map[string]any{"lines": lines, "schedule": r.Schedule, "torus": r.Torus, "collectives": r.Collectives, "limit": r.Memory.Limit}
+		data.Data = map[string]any{"lines": lines, "schedule": r.Schedule, "torus": r.Torus, "collectives": r.Collectives,
+			"limit": r.Memory.Limit}
 	}
 	if err := page.Execute(w, data); err != nil {
 		return &errkind.Fault{Op: "report: write the page", Err: err}
@@ -218,7 +220,8 @@ func (t tensorGroup) shardingMap(logicalDevices int) shardingMap {
 		}
 		at[[2]int{row, column}] = len(m.Tiles)
 		x, y := toPixels(column, columns, m.Width), toPixels(row, rows, m.Height)
-		one := tile{X: x, Y: y, Width: toPixels(min(column+t.Shard[rank-1], columns), columns, m.Width) - x, Height: toPixels(min(row+height, rows), rows, m.Height) - y}
+		one := tile{X: x, Y: y, Width: toPixels(min(column+t.Shard[rank-1], columns), columns, m.Width) - x,
+			Height: toPixels(min(row+height, rows), rows, m.Height) - y}
 		one.Color, one.Text = fmt.Sprintf("hsl(%d,70%%,75%%)", device*360/max(logicalDevices, 1)), strconv.Itoa(device)
 		if replica > 0 {
 			one.Color, one.Text = fmt.Sprintf("hsl(%d,30%%,88%%)", device*360/max(logicalDevices, 1)), ""

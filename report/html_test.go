@@ -19,9 +19,12 @@ func TestThePageStandsAlone(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, sample().WriteHTML(&b))
 	text := b.String()
-	for _, want := range []string{"train_step", "v5e:2x2", "all-gather", "replica", "/up/weights", "11.00 GiB", "fits", "44.00%", "10.00 GiB", "68.8% of the memory of a core", "shard-state <b>parameters</b>",
-		"/layers/up", "bf16[32768, 65536]", "/layer_*/weights", "9.00 GiB", "roofline", "without 36 operations", "2.79 GiB", "50.00 ms", "model/net.go:41", "model.Net.Loss", "main.&lt;b&gt;", "/up*/&lt;b&gt; (2)",
-		"without all-gather over logical of model/net.go:41, forward, up*", "With all-to-all over logical of main.go:14, forward", "6 tried, 1 of them rejected by the compiler, 3 left"} {
+	for _, want := range []string{"train_step", "v5e:2x2", "all-gather", "replica", "/up/weights", "11.00 GiB", "fits",
+		"44.00%", "10.00 GiB", "68.8% of the memory of a core", "shard-state <b>parameters</b>",
+		"/layers/up", "bf16[32768, 65536]", "/layer_*/weights", "9.00 GiB", "roofline", "without 36 operations", "2.79 GiB",
+		"50.00 ms", "model/net.go:41", "model.Net.Loss", "main.&lt;b&gt;", "/up*/&lt;b&gt; (2)",
+		"without all-gather over logical of model/net.go:41, forward, up*",
+		"With all-to-all over logical of main.go:14, forward", "6 tried, 1 of them rejected by the compiler, 3 left"} {
 		assert.Contains(t, text, want)
 	}
 	for _, no := range []string{"src=", "href=", "@import", "url(", "ZgotmplZ", "/bias<script>", "<b>\"", "fetch("} {
@@ -78,7 +81,8 @@ func TestPagesAreLegibleAndHaveTheFiguresOfTheJSON(t *testing.T) {
 			}
 			require.NoError(t, json.Unmarshal(data, &want))
 			m := want.Memory
-			all := []float64{m.Arguments, m.Outputs - m.Aliased, m.Temporaries, m.Code, m.Aliased, m.Total, m.Peak, m.Needs, m.Limit}
+			all := []float64{m.Arguments, m.Outputs - m.Aliased, m.Temporaries, m.Code, m.Aliased, m.Total, m.Peak, m.Needs,
+				m.Limit}
 			if m.Refused {
 				all = []float64{m.Arguments, m.Needs, m.Limit}
 			}
@@ -158,10 +162,12 @@ func TestAReaderOfAPage(t *testing.T) {
 	assert.InDeltaSlice(t, []float64{0, 0.05}, got.All[:], 1e-9, "the whole step")
 	assert.Equal(t, "loop, 4 rounds: 40 ms from 0, products", strings.ReplaceAll(got.Progress, "0 us", "0"))
 	assert.Equal(t, "product: 7.5 ms from 0, products; up; model/net.go:41", strings.ReplaceAll(got.Inner, "0 us", "0"))
-	assert.Equal(t, "gather: 12 ms from 0, concurrent with the core, on links; up", strings.ReplaceAll(got.Links, "0 us", "0"))
+	assert.Equal(t, "gather: 12 ms from 0, concurrent with the core, on links; up", strings.ReplaceAll(got.Links, "0 us",
+		"0"))
 	assert.InDeltaSlice(t, []float64{0.01, 0.02}, got.Loop[:], 1e-4)
 	assert.InDeltaSlice(t, []float64{0.0125, 0.0175}, got.Half[:], 1e-4)
-	assert.Equal(t, "Device 2 at (0,1,0) communicates over replica with 0, and sends at least 4 MiB per step over this axis.", got.Torus)
+	assert.Equal(t,
+		"Device 2 at (0,1,0) communicates over replica with 0, and sends at least 4 MiB per step over this axis.", got.Torus)
 	for _, text := range []string{"core", "in loops", "links", "product", "8 GiB"} {
 		assert.Contains(t, got.Rows, text)
 	}
@@ -188,8 +194,10 @@ func TestAPageLooksRight(t *testing.T) {
 			count[c]++
 		}
 	}
-	arguments, outputs, temporaries, free := color{0x44, 0x77, 0xaa}, color{0x66, 0xcc, 0xee}, color{0xee, 0x66, 0x77}, color{0xee, 0xee, 0xee}
-	for name, c := range map[string]color{"arguments": arguments, "outputs": outputs, "temporaries": temporaries, "free": free} {
+	arguments, outputs, temporaries, free := color{0x44, 0x77, 0xaa}, color{0x66, 0xcc, 0xee}, color{0xee, 0x66, 0x77},
+		color{0xee, 0xee, 0xee}
+	for name, c := range map[string]color{"arguments": arguments, "outputs": outputs, "temporaries": temporaries,
+		"free": free} {
 		require.Greater(t, count[c], 1000, name)
 	}
 	assert.Less(t, first[arguments], first[outputs])

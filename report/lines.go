@@ -79,7 +79,8 @@ func (t *lineTable) finish() (lines []Line, numbers []int) {
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
 		x, y := &t.all[a], &t.all[b]
-		return cmp.Or(cmp.Compare(y.Seconds(), x.Seconds()), cmp.Compare(y.PeakBytes, x.PeakBytes), cmp.Compare(x.File, y.File), cmp.Compare(x.Line, y.Line),
+		return cmp.Or(cmp.Compare(y.Seconds(), x.Seconds()), cmp.Compare(y.PeakBytes, x.PeakBytes),
+			cmp.Compare(x.File, y.File), cmp.Compare(x.Line, y.Line),
 			cmp.Compare(x.Layer, y.Layer), cmp.Compare(x.Pass, y.Pass), cmp.Compare(x.Call, y.Call))
 	})
 	numbers = make([]int, len(t.all))

@@ -61,7 +61,8 @@ func FuzzParse(f *testing.F) {
 	good, err := json.Marshal(sample())
 	require.NoError(f, err)
 	f.Add(good)
-	f.Add([]byte(`{"version":1,"replicas":1,"logical_devices":1,"tensors":[{"shape":[0,3],"shard":[0,3],"starts":[[0,0]]}]}`))
+	f.Add([]byte(
+		`{"version":1,"replicas":1,"logical_devices":1,"tensors":[{"shape":[0,3],"shard":[0,3],"starts":[[0,0]]}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := Parse(data)
 		if err != nil {

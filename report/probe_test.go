@@ -21,13 +21,15 @@ func TestAProbeIsPredictedAsTheFinishedProgram(t *testing.T) {
 	}
 	slice := plugintest.Slice(t, "v5e:2x2")
 	var probed []byte
-	registration, err := slice.Plugin().Register(pjrt.Transform{Name: "read", Stage: pjrt.AfterScheduler, Apply: func(module []byte) ([]byte, error) {
-		probed = module
-		return nil, nil
-	}})
+	registration, err := slice.Plugin().Register(pjrt.Transform{Name: "read", Stage: pjrt.AfterScheduler,
+		Apply: func(module []byte) ([]byte, error) {
+			probed = module
+			return nil, nil
+		}})
 	require.NoError(t, err)
 	defer registration.Close()
-	for name, text := range map[string]string{"matmul": published.Operations()[0].Text, "layers": string(layers(24, true))} {
+	for name, text := range map[string]string{"matmul": published.Operations()[0].Text,
+		"layers": string(layers(24, true))} {
 		o := pjrt.CompileOptions{Partitions: 1, DeviceAssignment: [][]int{{0}}}
 		if name == "layers" {
 			o = pjrt.CompileOptions{Partitions: 2, DeviceAssignment: [][]int{{0, 1}}, SPMD: true, Shardy: true}

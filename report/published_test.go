@@ -31,7 +31,8 @@ func compiled(t *testing.T, m published.Operation) pjrt.Program {
 	}
 	ids = ids[:m.Devices*slice.Info().Slices]
 	program, err := slice.Compile(t.Context(), pjrt.Program{Code: []byte(m.Text), Trusted: true},
-		pjrt.CompileOptions{Partitions: len(ids), DeviceAssignment: [][]int{ids}, SPMD: len(ids) > 1, Shardy: len(ids) > 1, Overrides: m.Options})
+		pjrt.CompileOptions{Partitions: len(ids), DeviceAssignment: [][]int{ids}, SPMD: len(ids) > 1, Shardy: len(ids) > 1,
+			Overrides: m.Options})
 	require.NoError(t, err, m.Name)
 	defer program.Close()
 	optimized, err := program.OptimizedProgram()
@@ -55,7 +56,8 @@ func hold(t *testing.T, all []published.Operation) {
 	for _, m := range all {
 		p := predict(t, compiled(t, m), m.Slice).Prediction
 		off := p.Seconds/m.Seconds - 1
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%+.1f %%\t%s\n", m.Name, m.Slice, units.Seconds(m.Seconds), units.Seconds(p.Seconds), 100*off, m.Why)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%+.1f %%\t%s\n", m.Name, m.Slice, units.Seconds(m.Seconds),
+			units.Seconds(p.Seconds), 100*off, m.Why)
 		assert.LessOrEqual(t, math.Abs(off), m.Bound, "%s on %s", m.Name, m.Slice)
 		assert.Empty(t, p.Unknown, m.Name)
 	}

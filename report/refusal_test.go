@@ -16,7 +16,8 @@ func TestTheReportOfARefusedProgram(t *testing.T) {
 	var text, page bytes.Buffer
 	require.NoError(t, r.WriteText(&text))
 	require.NoError(t, r.WriteHTML(&page))
-	for _, want := range []string{"too large: 31.26 GiB, 195.4% of the memory of a core", "use more logical devices", "shard the training state over the replicas", "rejected the program as too large"} {
+	for _, want := range []string{"too large: 31.26 GiB, 195.4% of the memory of a core", "use more logical devices",
+		"shard the training state over the replicas", "rejected the program as too large"} {
 		assert.Contains(t, text.String(), want)
 		assert.Contains(t, page.String(), want)
 	}

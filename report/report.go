@@ -222,8 +222,9 @@ func Of(step CompiledStep) (*Report, error) {
 			Hint: "use the devices of a PJRT plugin", Class: errkind.NotImplementedError}
 	}
 	return New(Input{
-		Step: c.Name, Target: TargetOf(c.Target), Replicas: c.Replicas, LogicalDevices: c.LogicalDevices, Program: c.Program, Refused: c.Refusal,
-		Module: c.Module, Variables: c.Variables, Parameters: c.Parameters, Settings: c.Settings,
+		Step: c.Name, Target: TargetOf(c.Target), Replicas: c.Replicas, LogicalDevices: c.LogicalDevices, Program: c.Program,
+		Refused: c.Refusal,
+		Module:  c.Module, Variables: c.Variables, Parameters: c.Parameters, Settings: c.Settings,
 		LoweringSeconds: c.Lowering.Seconds(), CompilingSeconds: c.Compiling.Seconds(),
 	})
 }
@@ -231,7 +232,8 @@ func Of(step CompiledStep) (*Report, error) {
 // TargetOf returns the description of a slice as a target.
 func TargetOf(facts system.SliceInfo) Target {
 	return Target{
-		Name: facts.Name, Kind: facts.Kind, Platform: facts.Plugin, Devices: facts.Devices, Chips: facts.Chips, Hosts: facts.Hosts,
+		Name: facts.Name, Kind: facts.Kind, Platform: facts.Plugin, Devices: facts.Devices, Chips: facts.Chips,
+		Hosts:    facts.Hosts,
 		HBMBytes: facts.HBMBytes, PeakFLOPS: facts.PeakFLOPS, HBMBandwidth: facts.HBMBandwidth,
 	}
 }
@@ -314,8 +316,10 @@ func (r *Report) addSuggestions(in Input) {
 		return
 	}
 	r.Suggestions = memory.Step{
-		Slice: r.Target.Name, Devices: r.Target.Devices, Replicas: r.Replicas, LogicalDevices: r.LogicalDevices, Module: in.Module, Text: in.Text,
-		Global: in.Global, Settings: in.Settings, Tensors: r.Tensors, ArgumentBytes: r.Memory.Arguments, Temporaries: r.Temporaries,
+		Slice: r.Target.Name, Devices: r.Target.Devices, Replicas: r.Replicas, LogicalDevices: r.LogicalDevices,
+		Module: in.Module, Text: in.Text,
+		Global: in.Global, Settings: in.Settings, Tensors: r.Tensors, ArgumentBytes: r.Memory.Arguments,
+		Temporaries: r.Temporaries,
 	}.Suggestions()
 }
 
@@ -329,7 +333,8 @@ func (r *Report) addMemory(p *pjrt.Executable) error {
 		return pluginError("read memory statistics", err)
 	}
 	m := Memory{
-		Arguments: stats.Arguments, Outputs: stats.Outputs, Temporaries: stats.Temp, Aliased: stats.Alias, Code: stats.GeneratedCode,
+		Arguments: stats.Arguments, Outputs: stats.Outputs, Temporaries: stats.Temp, Aliased: stats.Alias,
+		Code: stats.GeneratedCode,
 		Peak: stats.Peak, Limit: r.Target.HBMBytes, Verdict: Unknown,
 	}
 	m.Total = m.Arguments + m.Outputs - m.Aliased + m.Temporaries + m.Code
@@ -383,7 +388,8 @@ func (r *Report) parseOptimized(p *pjrt.Executable, step *spmd.Module) (*hlo.Pro
 	}
 	m, err := hlo.Parse(program, step)
 	if errors.Is(err, errors.ErrUnsupported) {
-		r.note("the optimized program has the unsupported format %s, so the collectives are unknown and loops count once", program.Format)
+		r.note("the optimized program has the unsupported format %s, so the collectives are unknown and loops count once",
+			program.Format)
 		return nil, nil
 	}
 	return m, err

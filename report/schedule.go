@@ -120,7 +120,8 @@ func (s *Schedule) addValues(r *Report, all []*cost.Buffer, lines *lineTable) {
 			}
 			continue
 		}
-		v := Value{Role: "temporary", Layer: b.Layer, Line: line, DType: b.Array.DType, Shape: append([]int{}, intDims(b.Array.Dims)...), Bytes: b.Bytes, From: b.From, To: b.To}
+		v := Value{Role: "temporary", Layer: b.Layer, Line: line, DType: b.Array.DType, Shape: append([]int{},
+			intDims(b.Array.Dims)...), Bytes: b.Bytes, From: b.From, To: b.To}
 		switch {
 		case b.Parameter >= 0:
 			v.Role, v.Name = "argument", fmt.Sprintf("argument %d", b.Parameter)
@@ -149,10 +150,11 @@ func (s *Schedule) valuesAtPeak() []similarValues {
 			each = append(each, similarValues{v, v.describe(), 1})
 		}
 	}
-	all := groupBy(each, func(v similarValues) kind { return kind{v.Role, pattern(v.Of), v.DType, dimsText(v.Shape)} }, func(first *similarValues, next similarValues) {
-		first.Count++
-		first.Of = commonName(first.Of, next.Of)
-	})
+	all := groupBy(each, func(v similarValues) kind { return kind{v.Role, pattern(v.Of), v.DType, dimsText(v.Shape)} },
+		func(first *similarValues, next similarValues) {
+			first.Count++
+			first.Of = commonName(first.Of, next.Of)
+		})
 	slices.SortStableFunc(all, func(a, b similarValues) int {
 		return cmp.Compare(product64(b.Bytes, int64(b.Count)), product64(a.Bytes, int64(a.Count)))
 	})

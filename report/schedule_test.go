@@ -46,7 +46,8 @@ func scheduled(t *testing.T, p pjrt.Program, target string, variables ...string)
 	t.Helper()
 	m, err := hlo.Parse(p, nil)
 	require.NoError(t, err)
-	r := &Report{Version: formatVersion, Step: "step", Replicas: 2, LogicalDevices: 2, Target: Target{Name: target, PeakFLOPS: 197e12, HBMBandwidth: 819e9}}
+	r := &Report{Version: formatVersion, Step: "step", Replicas: 2, LogicalDevices: 2, Target: Target{Name: target,
+		PeakFLOPS: 197e12, HBMBandwidth: 819e9}}
 	for _, name := range variables {
 		role := "variable"
 		if !strings.HasPrefix(name, "/") {
@@ -110,7 +111,8 @@ func TestMemoryIsUsedAgain(t *testing.T) {
 		op(11, "add", of(64), []uint64{10}),
 		op(12, "add", of(32), []uint64{10}),
 		op(13, "tuple", pair(of(64), of(32)), []uint64{11, 12}),
-		op(14, "while", pair(of(64), of(32)), []uint64{13}, packed(nil, 38, 2), message(nil, 43, []byte(`{"known_trip_count":{"n":"10"}}`))),
+		op(14, "while", pair(of(64), of(32)), []uint64{13}, packed(nil, 38, 2),
+			message(nil, 43, []byte(`{"known_trip_count":{"n":"10"}}`))),
 		op(15, "get-tuple-element", of(64), []uint64{14}, number(nil, 13, 0)),
 		op(16, "add", of(100), []uint64{15, 10}),
 		op(17, "tuple", message(nil, 4, of(100)), []uint64{16}),
@@ -120,7 +122,8 @@ func TestMemoryIsUsedAgain(t *testing.T) {
 	loop := s.Operations[2]
 	assert.Equal(t, 10, loop.Iterations)
 	assert.Equal(t, []int64{204, 204, 204}, inUse(loop.Inside))
-	assert.Equal(t, []int{2, 3, 4, 5, 6}, []int{loop.Number, loop.Inside[0].Number, loop.Inside[1].Number, loop.Inside[2].Number, s.Operations[3].Number})
+	assert.Equal(t, []int{2, 3, 4, 5, 6}, []int{loop.Number, loop.Inside[0].Number, loop.Inside[1].Number,
+		loop.Inside[2].Number, s.Operations[3].Number})
 }
 
 func TestValuesHaveTheirPaddingAndTheirMemory(t *testing.T) {
@@ -128,7 +131,8 @@ func TestValuesHaveTheirPaddingAndTheirMemory(t *testing.T) {
 		layout := number(message(packed(nil, 1, 1, 0), 6, packed(nil, 1, 8, 128)), 8, space)
 		return message(floats(5, 130), 5, layout)
 	}
-	s := scheduled(t, program(1, number(computation(1, op(10, "add", tiled(0), nil), op(11, "add", tiled(1), []uint64{10}), op(12, "add", of(1), []uint64{11})), 6, 12)), "cpu:4").Schedule
+	s := scheduled(t, program(1, number(computation(1, op(10, "add", tiled(0), nil), op(11, "add", tiled(1), []uint64{10}),
+		op(12, "add", of(1), []uint64{11})), 6, 12)), "cpu:4").Schedule
 	assert.Equal(t, []int64{8, 8, 1}, inUse(s.Operations), "8 rows of 256 floats, and none in fast memory")
 }
 
@@ -152,7 +156,8 @@ func busy() pjrt.Program {
 		op(13, "copy", floats(1024, 1024), []uint64{9}, named("copy")),
 		op(12, "all-gather-start", both, []uint64{11}, all, named("gather")),
 		op(14, "tuple", state, []uint64{13, 10}),
-		op(15, "while", state, []uint64{14}, packed(nil, 38, 2), message(nil, 43, []byte(`{"known_trip_count":{"n":"5"}}`)), named("loop")),
+		op(15, "while", state, []uint64{14}, packed(nil, 38, 2), message(nil, 43, []byte(`{"known_trip_count":{"n":"5"}}`)),
+			named("loop")),
 		op(16, "get-tuple-element", floats(1024, 1024), []uint64{15}, number(nil, 13, 0)),
 		op(17, "all-gather-done", floats(2048, 1024), []uint64{12}, named("gathered")),
 		op(18, "dot", floats(1024, 1024), []uint64{17, 16}, dot, cycles(50_000), named("head")),
@@ -175,7 +180,8 @@ func TestThePartsOfAScheduleAreThePrediction(t *testing.T) {
 	assert.InEpsilon(t, p.Memory, byKind["memory"], 1e-9)
 	assert.InEpsilon(t, p.Interconnect.Exposed, byKind["interconnect"], 1e-9)
 	assert.InEpsilon(t, p.Seconds, top, 1e-9)
-	assert.InEpsilon(t, 50_000/197e12*131072, byLayer["layer_2/head"], 1e-2, "the last product, of the gathered weights, and no wait")
+	assert.InEpsilon(t, 50_000/197e12*131072, byLayer["layer_2/head"], 1e-2,
+		"the last product, of the gathered weights, and no wait")
 	assert.Positive(t, byLayer[""], "the copy of the argument")
 	assert.InEpsilon(t, p.Seconds, byLayer["layer_1/up"]+byLayer["layer_2/head"]+byLayer[""], 1e-9)
 	var beside []string
@@ -289,15 +295,21 @@ func TestLinksCarryWhatIsPredicted(t *testing.T) {
 		pairs       [][2]uint64
 		partitions  int
 	}{
-		"rows of a mesh":          {slice: "v5e:8x8", kind: "all-reduce", groups: rows(8, 8), partitions: 64},
-		"columns of a torus":      {slice: "v5e:16x16", kind: "all-gather", groups: columns(16, 16), partitions: 256},
-		"all of a torus":          {slice: "v5e:16x16", kind: "reduce-scatter", groups: [][]uint64{line(0, 256, 1)}, partitions: 256},
-		"every other":             {slice: "v5e:8x8", kind: "all-reduce", groups: [][]uint64{line(0, 4, 2), line(1, 4, 2)}, partitions: 64},
-		"all of a cube":           {slice: "v5p:4x4x4", kind: "all-reduce", groups: [][]uint64{line(0, 64, 1)}, partitions: 64},
-		"across a line":           {slice: "v5e:8x8", kind: "all-to-all", groups: rows(8, 8), partitions: 64},
-		"to the neighbour":        {slice: "v5e:8x8", kind: "collective-permute", pairs: [][2]uint64{{0, 1}, {1, 2}, {2, 0}}, partitions: 64},
-		"two cores of each chip":  {slice: "tpu7x:2x2x1", kind: "all-reduce", groups: [][]uint64{{0, 2, 4, 6}, {1, 3, 5, 7}}, partitions: 8},
-		"all cores of four chips": {slice: "tpu7x:2x2x1", kind: "all-gather", groups: [][]uint64{line(0, 8, 1)}, partitions: 8},
+		"rows of a mesh":     {slice: "v5e:8x8", kind: "all-reduce", groups: rows(8, 8), partitions: 64},
+		"columns of a torus": {slice: "v5e:16x16", kind: "all-gather", groups: columns(16, 16), partitions: 256},
+		"all of a torus": {slice: "v5e:16x16", kind: "reduce-scatter", groups: [][]uint64{line(0, 256, 1)},
+			partitions: 256},
+		"every other": {slice: "v5e:8x8", kind: "all-reduce", groups: [][]uint64{line(0, 4, 2), line(1, 4, 2)},
+			partitions: 64},
+		"all of a cube": {slice: "v5p:4x4x4", kind: "all-reduce", groups: [][]uint64{line(0, 64, 1)},
+			partitions: 64},
+		"across a line": {slice: "v5e:8x8", kind: "all-to-all", groups: rows(8, 8), partitions: 64},
+		"to the neighbour": {slice: "v5e:8x8", kind: "collective-permute", pairs: [][2]uint64{{0, 1}, {1, 2}, {2, 0}},
+			partitions: 64},
+		"two cores of each chip": {slice: "tpu7x:2x2x1", kind: "all-reduce", groups: [][]uint64{{0, 2, 4, 6}, {1, 3, 5, 7}},
+			partitions: 8},
+		"all cores of four chips": {slice: "tpu7x:2x2x1", kind: "all-gather", groups: [][]uint64{line(0, 8, 1)},
+			partitions: 8},
 	} {
 		more := grouped(c.groups...)
 		if c.pairs != nil {
@@ -306,7 +318,8 @@ func TestLinksCarryWhatIsPredicted(t *testing.T) {
 				more = message(more, 52, number(number(nil, 1, p[0]), 2, p[1]))
 			}
 		}
-		module, err := hlo.Parse(program(1, computation(1, op(10, "parameter", floats(1<<28), nil), op(11, c.kind, floats(1<<28), []uint64{10}, more))), nil)
+		module, err := hlo.Parse(program(1, computation(1, op(10, "parameter", floats(1<<28), nil),
+			op(11, c.kind, floats(1<<28), []uint64{10}, more))), nil)
 		require.NoError(t, err)
 		r := &Report{Target: Target{Name: c.slice}, Replicas: c.partitions, LogicalDevices: 1}
 		mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: c.partitions})
@@ -328,7 +341,8 @@ func TestLinksCarryWhatIsPredicted(t *testing.T) {
 		}
 		seconds := e.Prediction.Interconnect.Exposed + e.Prediction.Interconnect.Hidden
 		want := (seconds - constants["time that a collective takes to begin, seconds"]) *
-			constants["rate of a link between chips, bytes a second each way"] * constants["share of the links' rate that collectives reach"]
+			constants["rate of a link between chips, bytes a second each way"] * constants["share of the links' rate that "+
+			"collectives reach"]
 		assert.InEpsilon(t, want, float64(most), 0.05, name)
 	}
 }
@@ -336,10 +350,13 @@ func TestLinksCarryWhatIsPredicted(t *testing.T) {
 func TestTensorsThatAreAlikeAreOne(t *testing.T) {
 	r := &Report{}
 	for k := range 24 {
-		r.Tensors = append(r.Tensors, memory.Tensor{Role: "variable", Name: fmt.Sprintf("/layers_%d/up", k), Shape: []int{8, 8}, Shard: []int{2, 8}, BytesPerCore: 64, Annotation: "1"})
+		r.Tensors = append(r.Tensors, memory.Tensor{Role: "variable", Name: fmt.Sprintf("/layers_%d/up", k),
+			Shape: []int{8, 8}, Shard: []int{2, 8}, BytesPerCore: 64, Annotation: "1"})
 	}
-	r.Tensors = append(r.Tensors, memory.Tensor{Role: "variable", Name: "/layers_24/up", Shape: []int{8, 9}, Shard: []int{2, 9}, BytesPerCore: 72, Annotation: "1"},
-		memory.Tensor{Role: "variable", Name: "/weights_1st", Shape: []int{800}, Shard: []int{800}, BytesPerCore: 3200, Annotation: "none"})
+	r.Tensors = append(r.Tensors, memory.Tensor{Role: "variable", Name: "/layers_24/up", Shape: []int{8, 9},
+		Shard: []int{2, 9}, BytesPerCore: 72, Annotation: "1"},
+		memory.Tensor{Role: "variable", Name: "/weights_1st", Shape: []int{800}, Shard: []int{800}, BytesPerCore: 3200,
+			Annotation: "none"})
 	var got []string
 	for _, g := range r.groupTensors() {
 		got = append(got, fmt.Sprintf("%d %s %v", g.Count, g.Name, g.Shape))
@@ -353,7 +370,8 @@ func TestTracesEnd(t *testing.T) {
 	for range 30 {
 		deep = []cost.Operation{{Name: "loop", CoreTime: cost.CoreTime{Products: 1}, Iterations: 1 << 30, Inside: deep}}
 	}
-	for _, operations := range [][]cost.Operation{{{Iterations: 1 << 60, CoreTime: cost.CoreTime{Products: 1}, Inside: []cost.Operation{}}}, deep} {
+	for _, operations := range [][]cost.Operation{{{Iterations: 1 << 60, CoreTime: cost.CoreTime{Products: 1},
+		Inside: []cost.Operation{}}}, deep} {
 		r := &Report{Predicted: &cost.Prediction{Seconds: 1}, Schedule: &Schedule{Operations: operations}}
 		var b bytes.Buffer
 		require.NoError(t, r.WriteTrace(&b))
@@ -366,14 +384,20 @@ func TestSchedulesOfDamagedPrograms(t *testing.T) {
 	huge := floats(1<<40, 1<<40)
 	tiles := message(floats(3, 3), 5, message(packed(nil, 1, 9, 1<<60), 6, packed(nil, 1, 1<<60, 0)))
 	for name, p := range map[string]pjrt.Program{
-		"a loop in itself":       program(1, number(computation(1, op(1, "while", of(1), []uint64{1}, packed(nil, 38, 1))), 6, 1)),
-		"a tuple of itself":      program(1, number(computation(1, op(1, "tuple", message(nil, 4, of(1)), []uint64{1})), 6, 1)),
-		"more than there is":     program(1, number(computation(1, op(1, "get-tuple-element", of(1), []uint64{7}, number(nil, 13, 1<<40))), 6, 1)),
-		"huge arrays":            program(1, number(computation(1, op(1, "add", huge, nil), op(2, "add", huge, []uint64{1})), 6, 2)),
-		"huge tiles":             program(1, number(computation(1, op(1, "add", tiles, nil)), 6, 1)),
-		"a start without arrays": program(1, number(computation(1, op(1, "all-gather-start", nil, nil), op(2, "all-gather-done", of(4), []uint64{1}), op(3, "copy-done", of(4), []uint64{9})), 6, 3)),
-		"donated to nothing":     in(program(1, number(computation(1, op(1, "add", of(1), nil)), 6, 1)), message(nil, 8, message(nil, 1, number(packed(nil, 1, 1<<40), 2, 1<<40)))),
-		"a branch of nothing":    program(1, computation(1, op(1, "conditional", of(1), []uint64{4}, packed(nil, 38, 9)))),
+		"a loop in itself": program(1, number(computation(1, op(1, "while", of(1), []uint64{1}, packed(nil, 38, 1))), 6,
+			1)),
+		"a tuple of itself": program(1, number(computation(1, op(1, "tuple", message(nil, 4, of(1)), []uint64{1})), 6,
+			1)),
+		"more than there is": program(1, number(computation(1, op(1, "get-tuple-element", of(1), []uint64{7},
+			number(nil, 13, 1<<40))), 6, 1)),
+		"huge arrays": program(1, number(computation(1, op(1, "add", huge, nil), op(2, "add", huge, []uint64{1})),
+			6, 2)),
+		"huge tiles": program(1, number(computation(1, op(1, "add", tiles, nil)), 6, 1)),
+		"a start without arrays": program(1, number(computation(1, op(1, "all-gather-start", nil, nil),
+			op(2, "all-gather-done", of(4), []uint64{1}), op(3, "copy-done", of(4), []uint64{9})), 6, 3)),
+		"donated to nothing": in(program(1, number(computation(1, op(1, "add", of(1), nil)), 6, 1)),
+			message(nil, 8, message(nil, 1, number(packed(nil, 1, 1<<40), 2, 1<<40)))),
+		"a branch of nothing": program(1, computation(1, op(1, "conditional", of(1), []uint64{4}, packed(nil, 38, 9)))),
 	} {
 		m, err := hlo.Parse(p, nil)
 		require.NoError(t, err, name)

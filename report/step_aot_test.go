@@ -29,7 +29,8 @@ func TestAOTReportOfASmallStep(t *testing.T) {
 	strat, err := strategy.NewAheadOfTime(plugintest.Slice(t, "v5e:1x1"), strategy.Options{})
 	require.NoError(t, err)
 	defer strat.Close()
-	step, err := train.New(strat, model.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step, err := train.New(strat, model.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext,
+		in []*graph.Node) *graph.Node {
 		x := norm.RMSNorm(rc.Scope("norm"), in[0]).Done()
 		x = graph.Tanh(dense(rc.Scope("up"), x, 1024))
 		return graph.ReduceAllMean(graph.Square(dense(rc.Scope("down"), x, 256)))

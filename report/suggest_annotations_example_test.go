@@ -29,10 +29,11 @@ func ExampleSuggestAnnotations() {
 		LogicalDevices: 2, Variables: logical.Rules{logical.Match(`^/(up|down)/`, logical.SplitInto(1, 2))},
 	}))
 	defer strat.Close()
-	step := strategytest.OK(train.New(strat, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		h := graph.Tanh(gomlxlayers.Dense(rc.Scope("up"), in[0], false, 64))
-		return graph.ReduceAllMean(graph.Square(gomlxlayers.Dense(rc.Scope("down"), h, false, 16)))
-	}, train.Options{}))
+	step := strategytest.OK(train.New(strat, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			h := graph.Tanh(gomlxlayers.Dense(rc.Scope("up"), in[0], false, 64))
+			return graph.ReduceAllMean(graph.Square(gomlxlayers.Dense(rc.Scope("down"), h, false, 16)))
+		}, train.Options{}))
 	compiled := strategytest.OK(step.Compiled(ctx, shapes.Make(dtypes.Float32, 32, 16)))
 	suggested := strategytest.OK(report.SuggestAnnotations(ctx, compiled, report.AnnotationOptions{}))
 	best := suggested.All[0]

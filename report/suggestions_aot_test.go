@@ -32,7 +32,8 @@ func TestAOTSuggestionsOfARefusedStepNameNoOptionThatIsSet(t *testing.T) {
 		strat, err := strategy.NewAheadOfTime(slice, strategy.Options{Replicas: 2, LogicalDevices: 2, Variables: rules})
 		require.NoError(t, err)
 		defer strat.Close()
-		step, err := train.New(strat, model.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		step, err := train.New(strat, model.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext,
+			in []*graph.Node) *graph.Node {
 			x := loop.Layers(rc.Scope("layers"), count, in[0], func(scope *model.Scope, x *graph.Node) *graph.Node {
 				return graph.Tanh(dense(scope, x, width))
 			}, loop.Options{Keep: keep})
@@ -52,8 +53,10 @@ func TestAOTSuggestionsOfARefusedStepNameNoOptionThatIsSet(t *testing.T) {
 		keep  remat.Policy
 		o     train.Options
 	}{
-		"state sharding":    {"shard the training state over the replicas", logical.Rules{share}, remat.Everything(), train.Options{}},
-		"splits":            {"split /layers/dense/weights over the logical devices", logical.Rules{split}, remat.Everything(), train.Options{}},
+		"state sharding": {"shard the training state over the replicas", logical.Rules{share}, remat.Everything(),
+			train.Options{}},
+		"splits": {"split /layers/dense/weights over the logical devices", logical.Rules{split},
+			remat.Everything(), train.Options{}},
 		"rematerialization": {"save fewer values", nil, remat.Nothing(), train.Options{}},
 		"host memory":       {"remat.Policy.OnHost", nil, remat.Everything().OnHost(), train.Options{}},
 		"half precision":    {"bfloat16", nil, remat.Everything(), train.Options{Precision: precision.MixedBFloat16}},
@@ -64,7 +67,9 @@ func TestAOTSuggestionsOfARefusedStepNameNoOptionThatIsSet(t *testing.T) {
 		assert.NotContains(t, suggestions(c.rules, c.keep, c.o), c.text, option)
 	}
 	assert.Contains(t, plain, "take 2 microbatches instead of 1")
-	assert.Contains(t, suggestions(nil, remat.Everything(), train.Options{Accumulate: 2}), "take 4 microbatches instead of 2")
-	all := suggestions(logical.Rules{split, share}, remat.Nothing().OnHost(), train.Options{Precision: precision.MixedBFloat16, Accumulate: rows / 2})
+	assert.Contains(t, suggestions(nil, remat.Everything(), train.Options{Accumulate: 2}),
+		"take 4 microbatches instead of 2")
+	all := suggestions(logical.Rules{split, share}, remat.Nothing().OnHost(),
+		train.Options{Precision: precision.MixedBFloat16, Accumulate: rows / 2})
 	assert.Equal(t, "use more logical devices, such as 4 instead of 2\ntake a larger slice", all)
 }

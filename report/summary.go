@@ -48,7 +48,10 @@ func (r *Report) Summary() Summary {
 	for _, c := range r.CollectiveDTypes {
 		s.Collectives = append(s.Collectives, SummaryCollective{c.Axis, c.Kind, c.DType, c.Count, c.Bytes})
 	}
-	s.Collectives = groupBy(s.Collectives, func(c SummaryCollective) [3]string { return [3]string{c.Axis, c.Kind, c.DType} }, func(first *SummaryCollective, next SummaryCollective) {
+	s.Collectives = groupBy(s.Collectives, func(c SummaryCollective) [3]string {
+		return [3]string{c.Axis, c.Kind,
+			c.DType}
+	}, func(first *SummaryCollective, next SummaryCollective) {
 		first.Count += next.Count
 		first.Bytes += next.Bytes
 	})

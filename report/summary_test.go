@@ -25,7 +25,8 @@ func TestASummaryHasTheFiguresByTheirNames(t *testing.T) {
 	require.NoError(t, err)
 	var names map[string]any
 	require.NoError(t, json.Unmarshal(data, &names))
-	for name, want := range map[string]any{"parameters": 7.0, "text_bytes": 900.0, "lower_seconds": 0.002, "compile_seconds": 1.5, "flops": 2e12} {
+	for name, want := range map[string]any{"parameters": 7.0, "text_bytes": 900.0, "lower_seconds": 0.002,
+		"compile_seconds": 1.5, "flops": 2e12} {
 		assert.Equal(t, want, names[name], name)
 	}
 	assert.Equal(t, float64(6<<30), names["memory"].(map[string]any)["temporaries"])

@@ -11,8 +11,10 @@ import (
 
 // sharesMemory are the operations whose results share the memory of other values.
 var sharesMemory = map[string]bool{
-	"parameter": true, "constant": true, "tuple": true, "get-tuple-element": true, "bitcast": true, "while": true, "conditional": true, "call": true,
-	"dynamic-update-slice": true, "opt-barrier": true, "after-all": true, "copy-start": true, "async-start": true, "async-update": true,
+	"parameter": true, "constant": true, "tuple": true, "get-tuple-element": true, "bitcast": true, "while": true,
+	"conditional": true, "call": true,
+	"dynamic-update-slice": true, "opt-barrier": true, "after-all": true, "copy-start": true, "async-start": true,
+	"async-update":     true,
 	"all-gather-start": true, "all-reduce-start": true, "collective-permute-start": true,
 }
 
@@ -40,12 +42,14 @@ func temporaries(p *hlo.Program) []memory.Temporary {
 				if a.Memory != 0 || a.Bytes < memory.MinTemporaryBytes { // in fast memory, or too small
 					continue
 				}
-				all = append(all, memory.Temporary{Operation: i.Opcode, Source: i.Source, DType: a.DType, Shape: intDims(a.Dims), Bytes: a.Bytes, Count: 1, Line: memory.NewSourceLine(i.Origin)})
+				all = append(all, memory.Temporary{Operation: i.Opcode, Source: i.Source, DType: a.DType, Shape: intDims(a.Dims),
+					Bytes: a.Bytes, Count: 1, Line: memory.NewSourceLine(i.Origin)})
 			}
 		}
 	}
 	walk(p.Entry, 0)
-	all = groupBy(all, func(t memory.Temporary) kind { return kind{t.Operation, t.Source, t.DType, dimsText(t.Shape)} }, func(first *memory.Temporary, _ memory.Temporary) { first.Count++ })
+	all = groupBy(all, func(t memory.Temporary) kind { return kind{t.Operation, t.Source, t.DType, dimsText(t.Shape)} },
+		func(first *memory.Temporary, _ memory.Temporary) { first.Count++ })
 	slices.SortStableFunc(all, func(a, b memory.Temporary) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Count, a.Count), strings.Compare(a.Source, b.Source))
 	})

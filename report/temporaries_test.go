@@ -14,8 +14,10 @@ func TestTheLargestTemporariesAreThoseBetweenTheOperations(t *testing.T) {
 	named := func(name string) []byte { return message(nil, 7, message(nil, 2, []byte(name))) }
 	fast := message(floats(100, 100), 5, number(nil, 8, 1))
 	p := program(1,
-		number(computation(2, op(20, "parameter", floats(64, 64), nil), op(21, "add", floats(64, 64), []uint64{20, 20}), op(22, "multiply", floats(64, 64), []uint64{21, 21})), 6, 22), // a carried value is no temporary
-		computation(3, op(30, "add", floats(4096, 64), nil), op(31, "add", floats(1), nil)),                                                                                            // in a fusion: no memory
+		number(computation(2, op(20, "parameter", floats(64, 64), nil), op(21, "add", floats(64, 64), []uint64{20, 20}),
+			op(22, "multiply", floats(64, 64), []uint64{21, 21})), 6, 22), // a carried value is no temporary
+		computation(3, op(30, "add", floats(4096, 64), nil), op(31, "add", floats(1), nil)),
+		// in a fusion: no memory
 		number(computation(1,
 			op(10, "parameter", floats(4096, 4096), nil),
 			op(11, "fusion", floats(64, 64), []uint64{10}, packed(nil, 38, 3), named("/up/dot")),

@@ -45,10 +45,15 @@ var functions = template.FuncMap{
 		return all.Slice(0, min(n, all.Len())).Interface()
 	},
 	"beyond": func(n int, list any) int { return max(reflect.ValueOf(list).Len()-n, 0) },
-	"parts":  Memory.parts, "letters": Memory.letters, "verdict": Memory.verdict, "layout": layout, "layers": (*Schedule).byLayer,
-	"waits": func(l Line) float64 { return l.Interconnect + l.Network }, "times": func(l Line) []LayerTime { return timesByKind(l.CoreTime) }, "moves": collectivesOf, "sides": AnnotationSuggestion.sides, "several": (*Report).severalDTypes, "dtypes": (*Report).dtypesOf,
-	"valuesAtPeak": (*Schedule).valuesAtPeak, "peakOperation": (*Schedule).peakOperation, "groupTensors": (*Report).groupTensors, "sumLines": (*Report).sumLines,
-	"summary": (*AnnotationSuggestions).summary, "subject": AnnotationSuggestion.subject, "predicted": predictionParts, "uncertain": uncertainConstants,
+	"parts":  Memory.parts, "letters": Memory.letters, "verdict": Memory.verdict, "layout": layout,
+	"layers": (*Schedule).byLayer,
+	"waits":  func(l Line) float64 { return l.Interconnect + l.Network },
+	"times":  func(l Line) []LayerTime { return timesByKind(l.CoreTime) }, "moves": collectivesOf,
+	"sides": AnnotationSuggestion.sides, "several": (*Report).severalDTypes, "dtypes": (*Report).dtypesOf,
+	"valuesAtPeak": (*Schedule).valuesAtPeak, "peakOperation": (*Schedule).peakOperation,
+	"groupTensors": (*Report).groupTensors, "sumLines": (*Report).sumLines,
+	"summary": (*AnnotationSuggestions).summary, "subject": AnnotationSuggestion.subject, "predicted": predictionParts,
+	"uncertain": uncertainConstants,
 }
 
 var text = template.Must(template.New("text").Funcs(functions).Parse(textForm))
@@ -207,5 +212,8 @@ func predictionParts(p *cost.Prediction) []timePart {
 
 // uncertainConstants returns the constants that are neither published nor from the compiler.
 func uncertainConstants(p *cost.Prediction) []cost.Constant {
-	return slices.DeleteFunc(slices.Clone(p.Constants), func(c cost.Constant) bool { return c.Basis != "fitted" && c.Basis != "assumed" })
+	return slices.DeleteFunc(slices.Clone(p.Constants), func(c cost.Constant) bool {
+		return c.Basis != "fitted" &&
+			c.Basis != "assumed"
+	})
 }

@@ -29,7 +29,8 @@ func TestTheTextSaysEverything(t *testing.T) {
 
 func TestTheTextOfABareReport(t *testing.T) {
 	var b bytes.Buffer
-	r := &Report{Version: formatVersion, Step: "s", Replicas: 1, LogicalDevices: 1, Memory: Memory{Verdict: Unknown}, Cost: Cost{FLOPs: -1, BytesAccessed: -1}}
+	r := &Report{Version: formatVersion, Step: "s", Replicas: 1, LogicalDevices: 1, Memory: Memory{Verdict: Unknown},
+		Cost: Cost{FLOPs: -1, BytesAccessed: -1}}
 	require.NoError(t, r.WriteText(&b))
 	assert.Contains(t, b.String(), "verdict: unknown")
 	assert.Contains(t, b.String(), "collectives of one core in one step\n  none")
@@ -62,15 +63,17 @@ func TestUnits(t *testing.T) {
 
 func TestTheTextSaysWhatReplicasHave(t *testing.T) {
 	for want, x := range map[string]memory.Tensor{
-		"unsharded, mirrored":              {Annotation: "none"},
-		"-,logical, mirrored":              {Annotation: "-,logical"},
-		"replicate, mirrored":              {Annotation: "replicate"},
-		"replica,logical":                  {Annotation: "replica,logical"},
-		"logical+replica,-":                {Annotation: "logical+replica,-"},
-		"over({replica}, {logical})":       {Annotation: "over({replica}, {logical})"}, // the previous format
-		"unsharded, per replica":           {Annotation: "none", PerReplica: true},
-		"dimension 0 over 4 replicas":      {Annotation: "none", ReplicaShard: &memory.ReplicaShard{Dim: 0, Replicas: 4, Size: 64}},
-		"1,2, dimension 0 over 4 replicas": {Annotation: "1,2", ReplicaShard: &memory.ReplicaShard{Dim: 0, Replicas: 4, Size: 64}},
+		"unsharded, mirrored":        {Annotation: "none"},
+		"-,logical, mirrored":        {Annotation: "-,logical"},
+		"replicate, mirrored":        {Annotation: "replicate"},
+		"replica,logical":            {Annotation: "replica,logical"},
+		"logical+replica,-":          {Annotation: "logical+replica,-"},
+		"over({replica}, {logical})": {Annotation: "over({replica}, {logical})"}, // the previous format
+		"unsharded, per replica":     {Annotation: "none", PerReplica: true},
+		"dimension 0 over 4 replicas": {Annotation: "none", ReplicaShard: &memory.ReplicaShard{Dim: 0, Replicas: 4,
+			Size: 64}},
+		"1,2, dimension 0 over 4 replicas": {Annotation: "1,2", ReplicaShard: &memory.ReplicaShard{Dim: 0, Replicas: 4,
+			Size: 64}},
 	} {
 		assert.Equal(t, want, layout(x))
 	}

@@ -43,8 +43,9 @@ const maxEvents, fewIterations = 200_000, 3
 // times are predicted, the error matches errors.ErrUnsupported.
 func (r *Report) WriteTrace(w io.Writer) error {
 	if r.Schedule == nil || r.Predicted == nil {
-		return &errkind.Fault{Op: "report: trace", Subject: r.Step + " on " + r.Target.Name, Reason: "it has no predicted times",
-			Hint: "compile it for a slice of TPUs that it fits", Match: errors.ErrUnsupported}
+		return &errkind.Fault{Op: "report: trace", Subject: r.Step + " on " + r.Target.Name,
+			Reason: "it has no predicted times",
+			Hint:   "compile it for a slice of TPUs that it fits", Match: errors.ErrUnsupported}
 	}
 	t := &tracer{w: bufio.NewWriter(w), report: r, rounds: 1 << 30}
 	if t.countUnrolled(r.Schedule.Operations) > maxEvents {
@@ -52,7 +53,8 @@ func (r *Report) WriteTrace(w io.Writer) error {
 	}
 	fmt.Fprintf(t.w, `{"displayTimeUnit":"ns","otherData":{"note":"predicted, not measured"},"traceEvents":[`)
 	t.name("process_name", 0, fmt.Sprintf("%s on %s, predicted", r.Step, r.Target.Name))
-	for row, name := range []string{traceCore: "core", traceInterconnect: "interconnect", traceNetwork: "network", traceTransfers: "memory transfers"} {
+	for row, name := range []string{traceCore: "core", traceInterconnect: "interconnect", traceNetwork: "network",
+		traceTransfers: "memory transfers"} {
 		if name != "" {
 			t.name("thread_name", row, name)
 		}
@@ -107,10 +109,12 @@ func (t *tracer) writeOperations(all []cost.Operation, from float64) {
 		start := from + o.Start
 		t.write(traceEvent{Name: "memory in use", Phase: "C", Start: 1e6 * start, Args: map[string]any{"bytes": o.InUse}})
 		if o.Beside != nil {
-			t.write(traceEvent{Name: label(o), Phase: "X", TID: traceRows[o.Beside.On], Start: 1e6 * (from + o.Beside.Start), Took: 1e6 * o.Beside.Seconds, Args: t.args(o)})
+			t.write(traceEvent{Name: label(o), Phase: "X", TID: traceRows[o.Beside.On], Start: 1e6 * (from + o.Beside.Start),
+				Took: 1e6 * o.Beside.Seconds, Args: t.args(o)})
 		}
 		if o.Seconds() > 0 {
-			t.write(traceEvent{Name: label(o), Phase: "X", TID: traceCore, Start: 1e6 * start, Took: 1e6 * o.Seconds(), Args: t.args(o)})
+			t.write(traceEvent{Name: label(o), Phase: "X", TID: traceCore, Start: 1e6 * start, Took: 1e6 * o.Seconds(),
+				Args: t.args(o)})
 		}
 		if len(o.Inside) == 0 {
 			continue
@@ -119,7 +123,8 @@ func (t *tracer) writeOperations(all []cost.Operation, from float64) {
 		for k := range min(max(o.Iterations, 1), t.rounds) {
 			at := start + float64(k)*round
 			if o.Iterations > 1 && round > 0 {
-				t.write(traceEvent{Name: fmt.Sprintf("round %d of %d", k+1, o.Iterations), Phase: "X", TID: traceCore, Start: 1e6 * at, Took: 1e6 * round})
+				t.write(traceEvent{Name: fmt.Sprintf("round %d of %d", k+1, o.Iterations), Phase: "X", TID: traceCore,
+					Start: 1e6 * at, Took: 1e6 * round})
 			}
 			t.writeOperations(o.Inside, at)
 		}
@@ -138,7 +143,8 @@ func label(o cost.Operation) string {
 
 func (t *tracer) args(o cost.Operation) map[string]any {
 	args := map[string]any{}
-	for name, text := range map[string]string{"operation": o.Operation, "source": o.Source, "layer": o.Layer, "line": t.report.line(o.Line)} {
+	for name, text := range map[string]string{"operation": o.Operation, "source": o.Source, "layer": o.Layer,
+		"line": t.report.line(o.Line)} {
 		if text != "" {
 			args[name] = text
 		}

@@ -41,7 +41,8 @@ func TestSpecAndOpShardingAreEquivalent(t *testing.T) {
 }
 
 func TestSpecOpShardingUsesMinimalIota(t *testing.T) {
-	m := mesh(t, sharding.Axis{Name: "a", Size: 2}, sharding.Axis{Name: "one", Size: 1}, sharding.Axis{Name: "b", Size: 2}, sharding.Axis{Name: "c", Size: 4})
+	m := mesh(t, sharding.Axis{Name: "a", Size: 2}, sharding.Axis{Name: "one", Size: 1}, sharding.Axis{Name: "b", Size: 2},
+		sharding.Axis{Name: "c", Size: 4})
 	for _, test := range []struct {
 		spec sharding.Spec
 		want string

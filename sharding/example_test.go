@@ -70,7 +70,8 @@ func ExampleSplitToLogicalDevices() {
 }
 
 func ExampleVisualize() {
-	err := sharding.Visualize(os.Stdout, exampleMesh(), sharding.P(nil, "logical"), []int{8, 128}, sharding.VisualizeOptions{})
+	err := sharding.Visualize(os.Stdout, exampleMesh(), sharding.P(nil, "logical"), []int{8, 128},
+		sharding.VisualizeOptions{})
 	if err != nil {
 		panic(err)
 	}

@@ -12,9 +12,11 @@ import (
 
 // The expected device numbers, on meshes of 2 x 2 x 2 and 2 x 1 x 3 devices, were derived by hand.
 func TestGroups(t *testing.T) {
-	cube, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 2}, sharding.Axis{Name: "model", Size: 2}, sharding.Axis{Name: "sequence", Size: 2})
+	cube, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 2}, sharding.Axis{Name: "model", Size: 2},
+		sharding.Axis{Name: "sequence", Size: 2})
 	require.NoError(t, err)
-	rectangle, err := sharding.NewMesh(sharding.Axis{Name: "a", Size: 2}, sharding.Axis{Name: "one", Size: 1}, sharding.Axis{Name: "b", Size: 3})
+	rectangle, err := sharding.NewMesh(sharding.Axis{Name: "a", Size: 2}, sharding.Axis{Name: "one", Size: 1},
+		sharding.Axis{Name: "b", Size: 3})
 	require.NoError(t, err)
 	for _, c := range []struct {
 		mesh sharding.Mesh
@@ -43,7 +45,8 @@ func TestGroups(t *testing.T) {
 	for _, c := range []struct {
 		axes    []string
 		problem sharding.Problem
-	}{{[]string{"expert"}, sharding.UnknownAxis}, {[]string{"model", "model"}, sharding.RepeatedAxis}, {[]string{""}, sharding.UnknownAxis}} {
+	}{{[]string{"expert"}, sharding.UnknownAxis}, {[]string{"model", "model"}, sharding.RepeatedAxis},
+		{[]string{""}, sharding.UnknownAxis}} {
 		_, err := cube.Groups(c.axes...)
 		var bad *sharding.SpecError
 		require.True(t, errors.As(err, &bad), "%v", err)

@@ -34,7 +34,8 @@ func TestParseSpecIsInverseOfString(t *testing.T) {
 
 func TestParseSpecRejectsMalformedText(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                            `sharding: split "": expected the name of an axis, or - for a dimension that is not split at offset 0, near ""; write the axes of each dimension, as in replica,-,a+b`,
+		"": `sharding: split "": expected the name of an axis, or - for a dimension that is ` +
+			`not split at offset 0, near ""; write the axes of each dimension, as in replica,-,a+b`,
 		"a,":                          "expected the name",
 		"a,,b":                        "expected the name",
 		"a+":                          "expected the name",
@@ -83,7 +84,8 @@ func TestParseMeshIsInverseOfString(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, mesh.Equal(mesh2x4(t)))
 	for text, want := range map[string]string{
-		"":                       `sharding: mesh "": expected "=" at offset 0, near ""; write axes with their sizes, as in replica=2,logical=4`,
+		"": `sharding: mesh "": expected "=" at offset 0, near ""; write axes with their sizes, as ` +
+			`in replica=2,logical=4`,
 		"a":                      `expected "="`,
 		"a=":                     "expected a number",
 		"a=-1":                   "expected a number",

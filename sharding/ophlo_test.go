@@ -58,7 +58,8 @@ func TestParseOpShardingRejectsMalformedText(t *testing.T) {
 func FuzzParseOpSharding(f *testing.F) {
 	for _, seed := range []string{
 		"{replicated}", "{maximal device=0}", "{devices=[2,1]0,1}", "{devices=[2,1,2]0,1,2,3 last_tile_dim_replicate}",
-		"{devices=[4,2]<=[2,4]T(1,0)}", "{devices=[2,2]<=[4] last_tile_dims={manual, replicated}}", "{{replicated}, /*index=1*/{manual}}",
+		"{devices=[4,2]<=[2,4]T(1,0)}", "{devices=[2,2]<=[4] last_tile_dims={manual, replicated}}",
+		"{{replicated}, /*index=1*/{manual}}",
 	} {
 		f.Add(seed)
 	}

@@ -61,8 +61,9 @@ func TestParseOpShardingProtoReadsUnpackedAndUnknownFields(t *testing.T) {
 	assert.Equal(t, "{devices=[2,1]1,0}", op.String())
 	for name, wire := range map[string]string{
 		"cut unknown field": "3a05", "cut list": "08031a0501", "cut list number": "08031a01ff", "string for tuple": "2801",
-		"cut tuple": "2a05", "last twice": "08031a02010122010030014a0100", "both last forms": "08031a03010101220100300142010" + "0",
-		"bad element": "08022a020809",
+		"cut tuple": "2a05", "last twice": "08031a02010122010030014a0100",
+		"both last forms": "08031a03010101220100300142010" + "0",
+		"bad element":     "08022a020809",
 	} {
 		_, err := sharding.ParseOpShardingProto(unhex(t, wire))
 		assert.Error(t, err, name)

@@ -19,7 +19,8 @@ func TestOpIndexRangesRoundTilesUp(t *testing.T) {
 		assert.True(t, holds)
 		got = append(got, ranges...)
 	}
-	assert.Equal(t, []sharding.Range{{Start: 0, Stop: 2}, {Start: 2, Stop: 4}, {Start: 4, Stop: 5}, {Start: 5, Stop: 5}}, got)
+	assert.Equal(t, []sharding.Range{{Start: 0, Stop: 2}, {Start: 2, Stop: 4}, {Start: 4, Stop: 5}, {Start: 5, Stop: 5}},
+		got)
 	_, holds, err := op.IndexRanges([]int{5}, 4)
 	require.NoError(t, err)
 	assert.False(t, holds)

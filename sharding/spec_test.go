@@ -56,7 +56,8 @@ func TestSpecIsImmutable(t *testing.T) {
 }
 
 func TestSpecCanonicalSortsReplicatedAxesOnly(t *testing.T) {
-	m := mesh(t, sharding.Axis{Name: "a", Size: 2}, sharding.Axis{Name: "b", Size: 2}, sharding.Axis{Name: "c", Size: 2}, sharding.Axis{Name: "d", Size: 2})
+	m := mesh(t, sharding.Axis{Name: "a", Size: 2}, sharding.Axis{Name: "b", Size: 2}, sharding.Axis{Name: "c", Size: 2},
+		sharding.Axis{Name: "d", Size: 2})
 	s := sharding.P([]string{"d", "c"}).WithReplicated("b", "a")
 	assert.Equal(t, `<@m, [{"d", "c"}], replicated={"a", "b"}>`, s.Canonical(m).ShardyTextBare("m"))
 }

@@ -14,7 +14,8 @@ func TestSpecValidateReportsEveryProblem(t *testing.T) {
 	err := sharding.P("model", "replica", []string{"replica", "logical"}).ValidateTensor(m, "weights", []int{4, 3, 9, 5})
 	var got []sharding.SpecError
 	for _, e := range sharding.SpecErrors(err) {
-		got = append(got, sharding.SpecError{Problem: e.Problem, Tensor: e.Tensor, Dim: e.Dim, DimSize: e.DimSize, Axis: e.Axis, AxisSize: e.AxisSize})
+		got = append(got, sharding.SpecError{Problem: e.Problem, Tensor: e.Tensor, Dim: e.Dim, DimSize: e.DimSize,
+			Axis: e.Axis, AxisSize: e.AxisSize})
 		assert.NotEmpty(t, e.Hint)
 	}
 	assert.Equal(t, []sharding.SpecError{
@@ -26,7 +27,9 @@ func TestSpecValidateReportsEveryProblem(t *testing.T) {
 	}, got)
 	var one *sharding.SpecError
 	require.ErrorAs(t, err, &one)
-	assert.Equal(t, `sharding: tensor "weights": dimension 0: the mesh has no axis "model"; the axes are replica=2,logical=4`, one.Error())
+	assert.Equal(t,
+		`sharding: tensor "weights": dimension 0: the mesh has no axis "model"; the axes are replica=2,logical=4`,
+		one.Error())
 }
 
 func TestSpecValidateSuggestsCorrection(t *testing.T) {
@@ -36,12 +39,18 @@ func TestSpecValidateSuggestsCorrection(t *testing.T) {
 		shape []int
 		want  string
 	}{
-		"indivisible": {sharding.P("logical"), []int{6}, "sharding: dimension 0: size 6 is not divisible by 4 (axes logical); pad the dimension to 8, or do not split it (-)"},
-		"short":       {sharding.P("logical"), []int{8, 2}, `sharding: rank mismatch; "logical" has rank 1, but the tensor's shape [8 2] has rank 2; write logical,-`},
-		"long":        {sharding.P("logical", nil), []int{8}, `sharding: rank mismatch; "logical,-" has rank 2, but the tensor's shape [8] has rank 1; write logical`},
-		"negative":    {sharding.P(nil), []int{-1}, "sharding: dimension 0: size -1 is negative; pass the static size"},
-		"bad part":    {sharding.P(7), []int{8}, "sharding: dimension 0: invalid entry; an entry is nil, a string, a []string or a sharding.Dim, not int"},
-		"replicated":  {sharding.P("logical").WithReplicated("logical"), []int{8}, `sharding: axis "logical" is used more than once; use each axis only once in a spec`},
+		"indivisible": {sharding.P("logical"), []int{6},
+			"sharding: dimension 0: size 6 is not divisible by 4 (axes logical); pad the dimension to 8, or do not split " +
+				"it (-)"},
+		"short": {sharding.P("logical"), []int{8, 2},
+			`sharding: rank mismatch; "logical" has rank 1, but the tensor's shape [8 2] has rank 2; write logical,-`},
+		"long": {sharding.P("logical", nil), []int{8},
+			`sharding: rank mismatch; "logical,-" has rank 2, but the tensor's shape [8] has rank 1; write logical`},
+		"negative": {sharding.P(nil), []int{-1}, "sharding: dimension 0: size -1 is negative; pass the static size"},
+		"bad part": {sharding.P(7), []int{8},
+			"sharding: dimension 0: invalid entry; an entry is nil, a string, a []string or a sharding.Dim, not int"},
+		"replicated": {sharding.P("logical").WithReplicated("logical"), []int{8},
+			`sharding: axis "logical" is used more than once; use each axis only once in a spec`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -40,12 +40,13 @@ func TestVisualizeMatchesGolden(t *testing.T) {
 		shape   []int
 		options sharding.VisualizeOptions
 	}{
-		"scalar":      {m, sharding.P(), []int{}, sharding.VisualizeOptions{}},
-		"vector":      {m, sharding.P("logical"), []int{16}, sharding.VisualizeOptions{}},
-		"matrix":      {m, sharding.P("replica", "logical"), []int{8, 128}, sharding.VisualizeOptions{}},
-		"transposed":  {m, sharding.P([]string{"logical", "replica"}, nil), []int{8, 128}, sharding.VisualizeOptions{}},
-		"replicated":  {m, sharding.P(nil, nil), []int{8, 128}, sharding.VisualizeOptions{}},
-		"rank4":       {m, sharding.P("replica", nil, nil, "logical"), []int{4, 2, 2, 8}, sharding.VisualizeOptions{Dims: []int{3, 1}, Indices: []int{3, 0, 1, 0}}},
+		"scalar":     {m, sharding.P(), []int{}, sharding.VisualizeOptions{}},
+		"vector":     {m, sharding.P("logical"), []int{16}, sharding.VisualizeOptions{}},
+		"matrix":     {m, sharding.P("replica", "logical"), []int{8, 128}, sharding.VisualizeOptions{}},
+		"transposed": {m, sharding.P([]string{"logical", "replica"}, nil), []int{8, 128}, sharding.VisualizeOptions{}},
+		"replicated": {m, sharding.P(nil, nil), []int{8, 128}, sharding.VisualizeOptions{}},
+		"rank4": {m, sharding.P("replica", nil, nil, "logical"), []int{4, 2, 2, 8},
+			sharding.VisualizeOptions{Dims: []int{3, 1}, Indices: []int{3, 0, 1, 0}}},
 		"elided":      {large, sharding.P("x"), []int{64}, sharding.VisualizeOptions{MaxTiles: 4}},
 		"zero":        {m, sharding.P("replica", nil), []int{0, 3}, sharding.VisualizeOptions{}},
 		"elided_down": {large, sharding.P("x", nil), []int{64, 1}, sharding.VisualizeOptions{MaxTiles: 3}},
@@ -76,11 +77,14 @@ func TestVisualizeRejectsInvalidOptions(t *testing.T) {
 		"at length":   {Indices: []int{0}},
 		"max tiles":   {MaxTiles: 1},
 	} {
-		assert.ErrorContains(t, sharding.Visualize(&strings.Builder{}, m, sharding.P(nil, nil), []int{2, 2}, options), "visualize", name)
+		assert.ErrorContains(t, sharding.Visualize(&strings.Builder{}, m, sharding.P(nil, nil), []int{2, 2}, options),
+			"visualize", name)
 	}
-	err := sharding.Visualize(&strings.Builder{}, m, sharding.P(nil, nil, nil), []int{2, 2, 2}, sharding.VisualizeOptions{Indices: []int{0, 0, 2}})
+	err := sharding.Visualize(&strings.Builder{}, m, sharding.P(nil, nil, nil), []int{2, 2, 2},
+		sharding.VisualizeOptions{Indices: []int{0, 0, 2}})
 	assert.ErrorContains(t, err, "index 2 in dimension 2")
-	assert.Error(t, sharding.Visualize(&strings.Builder{}, m, sharding.P("logical"), []int{3}, sharding.VisualizeOptions{}))
+	assert.Error(t, sharding.Visualize(&strings.Builder{}, m, sharding.P("logical"), []int{3},
+		sharding.VisualizeOptions{}))
 }
 
 // Too many devices are rejected before VisualizeOp loops over them or allocates memory.
@@ -89,7 +93,10 @@ func TestVisualizeRejectsTooManyDevices(t *testing.T) {
 	require.NoError(t, err)
 	for _, devices := range []int{1e9, 1<<16 + 1, math.MaxInt, -1} {
 		var err error
-		hangtest.Within(t, func() { err = sharding.VisualizeOp(io.Discard, op, []int{8}, devices, sharding.VisualizeOptions{}) })
+		hangtest.Within(t, func() {
+			err = sharding.VisualizeOp(io.Discard, op, []int{8}, devices,
+				sharding.VisualizeOptions{})
+		})
 		var wrong errkind.Error
 		require.ErrorAs(t, err, &wrong)
 		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))

@@ -73,7 +73,10 @@ func TestSweepRemovesWhatAKilledPutLeft(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 	none := func(string) bool { return false }
-	require.NoError(t, s.(storage.Sweeper).Sweep(ctx, "step-", func(name string) bool { return strings.HasPrefix(name, "step-") }))
+	require.NoError(t, s.(storage.Sweeper).Sweep(ctx, "step-", func(name string) bool {
+		return strings.HasPrefix(name,
+			"step-")
+	}))
 	assert.DirExists(t, filepath.Join(dir, "step-1"))
 	require.NoError(t, s.(storage.Sweeper).Sweep(ctx, "step-1/", none))
 	assert.NoDirExists(t, filepath.Join(dir, "step-1"), "it is empty")
@@ -93,7 +96,8 @@ func TestSweepRemovesEmptyFolders(t *testing.T) {
 	}
 	require.NoError(t, storage.PutBytes(ctx, s, "step-5/whole", nil, storage.PutOptions{}))
 	require.NoError(t, s.(storage.Sweeper).Sweep(ctx, "step-", func(name string) bool { return name == "step-3/kept/" }))
-	for name, left := range map[string]bool{"step-1": false, "step-2": false, "step-3/kept": true, "other": true, "step-4/.hidden": true, "step-5": true} {
+	for name, left := range map[string]bool{"step-1": false, "step-2": false, "step-3/kept": true, "other": true,
+		"step-4/.hidden": true, "step-5": true} {
 		if left {
 			assert.DirExists(t, filepath.Join(dir, name))
 		} else {
@@ -139,7 +143,8 @@ func TestAPutOutlivesTheRemovalOfItsFolder(t *testing.T) {
 		all.Go(func() {
 			name := fmt.Sprint("a/b/c/d/", i)
 			for range 60 {
-				if !assert.NoError(t, storage.PutBytes(ctx, s, name, nil, storage.PutOptions{})) || !assert.NoError(t, s.Remove(ctx, name)) {
+				if !assert.NoError(t, storage.PutBytes(ctx, s, name, nil, storage.PutOptions{})) || !assert.NoError(t,
+					s.Remove(ctx, name)) {
 					return
 				}
 			}

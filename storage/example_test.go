@@ -21,7 +21,8 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	if err := storage.PutBytes(ctx, store, "status/host-0000.json", []byte(`{"step": 7}`), storage.PutOptions{}); err != nil {
+	if err := storage.PutBytes(ctx, store, "status/host-0000.json", []byte(`{"step": 7}`),
+		storage.PutOptions{}); err != nil {
 		log.Fatal(err)
 	}
 	all, err := store.List(ctx, "status/")

@@ -35,7 +35,8 @@ func ExampleNewAheadOfTime() {
 		panic(err)
 	}
 	defer strat.Close()
-	step, err := train.New(strat, model.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step, err := train.New(strat, model.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext,
+		in []*graph.Node) *graph.Node {
 		h := graph.Tanh(logical.Split(layers.Dense(rc.Scope("hidden"), in[0], true, 4096), 1, 4))
 		return graph.ReduceAllMean(graph.Square(graph.Sub(layers.Dense(rc.Scope("output"), h, true, 1), in[1])))
 	}, train.Options{})

@@ -46,7 +46,8 @@ func classifier(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 }
 
 func classifierStep(strat *strategy.TPUStrategy) *train.Step {
-	return strategytest.OK(train.New(strat, strategytest.SeededStore(), optimizer.Adam().LearningRate(1e-3).Done(), classifier, train.Options{}))
+	return strategytest.OK(train.New(strat, strategytest.SeededStore(), optimizer.Adam().LearningRate(1e-3).Done(),
+		classifier, train.Options{}))
 }
 
 func classifierBatch(rows int) []any {
@@ -75,7 +76,8 @@ func TestAOTLargeStepsCompileForEveryGenerationOnOneHostAndMany(t *testing.T) {
 					return strategytest.AnnotatedStep(s), []any{x, y}
 				},
 			}
-			rules := map[string]logical.Rules{"classifier": classifierRules(cores), "annotated": strategytest.AnnotatedRules(cores)}
+			rules := map[string]logical.Rules{"classifier": classifierRules(cores),
+				"annotated": strategytest.AnnotatedRules(cores)}
 			for _, model := range []string{"classifier", "annotated"} {
 				strat := strategytest.Ahead(t, name, strategy.Options{LogicalDevices: cores, Variables: rules[model]})
 				step, batch := steps[model](strat)
@@ -90,7 +92,8 @@ func TestAOTLargeStepsCompileForEveryGenerationOnOneHostAndMany(t *testing.T) {
 				require.Positive(t, replica, "gradients are summed: %+v", r.Collectives)
 				local, _ := r.CollectiveBytes("logical")
 				require.Positive(t, local, "activations are exchanged: %+v", r.Collectives)
-				t.Logf("%s on %s: %v to lower, %v to compile", model, name, compiled.Lowering.Round(time.Millisecond), compiled.Compiling.Round(time.Millisecond))
+				t.Logf("%s on %s: %v to lower, %v to compile", model, name, compiled.Lowering.Round(time.Millisecond),
+					compiled.Compiling.Round(time.Millisecond))
 			}
 		})
 	}
@@ -140,7 +143,8 @@ func (m *timed) step() (*train.Step, []any) {
 func newTimed(t *testing.T, name string) *timed {
 	t.Helper()
 	start := time.Now()
-	m := &timed{strat: strategytest.Ahead(t, name, strategy.Options{LogicalDevices: cores, Variables: classifierRules(cores)})}
+	m := &timed{strat: strategytest.Ahead(t, name, strategy.Options{LogicalDevices: cores,
+		Variables: classifierRules(cores)})}
 	step, batch := m.step()
 	var err error
 	m.compiled, err = step.Compiled(context.Background(), batch...)
@@ -210,7 +214,8 @@ func TestAOTTextIsTheSameForCPUAndTPU(t *testing.T) {
 	assert.Equal(t, string(cpuStep.Module.Text), string(tpuStep.Module.Text))
 
 	// Another mesh only changes the sizes of the mesh in the step.
-	wide := strategytest.Ahead(t, "v5e:4x4", strategy.Options{LogicalDevices: 2, Variables: strategytest.AnnotatedRules(2)})
+	wide := strategytest.Ahead(t, "v5e:4x4", strategy.Options{LogicalDevices: 2,
+		Variables: strategytest.AnnotatedRules(2)})
 	wideX, wideY := strategytest.BatchShapes(32 * 4)
 	wideStep, err := strategytest.AnnotatedStep(wide).Compiled(ctx, wideX, wideY)
 	require.NoError(t, err)
@@ -220,8 +225,10 @@ func TestAOTTextIsTheSameForCPUAndTPU(t *testing.T) {
 		return string(after)
 	}
 	scale := regexp.MustCompile(`dense<(5\.0|1\.25)e-01>`) // the mean over the replicas
-	assert.Equal(t, scale.ReplaceAllString(body(cpuStep.Module.Text), "dense<1/R>"), scale.ReplaceAllString(body(wideStep.Module.Text), "dense<1/R>"))
-	assert.NotEqual(t, meshNumbers.FindAllString(string(cpuStep.Module.Text), -1), meshNumbers.FindAllString(string(wideStep.Module.Text), -1))
+	assert.Equal(t, scale.ReplaceAllString(body(cpuStep.Module.Text), "dense<1/R>"),
+		scale.ReplaceAllString(body(wideStep.Module.Text), "dense<1/R>"))
+	assert.NotEqual(t, meshNumbers.FindAllString(string(cpuStep.Module.Text), -1),
+		meshNumbers.FindAllString(string(wideStep.Module.Text), -1))
 }
 
 func TestAOTTextIsTheSameEachTime(t *testing.T) {
@@ -230,9 +237,11 @@ func TestAOTTextIsTheSameEachTime(t *testing.T) {
 	}
 	var first []byte
 	for range 3 {
-		strat := strategytest.Ahead(t, "v5e:2x4", strategy.Options{LogicalDevices: 2, Variables: strategytest.AnnotatedRules(2)})
+		strat := strategytest.Ahead(t, "v5e:2x4", strategy.Options{LogicalDevices: 2,
+			Variables: strategytest.AnnotatedRules(2)})
 		x, y := strategytest.BatchShapes(32)
-		step := strategytest.OK(train.New(strat, model.NewStore(), optimizer.Adam().Done(), strategytest.Annotated(2), train.Options{}))
+		step := strategytest.OK(train.New(strat, model.NewStore(), optimizer.Adam().Done(), strategytest.Annotated(2),
+			train.Options{}))
 		compiled, err := step.Compiled(context.Background(), x, y)
 		require.NoError(t, err)
 		if first == nil {

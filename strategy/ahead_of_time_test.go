@@ -26,7 +26,8 @@ func TestAOTStepsAreCompiledForASliceThatIsNotThereAndCannotRun(t *testing.T) {
 		return
 	}
 	ctx := context.Background()
-	strat := strategytest.Ahead(t, "v5e:2x4", strategy.Options{LogicalDevices: 2, Variables: strategytest.AnnotatedRules(2)})
+	strat := strategytest.Ahead(t, "v5e:2x4", strategy.Options{LogicalDevices: 2,
+		Variables: strategytest.AnnotatedRules(2)})
 	assert.Equal(t, 4, strat.NumReplicasInSync())
 	assert.Nil(t, strat.System())
 	assert.Equal(t, "v5e:2x4", strat.Slice().Info().Name)

@@ -86,17 +86,22 @@ func gcd(a, b int) int {
 // compiler. It logs a warning if the logical devices of a replica are on several slices.
 func checkSlices(topology tpu.Topology, assignment tpu.DeviceAssignment, opts Options) error {
 	if opts.BySlice && !assignment.IsBySlice() {
-		return &OptionError{Option: "BySlice", Reason: "the Assignment does not give each slice whole replicas, slice by slice; build it with tpu.AssignmentOptions.BySlice"}
+		return &OptionError{Option: "BySlice",
+			Reason: "the Assignment does not give each slice whole replicas, slice by slice; build it with " +
+				"tpu.AssignmentOptions.BySlice"}
 	}
 	if opts.Variables.UsesAxis(logical.ReplicaAxis) && assignment.HasMixedSliceOrder() {
-		return &OptionError{Option: "Assignment", Reason: fmt.Sprintf("the %d replicas share out state over %d slices, in an order that mixes the slices: the TPU's compiler ends the process for that; "+
-			"set BySlice, with a number of replicas that the slices share equally, in place of an Assignment, or give one that is made with tpu.AssignmentOptions.BySlice", assignment.NumReplicas(), topology.NumSlices())}
+		return &OptionError{Option: "Assignment", Reason: fmt.Sprintf("the %d replicas share out state over %d slices, in "+
+			"an order that mixes the slices: the TPU's compiler ends the process for that; "+
+			"set BySlice, with a number of replicas that the slices share equally, in place of an Assignment, or give one "+
+			"that is made with tpu.AssignmentOptions.BySlice", assignment.NumReplicas(), topology.NumSlices())}
 	}
 	spanning := assignment.ReplicasAcrossSlices()
 	if len(spanning) == 0 || opts.Logger == nil {
 		return nil
 	}
-	opts.Logger.Warn("strategy: logical devices of a replica are on several slices: what they say to each other in each layer crosses the data-center network; "+
+	opts.Logger.Warn("strategy: logical devices of a replica are on several slices: what they say to each other in "+
+		"each layer crosses the data-center network; "+
 		"set Options.BySlice, or take fewer logical devices", "replicas", len(spanning), "of",
 		assignment.NumReplicas(), "first", spanning[0],
 		"logical_devices", assignment.NumCoresPerReplica(), "slices", topology.NumSlices())

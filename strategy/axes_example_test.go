@@ -24,7 +24,8 @@ func ExampleOptions_logicalAxes() {
 	}))
 	defer strat.Close()
 
-	weights := strategytest.OK(strat.Mirror(ctx, [][]float32{{1, 2, 3, 4}, {5, 6, 7, 8}}, logical.SplitOverAxes("", "model")))
+	weights := strategytest.OK(strat.Mirror(ctx, [][]float32{{1, 2, 3, 4}, {5, 6, 7, 8}}, logical.SplitOverAxes("",
+		"model")))
 	for _, shard := range weights.Shards() {
 		fmt.Printf("device %d has the columns from %d\n", shard.LogicalDevice, shard.Start[1])
 	}

@@ -32,11 +32,14 @@ func TestLogicalAxesThatAreNotRightAreRefused(t *testing.T) {
 		"no block of 3 devices": {LogicalAxes: []sharding.Axis{{Name: "model", Size: 3}}},
 		`rule 0 ("w" to -,modle): dimension 1 is split over axis "modle", which the replica does not have; use one of replica=2,model=2,sequence=2, or add the axis to the replica`: {
 			LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.SplitOverAxes("", "modle"))}},
-		`axis "model" splits dimension 0 and dimension 1`: {LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.SplitOverAxes("model", "model"))}},
-		"dimension 0 has an empty axis name":              {LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.SplitOverAxes("model,"))}},
+		`axis "model" splits dimension 0 and dimension 1`: {LogicalAxes: pairs,
+			Variables: logical.Rules{logical.Match("w", logical.SplitOverAxes("model", "model"))}},
+		"dimension 0 has an empty axis name": {LogicalAxes: pairs,
+			Variables: logical.Rules{logical.Match("w", logical.SplitOverAxes("model,"))}},
 		`replica+model): logical: split: dimension 0 is split over the replicas and over logical axes; split another`: {
 			LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.SplitOverAxes("replica,model"))}},
-		`axis "replica" splits dimension 0 and dimension 1`: {LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.SplitOverAxes("replica", "replica"))}},
+		`axis "replica" splits dimension 0 and dimension 1`: {LogicalAxes: pairs,
+			Variables: logical.Rules{logical.Match("w", logical.SplitOverAxes("replica", "replica"))}},
 	} {
 		_, err := strategy.New(sys, opts)
 		var bad *strategy.OptionError
@@ -52,13 +55,15 @@ func TestLogicalAxesThatAreNotRightAreRefused(t *testing.T) {
 	var misfit *logical.Error
 	require.ErrorAs(t, err, &misfit)
 	assert.Equal(t, 0, misfit.Dim)
-	assert.ErrorContains(t, err, "dimension 0 of size 3 is not divisible into 2 parts (sequence=2); pad the dimension to 4")
+	assert.ErrorContains(t, err,
+		"dimension 0 of size 3 is not divisible into 2 parts (sequence=2); pad the dimension to 4")
 }
 
 func TestTheAxisOfTheReplicasIsRefusedWhereNoVariableOfAStoreIs(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	s := strategytest.On(t, sys, strategy.Options{Replicas: 2, LogicalAxes: strategytest.Axes("model"),
-		Variables: logical.Rules{{Pattern: regexp.MustCompile("mine"), Annotation: logical.SplitOverAxes("replica"), Optional: true}}})
+		Variables: logical.Rules{{Pattern: regexp.MustCompile("mine"), Annotation: logical.SplitOverAxes("replica"),
+			Optional: true}}})
 	step := func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{logical.SplitOver(in[0], "replica")}
 	}
@@ -78,11 +83,13 @@ func TestTheAxisOfTheReplicasIsRefusedWhereNoVariableOfAStoreIs(t *testing.T) {
 		assert.Contains(t, misfit.Hint, "only rules for the variables of a store name the replicas", name)
 	}
 	opts := strategytest.NamedOptions(2, strategytest.Axes("model")...)
-	opts.Variables = logical.Rules{logical.Match("weights_1st_moment$", logical.SplitOverAxes("model", "replica")), logical.Match("^/up/.*weights", logical.SplitOverAxes("replica", "model"))}
+	opts.Variables = logical.Rules{logical.Match("weights_1st_moment$", logical.SplitOverAxes("model", "replica")),
+		logical.Match("^/up/.*weights", logical.SplitOverAxes("replica", "model"))}
 	s = strategytest.On(t, sys, opts)
 	batch, target := strategytest.NamedBatch(0)
 	_, err := strategytest.NamedStep(s).Run(t.Context(), batch, target)
-	assert.ErrorContains(t, err, `rule 0 cuts dimension 1 over the replicas, and as state of "/up/dense/weights" it is dimension 0 of 8 over the replicas; let one rule reach both variables`)
+	assert.ErrorContains(t, err, `rule 0 cuts dimension 1 over the replicas, and as state of "/up/dense/weights" it is `+
+		`dimension 0 of 8 over the replicas; let one rule reach both variables`)
 }
 
 // TestValuesOverNamedAxes creates, reshards and reads values that are split over some of the axes.
@@ -117,7 +124,8 @@ func TestValuesOverNamedAxes(t *testing.T) {
 		columns := logical.SplitOverAxes("", "sequence,model")
 		f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{rc.AllReduce(strategy.Sum, logical.SplitOver(in[0], "model", ""))}
-		}, strategy.FunctionOptions{Arguments: []logical.Annotation{columns}, Results: []logical.Annotation{logical.SplitOverAxes("sequence", "")}})
+		}, strategy.FunctionOptions{Arguments: []logical.Annotation{columns},
+			Results: []logical.Annotation{logical.SplitOverAxes("sequence", "")}})
 		results, err := f.Run(ctx, m)
 		require.NoError(t, err)
 		sum, err := results[0].Local(ctx, 1)
@@ -126,7 +134,8 @@ func TestValuesOverNamedAxes(t *testing.T) {
 		require.NoError(t, m.Close())
 	}
 	// Tensors with different shapes are padded to multiples of the axes.
-	ragged, err := s.PerReplica(ctx, []any{[]float32{1, 2, 3, 4, 5}, []float32{6}}, logical.SplitOverAxes("sequence,model"))
+	ragged, err := s.PerReplica(ctx, []any{[]float32{1, 2, 3, 4, 5}, []float32{6}},
+		logical.SplitOverAxes("sequence,model"))
 	require.NoError(t, err)
 	assert.Equal(t, []int{8}, ragged.Shape().Dimensions)
 	require.NoError(t, ragged.Close())
@@ -163,35 +172,37 @@ func TestProcessesReadPartsThatSeveralDevicesHold(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	x := []float32{1, 2, 3, 4}
 	opts := strategy.Options{Replicas: 1, LogicalAxes: strategytest.Axes("model", "sequence")}
-	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, opts, func(ctx context.Context, s *strategy.TPUStrategy) error {
-		for _, c := range []struct {
-			over string
-			here bool // every process has all shards
-		}{{"sequence", true}, {"model", false}, {"model,sequence", false}} {
-			m, err := s.Mirror(ctx, x, logical.SplitOverAxes(c.over))
-			if err != nil {
-				return err
-			}
-			local, err := m.Local(ctx, 0)
-			if c.here {
-				if assert.NoError(t, err, c.over) {
-					assert.Equal(t, x, tensors.MustCopyFlatData[float32](local))
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, opts,
+		func(ctx context.Context, s *strategy.TPUStrategy) error {
+			for _, c := range []struct {
+				over string
+				here bool // every process has all shards
+			}{{"sequence", true}, {"model", false}, {"model,sequence", false}} {
+				m, err := s.Mirror(ctx, x, logical.SplitOverAxes(c.over))
+				if err != nil {
+					return err
 				}
-			} else {
-				assert.ErrorIs(t, err, strategy.ErrRemote, c.over)
+				local, err := m.Local(ctx, 0)
+				if c.here {
+					if assert.NoError(t, err, c.over) {
+						assert.Equal(t, x, tensors.MustCopyFlatData[float32](local))
+					}
+				} else {
+					assert.ErrorIs(t, err, strategy.ErrRemote, c.over)
+				}
+				v, err := s.NewVariable(ctx, x, strategy.VariableOptions{Name: strings.ReplaceAll(c.over, ",", "_"),
+					Annotation: logical.SplitOverAxes(c.over)})
+				if err != nil {
+					return err
+				}
+				value, err := v.Value(ctx)
+				if err != nil {
+					return err
+				}
+				assert.Equal(t, x, tensors.MustCopyFlatData[float32](value), c.over)
 			}
-			v, err := s.NewVariable(ctx, x, strategy.VariableOptions{Name: strings.ReplaceAll(c.over, ",", "_"), Annotation: logical.SplitOverAxes(c.over)})
-			if err != nil {
-				return err
-			}
-			value, err := v.Value(ctx)
-			if err != nil {
-				return err
-			}
-			assert.Equal(t, x, tensors.MustCopyFlatData[float32](value), c.over)
-		}
-		return nil
-	}))
+			return nil
+		}))
 }
 
 // TestProcessesTrainOverNamedAxesAsOneDoes trains on a replica that spans two processes.
@@ -200,22 +211,23 @@ func TestProcessesTrainOverNamedAxesAsOneDoes(t *testing.T) {
 	opts := strategytest.NamedOptions(1, strategytest.Axes("model", "sequence")...)
 	want := strategytest.NamedLosses(t, strategytest.NamedStep(strategytest.On(t, sys, opts)), 0, 3)
 	got := make([][]float64, 2)
-	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, opts, func(ctx context.Context, s *strategy.TPUStrategy) error {
-		step := strategytest.NamedStep(s)
-		for i := range 3 {
-			x, y := strategytest.NamedBatch(i)
-			loss, err := step.Run(ctx, x, y)
-			if err != nil {
-				return err
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, opts,
+		func(ctx context.Context, s *strategy.TPUStrategy) error {
+			step := strategytest.NamedStep(s)
+			for i := range 3 {
+				x, y := strategytest.NamedBatch(i)
+				loss, err := step.Run(ctx, x, y)
+				if err != nil {
+					return err
+				}
+				value, err := loss.Float64(ctx)
+				if err != nil {
+					return err
+				}
+				got[s.Process()] = append(got[s.Process()], value)
 			}
-			value, err := loss.Float64(ctx)
-			if err != nil {
-				return err
-			}
-			got[s.Process()] = append(got[s.Process()], value)
-		}
-		return nil
-	}))
+			return nil
+		}))
 	assert.Equal(t, [][]float64{want, want}, got)
 }
 

@@ -25,10 +25,11 @@ import (
 func TestTrainStepReadsItsArgumentsAnew(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
-	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		w := rc.Scope().VariableWithValue("w", float32(0))
-		return graph.Add(graph.ReduceAllMean(in[0]), graph.MulScalar(w.NodeValue(rc.Graph()), 0))
-	}, train.Options{}))
+	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			w := rc.Scope().VariableWithValue("w", float32(0))
+			return graph.Add(graph.ReduceAllMean(in[0]), graph.MulScalar(w.NodeValue(rc.Graph()), 0))
+		}, train.Options{}))
 	x := []float32{1, 1, 1, 1}
 	args := []any{x}
 	for i := range 3 {
@@ -49,7 +50,8 @@ func TestTrainStepReadsItsArgumentsAnew(t *testing.T) {
 func TestTrainStepAllocatesNothing(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 4, 2)
-	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), strategytest.Annotated(2), train.Options{}))
+	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+		strategytest.Annotated(2), train.Options{}))
 	x, y := strategytest.Sums(64, 8)
 	px, err := s.SplitBatch(ctx, x, logical.Annotation{}, false)
 	require.NoError(t, err)
@@ -75,9 +77,10 @@ func TestABatchWithoutRowsRunsOrIsNamed(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
 	none := tensors.FromShape(shapes.Make(dtypes.Float32, 0, 3))
-	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("dense"), in[0], true, 1)))
-	}, train.Options{}))
+	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("dense"), in[0], true, 1)))
+		}, train.Options{}))
 	_, run := step.Run(ctx, none)
 	_, steps := step.RunSteps(ctx, []any{none}, []any{none})
 	_, compiled := step.Compiled(ctx, none)

@@ -113,7 +113,8 @@ func (f *Function) newRowsError(i, j int, unit string, rows, want any) error {
 	}
 	return &ArgumentError{Function: f.opts.Name, Argument: i, rows: true,
 		Reason: fmt.Sprintf("has %v %s but %s has %v", rows, unit, other, want),
-		Hint: "arguments split over replicas must have the same number of rows: pass an argument that is not a batch as a mirrored value " +
+		Hint: "arguments split over replicas must have the same number of rows: pass an argument that is not a batch as a " +
+			"mirrored value " +
 			"(TPUStrategy.Mirror), or set the option UnequalRows if the numbers differ on purpose",
 	}
 }

@@ -40,7 +40,8 @@ func fedRows(t *testing.T, s *strategy.TPUStrategy, rows ...int) (args []any) {
 		}
 		return input.FromElements(input.Tuple(leaves...))
 	}
-	d, err := feed.Distribute(s, element(0).Concatenate(element(8)), feed.DistributeOptions{}) // batches of different sizes
+	// batches of different sizes
+	d, err := feed.Distribute(s, element(0).Concatenate(element(8)), feed.DistributeOptions{})
 	require.NoError(t, err)
 	it, err := feed.Iterate(t.Context(), s, d)
 	require.NoError(t, err)
@@ -103,13 +104,15 @@ func TestSplitArgumentsHaveTheSameNumberOfRows(t *testing.T) {
 			}
 			first := wrong.Argument - 1
 			assert.ErrorContains(t, err, fmt.Sprintf(`strategy: run "split": argument %d has 8 rows but argument %d has 16; `+
-				"arguments split over replicas must have the same number of rows: pass an argument that is not a batch as a mirrored value (TPUStrategy.Mirror)",
+				"arguments split over replicas must have the same number of rows: pass an argument that is not a batch as a "+
+				"mirrored value (TPUStrategy.Mirror)",
 				first+1, first), name)
 			assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 		}
 		assert.Zero(t, traces, "the rows are compared before the step is traced")
 
-		nested := nest.New(s, func(_ *strategy.ReplicaContext, args []any) any { return args }, strategy.FunctionOptions{SplitBatch: true})
+		nested := nest.New(s, func(_ *strategy.ReplicaContext, args []any) any { return args },
+			strategy.FunctionOptions{SplitBatch: true})
 		_, err := nested.Run(ctx, map[string]any{"x": column(16), "y": column(8)})
 		assert.ErrorContains(t, err, `strategy: run "step": args[0][y] has 8 rows but args[0][x] has 16`)
 	})
@@ -146,7 +149,8 @@ func TestArgumentsBesideABatch(t *testing.T) {
 		require.NoError(t, err)
 		// Each replica receives the complete argument; a step may also receive one component of a
 		// batch alone.
-		whole := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{})
+		whole := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
+			strategy.FunctionOptions{})
 		_, err = whole.Run(ctx, column(16), column(8))
 		require.NoError(t, err)
 		_, err = whole.Run(ctx, fedRows(t, s, 16, 8)[1], column(3))

@@ -22,7 +22,8 @@ type slowCompiler struct {
 	goOn  chan struct{}
 }
 
-func (c *slowCompiler) Compile(ctx context.Context, client *pjrt.Client, p pjrt.Program, o pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+func (c *slowCompiler) Compile(ctx context.Context, client *pjrt.Client, p pjrt.Program,
+	o pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	c.begun.Add(1)
 	<-c.goOn
 	return client.Compile(ctx, p, o)

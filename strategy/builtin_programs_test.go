@@ -38,9 +38,12 @@ func TestAnOwnProgramIsMadeOnceForEachKind(t *testing.T) {
 	assert.Equal(t, 1, count(add(a, two)))
 	assert.Equal(t, 0, count(add(a, []float32{5, 6})), "the same again")
 	assert.Equal(t, 0, count(add(b, two)), "another variable of the kind")
-	assert.Equal(t, 1, count(add(variable(two, strategy.VariableOptions{Name: "c", Annotation: logical.SplitInto(2)}), two)), "of another split")
-	assert.Equal(t, 1, count(add(variable([]float32{1, 2, 3}, strategy.VariableOptions{Name: "d"}), []float32{1, 2, 3})), "of another shape")
-	assert.Equal(t, 1, count(add(variable(two, strategy.VariableOptions{Name: "e", LocalWrites: true}), two)), "with components that differ")
+	assert.Equal(t, 1, count(add(variable(two, strategy.VariableOptions{Name: "c", Annotation: logical.SplitInto(2)}),
+		two)), "of another split")
+	assert.Equal(t, 1, count(add(variable([]float32{1, 2, 3}, strategy.VariableOptions{Name: "d"}), []float32{1, 2, 3})),
+		"of another shape")
+	assert.Equal(t, 1, count(add(variable(two, strategy.VariableOptions{Name: "e", LocalWrites: true}), two)),
+		"with components that differ")
 	for path, v := range map[string]*strategy.Variable{"a": a, "b": b} {
 		got, err := v.Value(ctx)
 		require.NoError(t, err)

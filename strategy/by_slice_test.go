@@ -21,7 +21,8 @@ import (
 
 // twoSlices returns 8 CPU devices that represent two slices of 2x2 chips.
 func twoSlices(t *testing.T) *system.System {
-	sys, err := system.Open(context.Background(), system.Options{CPUDevices: 8, CPUSlices: 2, MeshShape: []int{4, 2, 1, 1}, Plugin: plugintest.Path(t, "cpu")})
+	sys, err := system.Open(context.Background(), system.Options{CPUDevices: 8, CPUSlices: 2, MeshShape: []int{4, 2, 1, 1},
+		Plugin: plugintest.Path(t, "cpu")})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, sys.Close()) })
 	return sys
@@ -44,7 +45,8 @@ func TestBySliceAReplicaIsOnOneSliceAndTheNumbersAreThoseOfOneDevice(t *testing.
 	want := train(strategytest.New(t, 1, 1, strategy.Options{}))
 	sys := twoSlices(t)
 	for _, p := range []int{1, 2, 4} {
-		strat, err := strategy.New(sys, strategy.Options{Compiler: plugintest.Programs(t), LogicalDevices: p, BySlice: true, Variables: strategytest.AnnotatedRules(p)})
+		strat, err := strategy.New(sys, strategy.Options{Compiler: plugintest.Programs(t), LogicalDevices: p, BySlice: true,
+			Variables: strategytest.AnnotatedRules(p)})
 		require.NoError(t, err)
 		assert.Equal(t, 8/p, strat.NumReplicasInSync())
 		assert.True(t, strat.DeviceAssignment().IsBySlice())
@@ -76,7 +78,8 @@ func TestAReplicaThatSpansSlicesIsSaidAndBySliceRefusesIt(t *testing.T) {
 	require.ErrorAs(t, err, &wrong)
 	assert.ErrorContains(t, err, "3 replicas cannot be divided equally among 2 slices")
 
-	wide, err := tpu.BuildDeviceAssignment(sys.Topology(), tpu.AssignmentOptions{ComputationShape: []int{4, 1, 1, 1}, Replicas: 2})
+	wide, err := tpu.BuildDeviceAssignment(sys.Topology(), tpu.AssignmentOptions{ComputationShape: []int{4, 1, 1, 1},
+		Replicas: 2})
 	require.NoError(t, err)
 	_, err = strategy.New(sys, strategy.Options{Assignment: wide, BySlice: true})
 	require.ErrorAs(t, err, &wrong)
@@ -88,7 +91,8 @@ func TestAReplicaThatSpansSlicesIsSaidAndBySliceRefusesIt(t *testing.T) {
 // replicas.
 func TestReplicasDoNotMixSlices(t *testing.T) {
 	sys := twoSlices(t)
-	mixed, err := tpu.BuildDeviceAssignment(sys.Topology(), tpu.AssignmentOptions{ComputationShape: []int{1, 1, 1, 1}, Replicas: 8})
+	mixed, err := tpu.BuildDeviceAssignment(sys.Topology(), tpu.AssignmentOptions{ComputationShape: []int{1, 1, 1, 1},
+		Replicas: 8})
 	require.NoError(t, err)
 	require.True(t, mixed.HasMixedSliceOrder())
 	shared := logical.Rules{logical.MatchState("", logical.ShardOptimizer)}

@@ -44,7 +44,9 @@ func (rc *ReplicaContext) capture(op string, v *Variable) *capture {
 		return c
 	}
 	if !rc.inMain() {
-		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: fmt.Sprintf("variable %q is met first inside a loop body or a branch of the step", v.path), Hint: "call Read before it"})
+		panic(&Error{Match: ErrContext, Op: "strategy: " + op,
+			Reason: fmt.Sprintf("variable %q is met first inside a loop body or a branch of the step", v.path),
+			Hint:   "call Read before it"})
 	}
 	c := &capture{variable: v, name: fmt.Sprintf("distributed_%d", len(rc.captured)), borrowed: borrowed}
 	if rc.onFirstUse != nil && !borrowed {
@@ -168,7 +170,8 @@ func (c *capture) write(x *graph.Node) *graph.Node {
 // written there.
 func (rc *ReplicaContext) requireMain(op string) {
 	if !rc.inMain() {
-		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: "called inside a loop body or a branch of the step", Hint: "return the value from there and write it after"})
+		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: "called inside a loop body or a branch of the step",
+			Hint: "return the value from there and write it after"})
 	}
 }
 
@@ -189,7 +192,9 @@ func (rc *ReplicaContext) toNode(op string, v *Variable, o operand) (node *graph
 		}
 		return rc.selectReplica(constant(rc.graph, dtypes.Int32, float64(o.replica)), c.value), false
 	case o.kind == deviceOperand:
-		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: fmt.Sprintf("given a %T, which the step's graph does not hold", o.x), Hint: "pass it to the step as an argument"})
+		panic(&Error{Match: ErrContext, Op: "strategy: " + op,
+			Reason: fmt.Sprintf("given a %T, which the step's graph does not hold", o.x),
+			Hint:   "pass it to the step as an argument"})
 	case v != nil && len(v.shape) == 0 && number.IsNumber(o.x):
 		x, err := number.Convert(op, o.x, v.dtype)
 		if err != nil {
@@ -266,7 +271,8 @@ func (rc *ReplicaContext) selectReplica(replica, x *graph.Node) *graph.Node {
 func (rc *ReplicaContext) requireReplicaCode(op string, nodes ...*graph.Node) {
 	rc.requireTracing(op, nodes...)
 	if rc.state.Merging {
-		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: "the replica context is used inside MergeCall", Hint: "use the merge context"})
+		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: "the replica context is used inside MergeCall",
+			Hint: "use the merge context"})
 	}
 }
 

@@ -29,16 +29,28 @@ func TestBranchesOfAStepUseWhatWasThereBefore(t *testing.T) {
 		branch func(rc *strategy.ReplicaContext) *graph.Node
 		want   string
 	}{
-		"a variable that was read": {func(rc *strategy.ReplicaContext) { rc.Read(v) }, func(rc *strategy.ReplicaContext) *graph.Node { return rc.Read(v) }, ""},
-		"the id that was asked for": {func(rc *strategy.ReplicaContext) { rc.ReplicaIDInSyncGroup() }, func(rc *strategy.ReplicaContext) *graph.Node {
-			return graph.BroadcastToDims(graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32), 2)
+		"a variable that was read": {func(rc *strategy.ReplicaContext) { rc.Read(v) },
+			func(rc *strategy.ReplicaContext) *graph.Node { return rc.Read(v) }, ""},
+		"the id that was asked for": {func(rc *strategy.ReplicaContext) { rc.ReplicaIDInSyncGroup() },
+			func(rc *strategy.ReplicaContext) *graph.Node {
+				return graph.BroadcastToDims(graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32), 2)
+			}, ""},
+		"a sum": {nil, func(rc *strategy.ReplicaContext) *graph.Node {
+			return rc.AllReduce(strategy.Sum,
+				two(rc))
 		}, ""},
-		"a sum":                {nil, func(rc *strategy.ReplicaContext) *graph.Node { return rc.AllReduce(strategy.Sum, two(rc)) }, ""},
-		"a mean":               {nil, func(rc *strategy.ReplicaContext) *graph.Node { return rc.AllReduce(strategy.Mean, two(rc)) }, ""},
-		"a broadcast":          {func(rc *strategy.ReplicaContext) { rc.ReplicaIDInSyncGroup() }, func(rc *strategy.ReplicaContext) *graph.Node { return rc.Broadcast(two(rc)) }, ""},
-		"a variable met first": {nil, func(rc *strategy.ReplicaContext) *graph.Node { return rc.Read(v) }, "call Read before it"},
-		"an id met first":      {nil, func(rc *strategy.ReplicaContext) *graph.Node { return rc.ReplicaIDInSyncGroup() }, "call it before"},
-		"a write":              {func(rc *strategy.ReplicaContext) { rc.Read(v) }, func(rc *strategy.ReplicaContext) *graph.Node { return rc.Assign(v, two(rc)) }, "write it after"},
+		"a mean": {nil, func(rc *strategy.ReplicaContext) *graph.Node {
+			return rc.AllReduce(strategy.Mean,
+				two(rc))
+		}, ""},
+		"a broadcast": {func(rc *strategy.ReplicaContext) { rc.ReplicaIDInSyncGroup() },
+			func(rc *strategy.ReplicaContext) *graph.Node { return rc.Broadcast(two(rc)) }, ""},
+		"a variable met first": {nil, func(rc *strategy.ReplicaContext) *graph.Node { return rc.Read(v) },
+			"call Read before it"},
+		"an id met first": {nil, func(rc *strategy.ReplicaContext) *graph.Node { return rc.ReplicaIDInSyncGroup() },
+			"call it before"},
+		"a write": {func(rc *strategy.ReplicaContext) { rc.Read(v) },
+			func(rc *strategy.ReplicaContext) *graph.Node { return rc.Assign(v, two(rc)) }, "write it after"},
 		"a scatter": {func(rc *strategy.ReplicaContext) { rc.Read(v) }, func(rc *strategy.ReplicaContext) *graph.Node {
 			return rc.Scatter(strategy.ScatterAdd, v, row(rc), graph.Const(rc.Graph(), []float32{2}))
 		}, "write it after"},
@@ -67,7 +79,8 @@ func TestAnOnReadWriteDoesNotCommunicate(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 2)
 	for sync, collectives := range map[strategy.VariableSynchronization]int{strategy.OnRead: 0, strategy.OnWrite: 1} {
-		v, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: sync, Aggregation: strategy.AggregateSum})
+		v, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: sync,
+			Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
 		c, err := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			rc.AssignAdd(v, graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32))
@@ -92,7 +105,8 @@ func TestReplicasWriteVariablesInTheStep(t *testing.T) {
 			{strategy.VariableOptions{Aggregation: strategy.AggregateMean}, func(int) float32 { return 10 + float32(n+1)/2 }},
 			{strategy.VariableOptions{Aggregation: strategy.AggregateFirst}, func(int) float32 { return 11 }},
 			{strategy.VariableOptions{LocalWrites: true}, func(r int) float32 { return 11 + float32(r) }},
-			{strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum}, func(r int) float32 { return 11 + float32(r) }},
+			{strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum},
+				func(r int) float32 { return 11 + float32(r) }},
 		} {
 			for _, initial := range []any{float32(10), []float32{10, 10, 10, 10}} {
 				opts := c.opts

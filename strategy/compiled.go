@@ -40,8 +40,10 @@ func (p *program) newCompiledStep() *CompiledStep {
 	c := &CompiledStep{Executable: system.UnwrapExecutable(p.executable), Assignment: s.assignment,
 		Initializing: p.initializing, program: p}
 	c.CompiledStep = memory.CompiledStep{
-		Name: p.function.opts.Name, Target: s.sliceInfo(), Replicas: s.replicas, LogicalDevices: s.logicalDevices, Module: p.module,
-		Program: pjrtExecutable(p.executable), Parameters: p.countParameters(), Settings: p.settings(), Lowering: p.lowering, Compiling: p.compiling,
+		Name: p.function.opts.Name, Target: s.sliceInfo(), Replicas: s.replicas, LogicalDevices: s.logicalDevices,
+		Module:  p.module,
+		Program: pjrtExecutable(p.executable), Parameters: p.countParameters(), Settings: p.settings(), Lowering: p.lowering,
+		Compiling: p.compiling,
 	}
 	c.stepAccess = engine.NewAccess(internalStep{c})
 	for i, v := range p.variables {
@@ -101,8 +103,9 @@ func (c *CompiledStep) CompileVariant(ctx context.Context, m *spmd.Module) (pjrt
 	defer x.Close()
 	made := pjrtExecutable(x)
 	if made == nil {
-		return pjrt.Program{}, &errkind.Fault{Op: "strategy: compile a variant", Subject: c.Name, Reason: "the runtime does not provide the compiled program",
-			Hint: "use the devices of a PJRT plugin", Class: errkind.NotImplementedError}
+		return pjrt.Program{}, &errkind.Fault{Op: "strategy: compile a variant", Subject: c.Name,
+			Reason: "the runtime does not provide the compiled program",
+			Hint:   "use the devices of a PJRT plugin", Class: errkind.NotImplementedError}
 	}
 	return made.OptimizedProgram()
 }
@@ -147,7 +150,8 @@ func (s *TPUStrategy) sliceInfo() system.SliceInfo {
 	}
 	sys := s.runtime.System
 	topology := sys.Topology()
-	t := system.SliceInfo{Name: topology.Name(), Devices: topology.NumDevices(), Hosts: topology.NumTasks(), Kind: s.runtime.All[0].Kind()}
+	t := system.SliceInfo{Name: topology.Name(), Devices: topology.NumDevices(), Hosts: topology.NumTasks(),
+		Kind: s.runtime.All[0].Kind()}
 	if t.Name == "" || sys.Platform() == "cpu" {
 		t.Name = sys.Platform()
 	}

@@ -27,7 +27,8 @@ import (
 func reportOf(t *testing.T, name string, opts strategy.Options, loss train.Loss, batch ...any) *report.Report {
 	t.Helper()
 	strat := strategytest.Ahead(t, name, opts)
-	compiled, err := strategytest.OK(train.New(strat, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), loss, train.Options{})).Compiled(context.Background(), batch...)
+	compiled, err := strategytest.OK(train.New(strat, strategytest.SeededStore(),
+		optimizer.StochasticGradientDescent().Done(), loss, train.Options{})).Compiled(context.Background(), batch...)
 	require.NoError(t, err)
 	r, err := report.Of(compiled)
 	require.NoError(t, err)
@@ -169,7 +170,8 @@ func TestANestFunctionAndAFunctionAreCompiledFromShapes(t *testing.T) {
 	_, err = f.Compiled(ctx, shapes.Shape{})
 	assert.Error(t, err)
 
-	mirrored := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{})
+	mirrored := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
+		strategy.FunctionOptions{})
 	_, err = mirrored.Compiled(ctx, shape)
 	assert.NoError(t, err)
 	_, err = mirrored.Run(ctx, value)
@@ -178,7 +180,8 @@ func TestANestFunctionAndAFunctionAreCompiledFromShapes(t *testing.T) {
 
 func TestAModelLargerThanTheMachineIsCompiledOnAnOpenedSystem(t *testing.T) {
 	ctx := context.Background()
-	s := strategytest.New(t, 2, 2, strategy.Options{Variables: logical.Rules{logical.Match(`weights`, logical.SplitInto(1, 2))}})
+	s := strategytest.New(t, 2, 2, strategy.Options{Variables: logical.Rules{logical.Match(`weights`,
+		logical.SplitInto(1, 2))}})
 	store := model.NewStore()
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.ReduceAllSum(layers.Dense(rc.Scope("wide"), in[0], false, 1<<20))}

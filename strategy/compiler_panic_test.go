@@ -14,7 +14,8 @@ import (
 // panicking is a compiler that panics.
 type panicking struct{}
 
-func (panicking) Compile(context.Context, *pjrt.Client, pjrt.Program, pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+func (panicking) Compile(context.Context, *pjrt.Client, pjrt.Program, pjrt.CompileOptions) (*pjrt.LoadedExecutable,
+	error) {
 	panic("a mistake")
 }
 

@@ -25,13 +25,15 @@ var errEnough = errors.New("enough")
 // slow is a compiler that waits and then returns an error.
 type slow time.Duration
 
-func (s slow) Compile(context.Context, *pjrt.Client, pjrt.Program, pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+func (s slow) Compile(context.Context, *pjrt.Client, pjrt.Program, pjrt.CompileOptions) (*pjrt.LoadedExecutable,
+	error) {
 	time.Sleep(time.Duration(s))
 	return nil, errEnough
 }
 
 func compileSlowly(t *testing.T, s *strategy.TPUStrategy) {
-	f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{Name: "identity"})
+	f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
+		strategy.FunctionOptions{Name: "identity"})
 	_, err := f.Compiled(context.Background(), shapes.Make(dtypes.Float32, 4))
 	require.ErrorIs(t, err, errEnough)
 }
@@ -51,12 +53,14 @@ func TestALongCompilationShowsThatItGoesOn(t *testing.T) {
 			assert.Positive(t, said[i].TextBytes)
 			assert.Equal(t, []int{2, 2}, []int{said[i].Replicas, said[i].LogicalDevices})
 		}
-		assert.Regexp(t, `^compiling identity for 2 x 2 devices goes on: 1m10s so far, 0\.\d kB of program$|^compiling identity for 2 x 2 devices goes on: 1m10s so far, 1\.\d kB of program$`, said[2].String())
+		assert.Regexp(t, `^compiling identity for 2 x 2 devices goes on: 1m10s so far, 0\.\d kB of program$|^compiling `+
+			`identity for 2 x 2 devices goes on: 1m10s so far, 1\.\d kB of program$`, said[2].String())
 		require.NoError(t, s.Close())
 	})
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		s, err := strategy.New(sys, strategy.Options{LogicalDevices: 2, Compiler: slow(15 * time.Second), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		s, err := strategy.New(sys, strategy.Options{LogicalDevices: 2, Compiler: slow(15 * time.Second),
+			Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		require.NoError(t, err)
 		compileSlowly(t, s)
 		assert.Contains(t, log.String(), `msg="strategy: a compilation goes on" step=identity passed=10s text_bytes=`)

@@ -110,7 +110,10 @@ func TestLargeConstantsAreArguments(t *testing.T) {
 	strategytest.OnMeshes(t, [][2]int{{1, 1}, {2, 1}, {1, 2}, {2, 2}}, func(t *testing.T, s *strategy.TPUStrategy) {
 		devices = s.NumLogicalDevices()
 		for name, step := range steps {
-			f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return []*graph.Node{step(in[0])} }, strategy.FunctionOptions{Name: name})
+			f := s.Function(func(_ *strategy.ReplicaContext,
+				in []*graph.Node) []*graph.Node {
+				return []*graph.Node{step(in[0])}
+			}, strategy.FunctionOptions{Name: name})
 			c, err := f.Compiled(ctx, int32(1))
 			require.NoError(t, err, name)
 			assert.Less(t, len(c.Module.Text), 100_000, "%s: bytes of text", name)
@@ -169,7 +172,8 @@ func TestTheTextOfAProgramDoesNotDependOnItsLargeConstants(t *testing.T) {
 	assert.Equal(t, texts[0], texts[1])
 	small := make([]int32, tableRows/4)
 	small[0] = 1
-	for _, x := range []*tensors.Tensor{tensors.FromFlatDataAndDimensions(small[:len(small)/2], len(small)/2), tensors.FromFlatDataAndDimensions(make([]int32, tableRows), tableRows)} {
+	for _, x := range []*tensors.Tensor{tensors.FromFlatDataAndDimensions(small[:len(small)/2], len(small)/2),
+		tensors.FromFlatDataAndDimensions(make([]int32, tableRows), tableRows)} {
 		c, err := sum(s, x).Compiled(ctx, int64(1))
 		require.NoError(t, err)
 		assert.Len(t, c.Module.Arguments, 1)

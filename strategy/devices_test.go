@@ -20,12 +20,16 @@ func TestDevicesHaveTensorFlowsNames(t *testing.T) {
 	s := strategytest.New(t, 2, 2)
 	v, err := s.NewVariable(ctx, []float32{1}, strategy.VariableOptions{})
 	require.NoError(t, err)
-	assert.Equal(t, []string{"/job:localhost/replica:0/task:0/device:CPU:0", "/job:localhost/replica:0/task:0/device:CPU:2"}, v.Devices(), "the first of each replica")
+	assert.Equal(t, []string{"/job:localhost/replica:0/task:0/device:CPU:0",
+		"/job:localhost/replica:0/task:0/device:CPU:2"}, v.Devices(), "the first of each replica")
 	scope := strategytest.OK(eager.Of(s).Scope(ctx))
-	second, err := s.NewVariable(strategytest.OK(eager.Of(s).LogicalDevice(scope, 1)), []float32{1}, strategy.VariableOptions{})
+	second, err := s.NewVariable(strategytest.OK(eager.Of(s).LogicalDevice(scope, 1)), []float32{1},
+		strategy.VariableOptions{})
 	require.NoError(t, err)
-	assert.Equal(t, []string{"/job:localhost/replica:0/task:0/device:CPU:1", "/job:localhost/replica:0/task:0/device:CPU:3"}, second.Devices())
-	beside, err := s.NewVariable(strategytest.OK(eager.Of(s).ColocateVarsWith(scope, second)), []float32{1}, strategy.VariableOptions{})
+	assert.Equal(t, []string{"/job:localhost/replica:0/task:0/device:CPU:1",
+		"/job:localhost/replica:0/task:0/device:CPU:3"}, second.Devices())
+	beside, err := s.NewVariable(strategytest.OK(eager.Of(s).ColocateVarsWith(scope, second)), []float32{1},
+		strategy.VariableOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, second.Devices(), beside.Devices())
 	assert.Equal(t, "/job:localhost/replica:0/task:0/device:CPU:0", hostName(s, 1))
@@ -38,14 +42,15 @@ func hostName(s *strategy.TPUStrategy, replica int) string {
 
 func TestDevicesOfProcessesAreNumberedInTheirTask(t *testing.T) {
 	sys := plugintest.System(t, 4)
-	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{}, func(ctx context.Context, s *strategy.TPUStrategy) error {
-		assert.Equal(t, []string{
-			"/job:localhost/replica:0/task:0/device:CPU:0", "/job:localhost/replica:0/task:0/device:CPU:1",
-			"/job:localhost/replica:0/task:1/device:CPU:0", "/job:localhost/replica:0/task:1/device:CPU:1",
-		}, eager.Of(s).WorkerDevices(ctx), "the same in every process")
-		assert.Equal(t, "/job:localhost/replica:0/task:1/device:CPU:0", hostName(s, 2))
-		return nil
-	}))
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{},
+		func(ctx context.Context, s *strategy.TPUStrategy) error {
+			assert.Equal(t, []string{
+				"/job:localhost/replica:0/task:0/device:CPU:0", "/job:localhost/replica:0/task:0/device:CPU:1",
+				"/job:localhost/replica:0/task:1/device:CPU:0", "/job:localhost/replica:0/task:1/device:CPU:1",
+			}, eager.Of(s).WorkerDevices(ctx), "the same in every process")
+			assert.Equal(t, "/job:localhost/replica:0/task:1/device:CPU:0", hostName(s, 2))
+			return nil
+		}))
 }
 
 // Device names are plain data, and are also known for a described slice.
@@ -60,7 +65,8 @@ func TestAOTDevicesOfADescribedSliceHaveNames(t *testing.T) {
 	e := eager.Of(s)
 	assert.Len(t, v.Devices(), s.NumReplicasInSync())
 	assert.Equal(t, "/job:worker/replica:0/task:0/device:TPU:0", v.Devices()[0])
-	assert.Contains(t, v.Devices()[s.NumReplicasInSync()-1], "/job:worker/replica:0/task:1/device:TPU:", "the second host's")
+	assert.Contains(t, v.Devices()[s.NumReplicasInSync()-1], "/job:worker/replica:0/task:1/device:TPU:",
+		"the second host's")
 	assert.Equal(t, v.Devices(), e.WorkerDevices(ctx))
 	assert.Equal(t, []string{"/job:worker/replica:0/task:0/device:CPU:0"}, e.NonSlotDevices())
 	assert.Equal(t, 2, e.NumHosts())

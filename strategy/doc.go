@@ -8,10 +8,11 @@
 // collectives in the program, for example to sum their gradients.
 //
 //	strat, err := strategy.New(sys, strategy.Options{Replicas: 4, LogicalDevices: 2})
-//	step, err := train.New(strat, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-//		logits := layers.Dense(rc.Scope("hidden"), in[0], true, 10)
-//		return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits([]*graph.Node{in[1]}, []*graph.Node{logits}))
-//	}, train.Options{})
+//	step, err := train.New(strat, store, optimizer.Adam().Done(),
+//		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+//			logits, labels := layers.Dense(rc.Scope("hidden"), in[0], true, 10), in[1:2]
+//			return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits(labels, []*graph.Node{logits}))
+//		}, train.Options{})
 //	for batch := range batches {
 //		loss, err := step.Run(ctx, batch.X, batch.Y)
 //		...

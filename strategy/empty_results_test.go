@@ -26,7 +26,9 @@ func TestSplitResultsWithoutElementsAreArgumentsOfTheNextStep(t *testing.T) {
 			x, err := s.Mirror(ctx, empty, a)
 			require.NoError(t, err)
 			keep := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-				return []*graph.Node{graph.AddScalar(in[0], 1), graph.Slice(graph.Concatenate([]*graph.Node{in[0], graph.IotaFull(in[0].Graph(), shapes.Make(dtypes.Float32, 2, 4))}, 0), graph.AxisRange(2, 2))}
+				return []*graph.Node{graph.AddScalar(in[0], 1),
+					graph.Slice(graph.Concatenate([]*graph.Node{in[0], graph.IotaFull(in[0].Graph(), shapes.Make(dtypes.Float32, 2,
+						4))}, 0), graph.AxisRange(2, 2))}
 			}, strategy.FunctionOptions{Name: "keep", Arguments: []logical.Annotation{a}, Results: []logical.Annotation{a, a}})
 			results, err := keep.Run(ctx, x)
 			require.NoError(t, err, "%v", a)
@@ -53,7 +55,8 @@ func TestSplitResultsWithoutElementsAreArgumentsOfTheNextStep(t *testing.T) {
 				}
 			}
 		}
-		v, err := s.NewVariable(ctx, empty, strategy.VariableOptions{Name: "empty", Aggregation: strategy.AggregateMean, Annotation: logical.SplitInto(1, 2)})
+		v, err := s.NewVariable(ctx, empty, strategy.VariableOptions{Name: "empty", Aggregation: strategy.AggregateMean,
+			Annotation: logical.SplitInto(1, 2)})
 		require.NoError(t, err)
 		update := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			rc.Assign(v, graph.AddScalar(rc.Read(v), 1))

@@ -26,11 +26,15 @@ func TestResultsOfStepsThatAreTheSameCountAsMirrored(t *testing.T) {
 		n := s.NumReplicasInSync()
 		v, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateMean})
 		require.NoError(t, err)
-		metric, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		metric, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Synchronization: strategy.OnRead,
+			Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
 		same, err := s.Mirror(ctx, float32(5), logical.Annotation{})
 		require.NoError(t, err)
-		own, err := eager.Of(s).ValuesFromFunction(ctx, func(c eager.ValueContext) (any, error) { return float32(c.ReplicaIDInSyncGroup), nil })
+		own, err := eager.Of(s).ValuesFromFunction(ctx, func(c eager.ValueContext) (any,
+			error) {
+			return float32(c.ReplicaIDInSyncGroup), nil
+		})
 		require.NoError(t, err)
 		store := model.NewStore()
 		store.SetParam(model.ParamInitialSeed, int64(1))
@@ -100,7 +104,8 @@ func TestWhatIsGatheredCountsAsMirrored(t *testing.T) {
 			require.NoError(t, err)
 			_, err = rc.Update(v, add, x)
 			require.NoError(t, err)
-			_, err = rc.MergeCall(func(ctx context.Context, args ...any) (any, error) { return e.Update(ctx, v, add, args[0]) }, x)
+			_, err = rc.MergeCall(func(ctx context.Context, args ...any) (any, error) { return e.Update(ctx, v, add, args[0]) },
+				x)
 			require.NoError(t, err)
 			return x, nil
 		})

@@ -38,7 +38,8 @@ var (
 
 var (
 	errStrategyClosed = newClosedError("create a new one with New, or close it after its last call", "the strategy")
-	errZeroStrategy   = &Error{Op: "strategy", Reason: "the strategy is a zero value", Match: ErrClosed, Hint: "create it with New"}
+	errZeroStrategy   = &Error{Op: "strategy", Reason: "the strategy is a zero value", Match: ErrClosed,
+		Hint: "create it with New"}
 )
 
 // newClosedError returns an error that matches [ErrClosed]. object and args format the name of the
@@ -209,7 +210,8 @@ func RefuseTracing(ctx context.Context, op, instead string) error {
 	if err := refuseStale(ctx, op); err != nil {
 		return err
 	}
-	return &Error{Match: ErrContext, Op: "strategy: " + op, Reason: "called in a compiled step, whose code runs once, while it is traced, and not in each run", Hint: instead}
+	return &Error{Match: ErrContext, Op: "strategy: " + op,
+		Reason: "called in a compiled step, whose code runs once, while it is traced, and not in each run", Hint: instead}
 }
 
 // refuseStale returns an error that matches [ErrContext] if ctx belongs to a trace that has ended.
@@ -217,6 +219,7 @@ func refuseStale(ctx context.Context, op string) error {
 	if rc, _ := mode.Trace(ctx).(*ReplicaContext); rc == nil || !rc.ended {
 		return nil
 	}
-	return &Error{Match: ErrContext, Op: "strategy: " + op, Reason: "its context belongs to a step that has already been traced",
-		Hint: "use the context of ReplicaContext.Context only inside the step function"}
+	return &Error{Match: ErrContext, Op: "strategy: " + op,
+		Reason: "its context belongs to a step that has already been traced",
+		Hint:   "use the context of ReplicaContext.Context only inside the step function"}
 }

@@ -34,12 +34,18 @@ func TestErrorsOfFirstStepsSayWhatToDo(t *testing.T) {
 		batch []any
 		want  []string
 	}{
-		"no store":             {nil, mean, []any{x}, []string{"no store of variables"}},
-		"no loss function":     {model.NewStore(), nil, []any{x}, []string{"no loss function"}},
-		"no loss":              {model.NewStore(), func(*strategy.ReplicaContext, []*graph.Node) *graph.Node { return nil }, []any{x}, []string{"returned no node"}},
-		"a loss for each row":  {model.NewStore(), dense, []any{x}, []string{"the loss is (Float32)[1, 2]", "return a float scalar"}},
-		"an argument too few":  {model.NewStore(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node { return in[1] }, []any{x}, []string{"index out of range [1]", "the step received 1 arguments"}},
-		"arguments in a slice": {model.NewStore(), mean, []any{[]any{x, x}}, []string{"argument 0", "give its leaves one by one"}},
+		"no store":         {nil, mean, []any{x}, []string{"no store of variables"}},
+		"no loss function": {model.NewStore(), nil, []any{x}, []string{"no loss function"}},
+		"no loss": {model.NewStore(), func(*strategy.ReplicaContext, []*graph.Node) *graph.Node { return nil },
+			[]any{x}, []string{"returned no node"}},
+		"a loss for each row": {model.NewStore(), dense, []any{x}, []string{"the loss is (Float32)[1, 2]",
+			"return a float scalar"}},
+		"an argument too few": {model.NewStore(), func(rc *strategy.ReplicaContext,
+			in []*graph.Node) *graph.Node {
+			return in[1]
+		}, []any{x}, []string{"index out of range [1]", "the step received 1 arguments"}},
+		"arguments in a slice": {model.NewStore(), mean, []any{[]any{x, x}}, []string{"argument 0",
+			"give its leaves one by one"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			step, err := train.New(s, c.store, sgd, c.loss, train.Options{})
@@ -68,7 +74,8 @@ func TestNilsAreNamed(t *testing.T) {
 	_, err = strategy.NewAheadOfTime(nil, strategy.Options{})
 	assert.ErrorContains(t, err, "system.Describe")
 	var trace *strategy.TraceError
-	_, err = strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	_, err = strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), func(_ *strategy.ReplicaContext,
+		in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(in[0])
 	}, train.Options{})).Run(ctx, []float32{1})
 	require.ErrorAs(t, err, &trace)

@@ -32,7 +32,8 @@ type devicesOf struct {
 
 var moduleName = regexp.MustCompile(`module @(\w+)`)
 
-func (c *devicesOf) Compile(ctx context.Context, client *pjrt.Client, p pjrt.Program, o pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+func (c *devicesOf) Compile(ctx context.Context, client *pjrt.Client, p pjrt.Program,
+	o pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	name := string(moduleName.FindSubmatch(p.Code)[1])
@@ -61,7 +62,8 @@ func madeOnce(t *testing.T, by pjrt.Compiler) {
 	store.SetParam(model.ParamInitialSeed, int64(7))
 	f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		for _, name := range []string{"/split", "/whole"} {
-			v := store.VariableWithShape(name, shapes.Make(dtypes.Float32, 128, 256), initializer.RandomUniformFn(store.RootScope(), -1, 1))
+			v := store.VariableWithShape(name, shapes.Make(dtypes.Float32, 128, 256),
+				initializer.RandomUniformFn(store.RootScope(), -1, 1))
 			v.SetNodeValue(graph.AddScalar(v.NodeValue(rc.Graph()), 1)) // in place
 		}
 		return nil

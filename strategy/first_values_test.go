@@ -99,10 +99,13 @@ func TestFirstValuesAreTheSameOnEveryMesh(t *testing.T) {
 		t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) {
 			p := mesh[1]
 			rules := logical.Rules{
-				logical.Match("uniform|normal", logical.SplitInto(1, p)), logical.Match("half|same|double|zeros|reads", logical.SplitInto(p, 1)),
-				logical.Match("odd", logical.SplitInto(p, 1, 1)), logical.Match("constant", logical.SplitInto(1, p, 1)), logical.Match("row", logical.SplitInto(1, p, 1)),
+				logical.Match("uniform|normal", logical.SplitInto(1, p)), logical.Match("half|same|double|zeros|reads",
+					logical.SplitInto(p, 1)),
+				logical.Match("odd", logical.SplitInto(p, 1, 1)), logical.Match("constant", logical.SplitInto(1, p, 1)),
+				logical.Match("row", logical.SplitInto(1, p, 1)),
 			}
-			s := strategytest.On(t, plugintest.System(t, 8), strategy.Options{Replicas: mesh[0], LogicalDevices: p, Variables: rules})
+			s := strategytest.On(t, plugintest.System(t, 8), strategy.Options{Replicas: mesh[0], LogicalDevices: p,
+				Variables: rules})
 			store, step, _ := manyVariables(7)
 			_, err := s.Function(step, strategy.FunctionOptions{Store: store}).Run(ctx)
 			require.NoError(t, err)
@@ -148,7 +151,8 @@ func gomlxs(t *testing.T, seed int64) *model.Store {
 	t.Helper()
 	// The trace creates the variables in the store, without values.
 	store, step, _ := manyVariables(seed)
-	_, err := strategytest.New(t, 1, 1).Function(step, strategy.FunctionOptions{Store: store}).Lowered(context.Background())
+	_, err := strategytest.New(t, 1, 1).Function(step,
+		strategy.FunctionOptions{Store: store}).Lowered(context.Background())
 	require.NoError(t, err)
 	host, err := gobackend.New("")
 	require.NoError(t, err)
@@ -224,7 +228,8 @@ func TestTwoFunctionsMakeVariablesInTurn(t *testing.T) {
 			}
 		}
 		for _, name := range []string{"a", "b"} {
-			_, err := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().WithLearningRate(0).Done(), layer(name), train.Options{})).Bind(ctx, x)
+			_, err := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().WithLearningRate(0).Done(),
+				layer(name), train.Options{})).Bind(ctx, x)
 			require.NoError(t, err)
 		}
 		for _, v := range s.Variables(store).All() {
@@ -248,8 +253,10 @@ func TestHostsAgreeOnFirstValues(t *testing.T) {
 func hostsAgreeOnFirstValues(t *testing.T, replicas, logicalDevices int) {
 	var mu sync.Mutex
 	var sums []string
-	strategytest.NoErrors(t, strategytest.OnProcesses(t, plugintest.System(t, 4), simhost.Options{Processes: 2, Patience: time.Minute}, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices, Variables: logical.Rules{
-		logical.Match("large", logical.SplitInto(1, logicalDevices))}}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, plugintest.System(t, 4), simhost.Options{Processes: 2,
+		Patience: time.Minute}, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices, Variables: logical.Rules{
+		logical.Match("large", logical.SplitInto(1, logicalDevices))}}, func(ctx context.Context,
+		s *strategy.TPUStrategy) error {
 		store := model.NewStore()
 		f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			var sums []*graph.Node

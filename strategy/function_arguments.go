@@ -180,7 +180,8 @@ func argumentHint(arg any) string {
 	case shapeOperand:
 		return "give a tensor; Compiled and Lowered take shapes"
 	case objectsOperand:
-		return "a step takes tensors: turn text into numbers with the dataset's Map, or run eager code with eager.Extended.CallForEachReplica"
+		return "a step takes tensors: turn text into numbers with the dataset's Map, or run eager code with " +
+			"eager.Extended.CallForEachReplica"
 	case nestOperand:
 		return "give its leaves one by one, or make the step by nest.New"
 	}

@@ -27,9 +27,10 @@ import (
 func TestShapesAreForLoweringNotForRunning(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 1, 1)
-	train := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		return graph.ReduceAllMean(layers.Dense(rc.Scope("a"), in[0], true, 2))
-	}, train.Options{}))
+	train := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return graph.ReduceAllMean(layers.Dense(rc.Scope("a"), in[0], true, 2))
+		}, train.Options{}))
 	_, err := train.Run(ctx, shapes.Make(dtypes.Float32, 1, 1))
 	var wrong *strategy.ArgumentError
 	require.ErrorAs(t, err, &wrong)
@@ -98,7 +99,8 @@ func ramp(r int) []float32 {
 
 var oddCases = []oddCase{
 	{"constants only", func(rc *strategy.ReplicaContext, _, _ *graph.Node, _ int) []*graph.Node {
-		return []*graph.Node{graph.Const(rc.Graph(), float32(3)), graph.Const(rc.Graph(), []int64{1, 2}), graph.Const(rc.Graph(), true)}
+		return []*graph.Node{graph.Const(rc.Graph(), float32(3)), graph.Const(rc.Graph(), []int64{1, 2}),
+			graph.Const(rc.Graph(), true)}
 	}, func(int, int) []any { return []any{float32(3), []int64{1, 2}, true} }},
 	{"arguments as results", func(_ *strategy.ReplicaContext, x, n *graph.Node, _ int) []*graph.Node {
 		return []*graph.Node{x, n}
@@ -114,7 +116,8 @@ var oddCases = []oddCase{
 		return []*graph.Node{logical.Replicate(logical.Assign(x, p-1)), logical.Assign(n, 0)}
 	}, func(r, _ int) []any { return []any{ramp(r), int32(7)} }},
 	{"a constant annotated", func(rc *strategy.ReplicaContext, _, _ *graph.Node, p int) []*graph.Node {
-		return []*graph.Node{logical.Split(graph.Const(rc.Graph(), []float32{1, 2, 3, 4}), p), logical.Assign(graph.Const(rc.Graph(), int8(-1)), p-1)}
+		return []*graph.Node{logical.Split(graph.Const(rc.Graph(), []float32{1, 2, 3, 4}), p),
+			logical.Assign(graph.Const(rc.Graph(), int8(-1)), p-1)}
 	}, func(int, int) []any { return []any{[]float32{1, 2, 3, 4}, int8(-1)} }},
 	{"many annotations of one value", func(_ *strategy.ReplicaContext, x, _ *graph.Node, p int) []*graph.Node {
 		for range 20 {
@@ -127,9 +130,11 @@ var oddCases = []oddCase{
 			return []*graph.Node{graph.Const(rc.Graph(), float32(2)), graph.Const(rc.Graph(), []int32{5})}
 		})
 	}, func(int, int) []any { return []any{float32(2), []int32{5}} }},
-	{"a region that returns its argument and a constant from outside", func(rc *strategy.ReplicaContext, x, n *graph.Node, p int) []*graph.Node {
+	{"a region that returns its argument and a constant from outside", func(rc *strategy.ReplicaContext, x, n *graph.Node,
+		p int) []*graph.Node {
 		c := graph.Const(rc.Graph(), []bool{true, false})
-		return logical.OnDeviceMany(0, []*graph.Node{x, n, x}, func(in []*graph.Node) []*graph.Node { return []*graph.Node{in[2], c, in[1], in[2]} })
+		return logical.OnDeviceMany(0, []*graph.Node{x, n, x},
+			func(in []*graph.Node) []*graph.Node { return []*graph.Node{in[2], c, in[1], in[2]} })
 	}, func(r, _ int) []any { return []any{ramp(r), []bool{true, false}, int32(7), ramp(r)} }},
 	{"a chain of regions that keep scalars", func(_ *strategy.ReplicaContext, _, n *graph.Node, p int) []*graph.Node {
 		for i := range 12 {
@@ -142,7 +147,8 @@ var oddCases = []oddCase{
 		logical.OnDevice(p-1, y, graph.Exp)
 		return []*graph.Node{n}
 	}, func(int, int) []any { return []any{int32(7)} }},
-	{"a collective between regions of one device", func(rc *strategy.ReplicaContext, x, _ *graph.Node, p int) []*graph.Node {
+	{"a collective between regions of one device", func(rc *strategy.ReplicaContext, x, _ *graph.Node,
+		p int) []*graph.Node {
 		y := logical.OnDevice(p-1, x, func(x *graph.Node) *graph.Node { return graph.MulScalar(x, 2) })
 		y = rc.AllReduce(strategy.Mean, y)
 		return []*graph.Node{logical.OnDevice(p-1, y, func(y *graph.Node) *graph.Node { return graph.AddScalar(y, 1) })}
@@ -166,7 +172,8 @@ var oddCases = []oddCase{
 		}
 		return []any{v}
 	}},
-	{"a function that is called in a region and holds an annotation", func(rc *strategy.ReplicaContext, x, _ *graph.Node, p int) []*graph.Node {
+	{"a function that is called in a region and holds an annotation", func(rc *strategy.ReplicaContext, x, _ *graph.Node,
+		p int) []*graph.Node {
 		double := graph.NewFunction(rc.Graph(), "double", func(g *graph.Graph) []*graph.Node {
 			y := graph.Parameter(g, "y", shapes.Make(dtypes.Float32, 4))
 			return []*graph.Node{graph.Add(y, y)}
@@ -208,7 +215,10 @@ var oddCases = []oddCase{
 		return []*graph.Node{graph.ReduceAllSum(logical.Split(big, 1, p)), graph.ReduceAllSum(graph.Const(rc.Graph(), other))}
 	}, func(int, int) []any { return []any{float32(1 << 16), int32(1<<16 - 1)} }},
 	{"complex numbers in a region", func(rc *strategy.ReplicaContext, x, _ *graph.Node, p int) []*graph.Node {
-		y := logical.OnDevice(p-1, graph.Complex(x, graph.ZerosLike(x)), func(z *graph.Node) *graph.Node { return graph.Mul(z, z) })
+		y := logical.OnDevice(p-1, graph.Complex(x, graph.ZerosLike(x)), func(z *graph.Node) *graph.Node {
+			return graph.Mul(z,
+				z)
+		})
 		return []*graph.Node{graph.Real(logical.Replicate(y))}
 	}, func(r, _ int) []any {
 		v := ramp(r)
@@ -254,8 +264,10 @@ func TestOddStepsRun(t *testing.T) {
 // A name in a step may be any text.
 func TestOddNames(t *testing.T) {
 	ctx := context.Background()
-	s := strategytest.New(t, 2, 2, strategy.Options{Variables: logical.Rules{logical.Match(`weights`, logical.SplitInto(2, 1))}})
-	for _, name := range []string{"main", "step", "region_0", "replica_id", "argument_0", "mesh", "a b", `quote"s`, "new\nline", "ünïcode", "%0", "@x", "#1", "distributed_0", "-", "1"} {
+	s := strategytest.New(t, 2, 2, strategy.Options{Variables: logical.Rules{logical.Match(`weights`,
+		logical.SplitInto(2, 1))}})
+	for _, name := range []string{"main", "step", "region_0", "replica_id", "argument_0", "mesh", "a b", `quote"s`,
+		"new\nline", "ünïcode", "%0", "@x", "#1", "distributed_0", "-", "1"} {
 		t.Run(name, func(t *testing.T) {
 			store := model.NewStore()
 			f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -267,7 +279,8 @@ func TestOddNames(t *testing.T) {
 					z := graph.Parameter(g, name, shapes.Make(dtypes.Float32, 2, 2))
 					return []*graph.Node{graph.Neg(z)}
 				})
-				return append(inner.Call(y), logical.OnDevice(1, y, graph.Neg), graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Int64))
+				return append(inner.Call(y), logical.OnDevice(1, y, graph.Neg), graph.ConvertDType(rc.ReplicaIDInSyncGroup(),
+					dtypes.Int64))
 			}, strategy.FunctionOptions{Name: name, Store: store})
 			for i := range 2 {
 				out, err := f.Run(ctx, tensors.FromScalarAndDimensions(float32(1), 2, 2))
@@ -306,18 +319,21 @@ func TestOddStepsAreRefused(t *testing.T) {
 			return function(rc.Graph(), "region_0", graph.Neg).Call(logical.OnDevice(0, x, graph.Neg))
 		},
 		"a region in a function": func(rc *strategy.ReplicaContext, x *graph.Node) []*graph.Node {
-			return function(rc.Graph(), "f", func(y *graph.Node) *graph.Node { return logical.OnDevice(0, y, graph.Neg) }).Call(x)
+			return function(rc.Graph(), "f", func(y *graph.Node) *graph.Node { return logical.OnDevice(0, y, graph.Neg) }).Call(
+				x)
 		},
 		"a region that reads a function's parameter": func(rc *strategy.ReplicaContext, x *graph.Node) []*graph.Node {
 			var inner *graph.Node
 			function(rc.Graph(), "f", func(y *graph.Node) *graph.Node { inner = y; return graph.Neg(y) })
 			return []*graph.Node{logical.OnDevice(0, x, func(x *graph.Node) *graph.Node { return graph.Add(x, inner) })}
 		},
-		"a function with an annotation that is called in a region": func(rc *strategy.ReplicaContext, x *graph.Node) []*graph.Node {
+		"a function with an annotation that is called in a region": func(rc *strategy.ReplicaContext,
+			x *graph.Node) []*graph.Node {
 			f := function(rc.Graph(), "f", func(y *graph.Node) *graph.Node { return logical.Split(graph.Neg(y), 2) })
 			return []*graph.Node{logical.OnDevice(0, x, func(x *graph.Node) *graph.Node { return f.Call(x)[0] })}
 		},
-		"a function with a collective that is called in a region": func(rc *strategy.ReplicaContext, x *graph.Node) []*graph.Node {
+		"a function with a collective that is called in a region": func(rc *strategy.ReplicaContext,
+			x *graph.Node) []*graph.Node {
 			f := function(rc.Graph(), "f", func(y *graph.Node) *graph.Node { return rc.AllReduce(strategy.Sum, y) })
 			return []*graph.Node{logical.OnDevice(0, x, func(x *graph.Node) *graph.Node { return f.Call(x)[0] })}
 		},

@@ -23,7 +23,8 @@ import (
 // kind InvalidArgumentError for a scalar, an invalid axis or shapes that do not match, and of kind
 // TypeError for a *[StackedBatches].
 func (s *TPUStrategy) Gather(ctx context.Context, value Value, axis int) (*Mirrored, error) {
-	if err := s.requireEager(ctx, "gather", "use MergeContext.Gather, ReplicaContext.AllGather, or Gather of package eager"); err != nil {
+	if err := s.requireEager(ctx, "gather",
+		"use MergeContext.Gather, ReplicaContext.AllGather, or Gather of package eager"); err != nil {
 		return nil, err
 	}
 	if err := checkOwnedBy(s, value); err != nil {

@@ -26,14 +26,16 @@ func wholeKernel(kernel *graph.Node, groups int) *graph.Node {
 	var parts []*graph.Node
 	for i, part := range graph.Split(kernel, 3, groups) {
 		pad := compute.PadAxis{Start: i * in, End: (groups - 1 - i) * in}
-		parts = append(parts, graph.Pad(part, graph.ScalarZero(g, kernel.DType()), compute.PadAxis{}, compute.PadAxis{}, pad, compute.PadAxis{}))
+		parts = append(parts, graph.Pad(part, graph.ScalarZero(g, kernel.DType()), compute.PadAxis{}, compute.PadAxis{}, pad,
+			compute.PadAxis{}))
 	}
 	return graph.Concatenate(parts, 3)
 }
 
 func TestTheGradientOfAConvolutionInGroupsIsTwoConvolutions(t *testing.T) {
 	ctx := context.Background()
-	for _, c := range []struct{ groups, in, out, stride, logical int }{{4, 8, 16, 1, 1}, {8, 8, 8, 2, 1}, {2, 8, 4, 2, 4}, {8, 8, 16, 1, 2}} {
+	for _, c := range []struct{ groups, in, out, stride, logical int }{{4, 8, 16, 1, 1}, {8, 8, 8, 2, 1}, {2, 8, 4, 2, 4},
+		{8, 8, 16, 1, 2}} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			s := strategytest.On(t, plugintest.System(t, 8), strategy.Options{LogicalDevices: c.logical})
 			gradients := func(grouped bool) (all [2]*tensors.Tensor, text []byte) {
@@ -45,7 +47,8 @@ func TestTheGradientOfAConvolutionInGroupsIsTwoConvolutions(t *testing.T) {
 					} else {
 						y = graph.Convolve(x, wholeKernel(kernel, c.groups)).PadSame().Strides(c.stride).Done()
 					}
-					l := graph.ReduceAllSum(graph.Mul(y, graph.Sin(graph.ConvertDType(graph.IotaFull(rc.Graph(), y.Shape()), dtypes.Float32))))
+					l := graph.ReduceAllSum(graph.Mul(y, graph.Sin(graph.ConvertDType(graph.IotaFull(rc.Graph(), y.Shape()),
+						dtypes.Float32))))
 					return graph.Gradient(l, x, kernel)
 				}, strategy.FunctionOptions{})
 				count := func(dims ...int) *tensors.Tensor {
@@ -73,7 +76,8 @@ func TestTheGradientOfAConvolutionInGroupsIsTwoConvolutions(t *testing.T) {
 			for i := range want {
 				assert.True(t, got[i].InDelta(want[i], 1e-4), "gradient %d", i)
 			}
-			assert.Equal(t, 2, bytes.Count(text, []byte(fmt.Sprintf("_group_count = %d", c.groups)))-1, "convolutions in groups, without the first")
+			assert.Equal(t, 2, bytes.Count(text, []byte(fmt.Sprintf("_group_count = %d", c.groups)))-1,
+				"convolutions in groups, without the first")
 		})
 	}
 }

@@ -69,7 +69,8 @@ func hints(err error, hint string) error {
 
 // panickedWith returns err if it reports a function that panicked with value.
 func panickedWith(err, value error) error {
-	if panicked := (*errkind.PanicError)(nil); !errors.As(err, &panicked) || panicked.Value != value || !errors.Is(err, value) {
+	if panicked := (*errkind.PanicError)(nil); !errors.As(err, &panicked) || panicked.Value != value ||
+		!errors.Is(err, value) {
 		return nil
 	}
 	return err
@@ -83,24 +84,48 @@ func loop() []any {
 }
 
 var hostileCases = []hostileCase{
-	{"reduce a value of another strategy", errkind.RuntimeError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.theirs)) }},
-	{"reduce a nil value", errkind.Unknown, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, nil)) }},
-	{"reduce a closed value", errkind.RuntimeError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.closed)) }},
-	{"reduce by an unknown op", errkind.AssertionError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, 7, h.value)) }},
-	{"reduce along an axis that is not there", errkind.ValueError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.value, 0)) }},
-	{"reduce along one axis twice", errkind.InvalidArgumentError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.ragged, 0, -1)) }},
+	{"reduce a value of another strategy", errkind.RuntimeError,
+		func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.theirs)) }},
+	{"reduce a nil value", errkind.Unknown, func(h *hostile) error {
+		return strategytest.Err(h.s.Reduce(h.ctx,
+			strategy.Sum, nil))
+	}},
+	{"reduce a closed value", errkind.RuntimeError, func(h *hostile) error {
+		return strategytest.Err(h.s.Reduce(h.ctx,
+			strategy.Sum, h.closed))
+	}},
+	{"reduce by an unknown op", errkind.AssertionError, func(h *hostile) error {
+		return strategytest.Err(h.s.Reduce(h.ctx,
+			7, h.value))
+	}},
+	{"reduce along an axis that is not there", errkind.ValueError,
+		func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.value, 0)) }},
+	{"reduce along one axis twice", errkind.InvalidArgumentError,
+		func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.ragged, 0, -1)) }},
 	{"reduce along the smallest axis", errkind.ValueError, func(h *hostile) error {
 		return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.ragged, math.MinInt))
 	}},
-	{"reduce ragged batches element by element", errkind.InvalidArgumentError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Mean, h.ragged)) }},
-	{"reduce text", errkind.TypeError, func(h *hostile) error { return strategytest.Err(eager.Of(h.s).Reduce(h.ctx, strategy.Mean, "text")) }},
+	{"reduce ragged batches element by element", errkind.InvalidArgumentError,
+		func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Mean, h.ragged)) }},
+	{"reduce text", errkind.TypeError, func(h *hostile) error {
+		return strategytest.Err(eager.Of(h.s).Reduce(h.ctx,
+			strategy.Mean, "text"))
+	}},
 	{"reduce objects", errkind.TypeError, func(h *hostile) error {
 		return strategytest.Err(eager.Of(h.s).Reduce(h.ctx, strategy.Sum, strategy.NewObjects("a", "b")))
 	}},
-	{"reduce a nest that holds itself", errkind.ValueError, func(h *hostile) error { return strategytest.Err(eager.Of(h.s).Reduce(h.ctx, strategy.Sum, loop())) }},
-	{"sum one number", errkind.ValueError, func(h *hostile) error { return strategytest.Err(eager.Of(h.s).Reduce(h.ctx, strategy.Sum, 3.0)) }},
-	{"gather scalars", errkind.InvalidArgumentError, func(h *hostile) error { return strategytest.Err(h.s.Gather(h.ctx, h.value, 0)) }},
-	{"gather along a far axis", errkind.InvalidArgumentError, func(h *hostile) error { return strategytest.Err(h.s.Gather(h.ctx, h.ragged, 1<<40)) }},
+	{"reduce a nest that holds itself", errkind.ValueError,
+		func(h *hostile) error { return strategytest.Err(eager.Of(h.s).Reduce(h.ctx, strategy.Sum, loop())) }},
+	{"sum one number", errkind.ValueError, func(h *hostile) error {
+		return strategytest.Err(eager.Of(h.s).Reduce(h.ctx,
+			strategy.Sum, 3.0))
+	}},
+	{"gather scalars", errkind.InvalidArgumentError, func(h *hostile) error {
+		return strategytest.Err(h.s.Gather(h.ctx,
+			h.value, 0))
+	}},
+	{"gather along a far axis", errkind.InvalidArgumentError,
+		func(h *hostile) error { return strategytest.Err(h.s.Gather(h.ctx, h.ragged, 1<<40)) }},
 	{"give a step a ragged batch", errkind.ValueError, func(h *hostile) error {
 		return h.step(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, h.ragged)
 	}},
@@ -110,7 +135,10 @@ var hostileCases = []hostileCase{
 	{"give a step a dictionary", errkind.ValueError, func(h *hostile) error {
 		return hints(h.give(map[string]any{"x": h.value}), "nest.New")
 	}},
-	{"give a step a tuple", errkind.ValueError, func(h *hostile) error { return hints(h.give([]any{h.value, h.value}), "leaves one by one") }},
+	{"give a step a tuple", errkind.ValueError, func(h *hostile) error {
+		return hints(h.give([]any{h.value, h.value}),
+			"leaves one by one")
+	}},
 	{"give a step text", errkind.ValueError, func(h *hostile) error {
 		return hints(h.give(strategy.NewObjects("a", "b")), "the dataset's Map")
 	}},
@@ -204,7 +232,8 @@ var hostileCases = []hostileCase{
 	}},
 	{"replicas that give a merge call other arguments", errkind.AssertionError, func(h *hostile) error {
 		return h.run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
-			return rc.MergeCall(func(context.Context, ...any) (any, error) { return nil, nil }, make([]any, rc.ReplicaIDInSyncGroup())...)
+			return rc.MergeCall(func(context.Context, ...any) (any, error) { return nil, nil },
+				make([]any, rc.ReplicaIDInSyncGroup())...)
 		})
 	}},
 	{"a replica context that is kept", errkind.RuntimeError, func(h *hostile) error {
@@ -221,10 +250,22 @@ var hostileCases = []hostileCase{
 		return h.run(func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Assign(h.foreign, float32(1)) })
 	}},
 	{"a write of another dtype", errkind.ValueError, func(h *hostile) error { return h.mine.Assign(h.ctx, []int64{1}) }},
-	{"a write of no tensor", errkind.TypeError, func(h *hostile) error { return h.mine.Assign(h.ctx, struct{ A int }{1}) }},
-	{"a per-replica write from outside", errkind.TypeError, func(h *hostile) error { return h.mine.Assign(h.ctx, h.value) }},
-	{"an addition to what is summed on read", errkind.ValueError, func(h *hostile) error { return h.onRead.AssignAdd(h.ctx, 1.0) }},
-	{"a scatter of what is summed on read", errkind.ValueError, func(h *hostile) error { return h.onRead.Scatter(h.ctx, strategy.ScatterAdd, []int32{0}, []float32{1}) }},
+	{"a write of no tensor", errkind.TypeError, func(h *hostile) error {
+		return h.mine.Assign(h.ctx,
+			struct{ A int }{1})
+	}},
+	{"a per-replica write from outside", errkind.TypeError, func(h *hostile) error {
+		return h.mine.Assign(h.ctx,
+			h.value)
+	}},
+	{"an addition to what is summed on read", errkind.ValueError, func(h *hostile) error {
+		return h.onRead.AssignAdd(h.ctx,
+			1.0)
+	}},
+	{"a scatter of what is summed on read", errkind.ValueError, func(h *hostile) error {
+		return h.onRead.Scatter(h.ctx,
+			strategy.ScatterAdd, []int32{0}, []float32{1})
+	}},
 	{"a write in another strategy's scope", errkind.RuntimeError, func(h *hostile) error {
 		scope, err := eager.Of(h.other).Scope(h.ctx)
 		if err != nil {
@@ -233,10 +274,16 @@ var hostileCases = []hostileCase{
 		return h.mine.Assign(scope, 1.0)
 	}},
 	{"an update of a foreign variable", errkind.RuntimeError, func(h *hostile) error {
-		return strategytest.Err(h.e.Update(h.ctx, h.foreign, func(*eager.UpdateContext, ...any) (any, error) { return nil, nil }))
+		return strategytest.Err(h.e.Update(h.ctx, h.foreign, func(*eager.UpdateContext, ...any) (any, error) {
+			return nil,
+				nil
+		}))
 	}},
 	{"an update whose components part", errkind.ValueError, func(h *hostile) error {
-		return strategytest.Err(h.e.Update(h.ctx, h.mine, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Assign(float32(u.ReplicaID())) }))
+		return strategytest.Err(h.e.Update(h.ctx, h.mine, func(u *eager.UpdateContext, _ ...any) (any,
+			error) {
+			return u.Assign(float32(u.ReplicaID()))
+		}))
 	}},
 	{"an update that panics", errkind.Unknown, func(h *hostile) error {
 		return strategytest.Err(h.e.Update(h.ctx, h.mine, func(*eager.UpdateContext, ...any) (any, error) { panic("no") }))
@@ -247,9 +294,11 @@ var hostileCases = []hostileCase{
 	{"a reduction to an unknown device", errkind.ValueError, func(h *hostile) error {
 		return strategytest.Err(h.e.ReduceTo(h.ctx, strategy.Sum, h.value, eager.ToDevices("/device:TPU:99")))
 	}},
-	{"a logical device out of range", errkind.ValueError, func(h *hostile) error { return strategytest.Err(h.e.LogicalDevice(h.ctx, -1)) }},
+	{"a logical device out of range", errkind.ValueError,
+		func(h *hostile) error { return strategytest.Err(h.e.LogicalDevice(h.ctx, -1)) }},
 	{"a variable with an annotation that does not fit", errkind.ValueError, func(h *hostile) error {
-		return strategytest.Err(h.s.NewVariable(h.ctx, []float32{1, 2, 3}, strategy.VariableOptions{Annotation: logical.SplitInto(2)}))
+		return strategytest.Err(h.s.NewVariable(h.ctx, []float32{1, 2, 3},
+			strategy.VariableOptions{Annotation: logical.SplitInto(2)}))
 	}},
 	{"a variable whose first value panics", errkind.Unknown, func(h *hostile) error {
 		_, err := h.s.NewVariable(h.ctx, func() any { panic(io.ErrNoProgress) }, strategy.VariableOptions{})
@@ -269,9 +318,16 @@ var hostileCases = []hostileCase{
 		})
 		return panickedWith(err, io.ErrNoProgress)
 	}},
-	{"gather several steps", errkind.TypeError, func(h *hostile) error { return strategytest.Err(h.s.Gather(h.ctx, h.steps, 0)) }},
-	{"gather a nest of several steps", errkind.TypeError, func(h *hostile) error { return strategytest.Err(eager.Of(h.s).Gather(h.ctx, []any{h.steps}, 0)) }},
-	{"reduce several steps", errkind.TypeError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.steps)) }},
+	{"gather several steps", errkind.TypeError, func(h *hostile) error {
+		return strategytest.Err(h.s.Gather(h.ctx, h.steps,
+			0))
+	}},
+	{"gather a nest of several steps", errkind.TypeError,
+		func(h *hostile) error { return strategytest.Err(eager.Of(h.s).Gather(h.ctx, []any{h.steps}, 0)) }},
+	{"reduce several steps", errkind.TypeError, func(h *hostile) error {
+		return strategytest.Err(h.s.Reduce(h.ctx,
+			strategy.Sum, h.steps))
+	}},
 	{"a variable of a channel", errkind.TypeError, func(h *hostile) error {
 		return strategytest.Err(h.s.NewVariable(h.ctx, make(chan int), strategy.VariableOptions{}))
 	}},
@@ -298,7 +354,8 @@ var hostileCases = []hostileCase{
 	{"a cancelled step", errkind.Unknown, func(h *hostile) error {
 		ctx, cancel := context.WithCancel(h.ctx)
 		cancel()
-		_, err := h.s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{}).Run(ctx, []float32{1})
+		_, err := h.s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
+			strategy.FunctionOptions{}).Run(ctx, []float32{1})
 		if !errors.Is(err, context.Canceled) {
 			return nil
 		}
@@ -321,7 +378,8 @@ func TestHostileCallsAreTypedErrors(t *testing.T) {
 		h.e = eager.Of(h.s)
 		h.mine, err = h.s.NewVariable(ctx, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
-		h.onRead, err = h.s.NewVariable(ctx, float32(1), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		h.onRead, err = h.s.NewVariable(ctx, float32(1), strategy.VariableOptions{Synchronization: strategy.OnRead,
+			Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
 		h.foreign, err = h.other.NewVariable(ctx, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)

@@ -18,7 +18,8 @@ import (
 func TestEnumerationsThatAreNoneAreRefusedWhereTheyAreGiven(t *testing.T) {
 	sys := plugintest.System(t, 1)
 	for _, opts := range []strategy.Options{{Precision: 99}, {Precision: -1}, {Precision: lowering.PrecisionHighest + 1},
-		{Semantics: 99}, {Semantics: -1}, {Semantics: strategy.TensorFlowMirrored + 1}, {Variables: strategytest.Share(99, 0)}, {Variables: strategytest.Share(-1, 0)}} {
+		{Semantics: 99}, {Semantics: -1}, {Semantics: strategy.TensorFlowMirrored + 1},
+		{Variables: strategytest.Share(99, 0)}, {Variables: strategytest.Share(-1, 0)}} {
 		_, err := strategy.New(sys, opts)
 		var wrong *strategy.OptionError
 		require.ErrorAs(t, err, &wrong, "%+v", opts)
@@ -41,5 +42,6 @@ func TestAPaddingThatIsNoneIsRefused(t *testing.T) {
 		require.ErrorContains(t, err, fmt.Sprintf("FunctionOptions.Padding is Padding(%d); use NoPadding", padding))
 		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
-	assert.Equal(t, "NoPadding MaskPadding KeepPadding", fmt.Sprint(strategy.NoPadding, " ", strategy.MaskPadding, " ", strategy.KeepPadding))
+	assert.Equal(t, "NoPadding MaskPadding KeepPadding", fmt.Sprint(strategy.NoPadding, " ", strategy.MaskPadding, " ",
+		strategy.KeepPadding))
 }

@@ -205,7 +205,8 @@ func (m internalStrategy) LockVariables(ctx context.Context, store *model.Store)
 // Then it calls check, if it is not nil, and replaces the old values if check returns no error. No
 // step may be launched in the meantime. The host uses memory for one sixteenth of the bytes of its
 // devices, or for the largest part; staged is the maximum in bytes.
-func (m internalStrategy) LoadVariables(ctx context.Context, variables []*Variable, src []lazytensor.Reader, readers int,
+func (m internalStrategy) LoadVariables(ctx context.Context, variables []*Variable, src []lazytensor.Reader,
+	readers int,
 	check func(context.Context) error) (staged int, err error) {
 	if err := m.CheckUsable(ctx, "loading variables"); err != nil {
 		return 0, err

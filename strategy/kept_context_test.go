@@ -88,7 +88,8 @@ func TestTheMeanOfIntegersIsOneInsideAndOutsideOfSteps(t *testing.T) {
 	ctx := t.Context()
 	for _, semantics := range []strategy.Semantics{strategy.Semantics(0), strategy.TensorFlowTPU} {
 		s := strategytest.New(t, 2, 1, strategy.Options{Semantics: semantics})
-		for _, batch := range []any{[]int32{1, 2, 4, 5}, []int64{1, 2, 1 << 62, 1<<62 + 2}, []int8{100, 127, 101, 127}, []uint64{1, 2, 1 << 63, 3}} {
+		for _, batch := range []any{[]int32{1, 2, 4, 5}, []int64{1, 2, 1 << 62, 1<<62 + 2}, []int8{100, 127, 101, 127},
+			[]uint64{1, 2, 1 << 63, 3}} {
 			x, err := s.SplitBatch(ctx, batch, logical.Annotation{}, false)
 			require.NoError(t, err)
 			outside, outsideErr := s.Reduce(ctx, strategy.Mean, x)
@@ -114,7 +115,8 @@ func TestTheMeanOfIntegersIsOneInsideAndOutsideOfSteps(t *testing.T) {
 			assert.Equal(t, want, strategytest.OK(merged[0].Local(ctx, 1)).Value(), "%T", batch)
 			total, err := s.Reduce(ctx, strategy.Mean, x, 0)
 			require.NoError(t, err)
-			assert.Equal(t, strategytest.OK(total.Value(ctx)).Value(), strategytest.OK(merged[1].Local(ctx, 0)).Value(), "%T", batch)
+			assert.Equal(t, strategytest.OK(total.Value(ctx)).Value(), strategytest.OK(merged[1].Local(ctx, 0)).Value(), "%T",
+				batch)
 		}
 	}
 }

@@ -22,14 +22,16 @@ func TestSplitDividesTheBytesEachDeviceHolds(t *testing.T) {
 	ctx := context.Background()
 	perDevice := map[int]int64{}
 	for _, p := range []int{1, 2, 4} {
-		strat := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 1, LogicalDevices: p, Variables: logical.Rules{
-			logical.Match(`hidden/.*weights`, logical.SplitInto(1, p)),
-		}})
+		strat := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 1, LogicalDevices: p,
+			Variables: logical.Rules{
+				logical.Match(`hidden/.*weights`, logical.SplitInto(1, p)),
+			}})
 		store := model.NewStore()
-		step := strategytest.OK(train.New(strat, store, optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-			h := logical.Split(layers.Dense(rc.Scope("hidden"), in[0], true, 1024), 1, p)
-			return graph.ReduceAllMean(graph.Square(graph.Sub(graph.ReduceSum(h, -1), graph.Squeeze(in[1]))))
-		}, train.Options{}))
+		step := strategytest.OK(train.New(strat, store, optimizer.StochasticGradientDescent().Done(),
+			func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+				h := logical.Split(layers.Dense(rc.Scope("hidden"), in[0], true, 1024), 1, p)
+				return graph.ReduceAllMean(graph.Square(graph.Sub(graph.ReduceSum(h, -1), graph.Squeeze(in[1]))))
+			}, train.Options{}))
 		x, y := strategytest.Sums(8, 256)
 		_, err := step.Run(ctx, x, y)
 		require.NoError(t, err)
@@ -49,7 +51,8 @@ func TestSplitDividesTheBytesEachDeviceHolds(t *testing.T) {
 			}
 		}
 		assert.EqualValues(t, variables, stats.Alias)
-		t.Logf("%d logical devices: arguments %d, aliased %d of %d bytes of variables", p, stats.Arguments, stats.Alias, variables)
+		t.Logf("%d logical devices: arguments %d, aliased %d of %d bytes of variables", p, stats.Arguments, stats.Alias,
+			variables)
 	}
 	weights := int64(4 * 256 * 1024)
 	assert.Equal(t, weights/2, perDevice[1]-perDevice[2])

@@ -36,7 +36,8 @@ func (m internalStrategy) LoadStep(ctx context.Context, store *model.Store, step
 	distributed []*Variable, fail savedstep.NewError) (*Function, error) {
 	s := m.TPUStrategy
 	f := s.Function(func(*ReplicaContext, []*graph.Node) []*graph.Node {
-		panic(fault.New(errkind.NotImplementedError, step.Name, "give arguments like those that it was compiled for", "the step was loaded from a file, which has nothing to trace"))
+		panic(fault.New(errkind.NotImplementedError, step.Name, "give arguments like those that it was compiled for",
+			"the step was loaded from a file, which has nothing to trace"))
 	}, FunctionOptions{
 		Name: step.Name, Store: store, Training: step.Training, Arguments: step.Annotations,
 		SplitBatch: step.SplitBatch, LocalBatch: step.LocalBatch,
@@ -226,7 +227,8 @@ func checkProgram(x *pjrt.LoadedExecutable, m *spmd.Module) error {
 func describeMismatch(want, got []Value) savedstep.Mismatch {
 	const loaded = "the step was loaded from a file: "
 	misfit := func(hint, format string, args ...any) savedstep.Mismatch {
-		return savedstep.Mismatch{Problem: savedstep.OtherArguments, Detail: loaded + fmt.Sprintf(format, args...), Hint: hint}
+		return savedstep.Mismatch{Problem: savedstep.OtherArguments, Detail: loaded + fmt.Sprintf(format, args...),
+			Hint: hint}
 	}
 	const compiledFor = "give arguments like those that it was compiled for"
 	if len(got) != len(want) {

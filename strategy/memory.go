@@ -89,7 +89,8 @@ func newMemoryError(c *CompiledStep, err error) *MemoryError {
 	tensors, shardingErr := memory.Tensors(m, c.Variables, c.Replicas, c.LogicalDevices)
 	if shardingErr == nil { // otherwise Error has a general suggestion
 		e.Suggestions = memory.Step{
-			Slice: c.Target.Name, Devices: c.Target.Devices, Replicas: c.Replicas, LogicalDevices: c.LogicalDevices, Module: m, Text: m.Text,
+			Slice: c.Target.Name, Devices: c.Target.Devices, Replicas: c.Replicas, LogicalDevices: c.LogicalDevices, Module: m,
+			Text:     m.Text,
 			Settings: c.Settings, Tensors: tensors, ArgumentBytes: memory.ArgumentBytes(tensors), Temporaries: e.Temporaries,
 		}.Suggestions()
 	}

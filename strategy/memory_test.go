@@ -48,7 +48,8 @@ func TestAOTATooLargeModelIsRefusedWithItsLargestTensorsAndFitsWhenSplit(t *test
 		}
 		strat := strategytest.Ahead(t, "v5e:4x4", opts)
 		store := model.NewStore()
-		_, err := strategytest.OK(train.New(strat, store, optimizer.Adam().Done(), wideModel(width), train.Options{})).Compiled(ctx, x, y)
+		_, err := strategytest.OK(train.New(strat, store, optimizer.Adam().Done(), wideModel(width),
+			train.Options{})).Compiled(ctx, x, y)
 		return err
 	}
 	err := compile(1)

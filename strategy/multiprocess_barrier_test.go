@@ -19,14 +19,15 @@ import (
 
 func TestAMissingProcessIsNamedByTheBarrier(t *testing.T) {
 	sys := plugintest.System(t, 4)
-	for i, err := range strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4, Patience: 30 * time.Second}, strategy.Options{}, func(ctx context.Context, s *strategy.TPUStrategy) error {
-		if s.Process() == 3 {
-			return nil
-		}
-		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-		defer cancel()
-		return s.Barrier(ctx, "start")
-	}) {
+	for i, err := range strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4, Patience: 30 * time.Second},
+		strategy.Options{}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+			if s.Process() == 3 {
+				return nil
+			}
+			ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+			defer cancel()
+			return s.Barrier(ctx, "start")
+		}) {
 		if i != 3 {
 			assert.ErrorContains(t, err, "process 3", "process %d", i)
 			assert.ErrorContains(t, err, "barrier start", "process %d", i)
@@ -36,7 +37,8 @@ func TestAMissingProcessIsNamedByTheBarrier(t *testing.T) {
 
 func TestProcessesExchangeSmallValues(t *testing.T) {
 	sys := plugintest.System(t, 8)
-	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, strategy.Options{Replicas: 4, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, strategy.Options{Replicas: 4,
+		LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		for _, size := range []int{0, 1, 900, 1020, 1100, 5000, 100_000} {
 			mine := []byte(strings.Repeat(fmt.Sprint(s.Process()), size+s.Process()))
 			got, err := s.GatherBytes(ctx, "sizes", mine)
@@ -73,17 +75,18 @@ func TestABarrierHoldsUntilAllCome(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	var mu sync.Mutex
 	came := 0
-	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, strategy.Options{}, func(ctx context.Context, s *strategy.TPUStrategy) error {
-		time.Sleep(time.Duration(s.Process()) * 10 * time.Millisecond)
-		mu.Lock()
-		came++
-		mu.Unlock()
-		if err := s.Barrier(ctx, "all"); err != nil {
-			return err
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		assert.Equal(t, 4, came)
-		return nil
-	}))
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, strategy.Options{},
+		func(ctx context.Context, s *strategy.TPUStrategy) error {
+			time.Sleep(time.Duration(s.Process()) * 10 * time.Millisecond)
+			mu.Lock()
+			came++
+			mu.Unlock()
+			if err := s.Barrier(ctx, "all"); err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			assert.Equal(t, 4, came)
+			return nil
+		}))
 }

@@ -42,7 +42,8 @@ func TestProcessesTrainAsOneDoes(t *testing.T) {
 			train := func(ctx context.Context, strat *strategy.TPUStrategy, local bool) (losses []float64, err error) {
 				store := model.NewStore()
 				store.SetParam(model.ParamInitialSeed, int64(7))
-				step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(mesh.logical), train.Options{LocalBatch: local}))
+				step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(),
+					strategytest.Annotated(mesh.logical), train.Options{LocalBatch: local}))
 				for i := range xs {
 					x, y := xs[i], ys[i]
 					if local {
@@ -71,10 +72,11 @@ func TestProcessesTrainAsOneDoes(t *testing.T) {
 					continue // processes that share a replica feed the same rows
 				}
 				got := make([][]float64, mesh.processes)
-				strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: mesh.processes}, opts, func(ctx context.Context, strat *strategy.TPUStrategy) (err error) {
-					got[strat.Process()], err = train(ctx, strat, local)
-					return err
-				}))
+				strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: mesh.processes}, opts,
+					func(ctx context.Context, strat *strategy.TPUStrategy) (err error) {
+						got[strat.Process()], err = train(ctx, strat, local)
+						return err
+					}))
 				for process, losses := range got {
 					assert.Equal(t, want, losses, "process %d, local batches %t", process, local)
 				}
@@ -91,10 +93,12 @@ func TestAProcessHasItsOwnReplicasAndDevices(t *testing.T) {
 	}
 	views := func(replicas, logicalDevices int) []view {
 		got := make([]view, 4)
-		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices}, func(_ context.Context, s *strategy.TPUStrategy) error {
-			got[s.Process()] = view{s.LocalReplicas(), s.LocalDevices(), s.ProcessReplicas()}
-			return nil
-		}))
+		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4},
+			strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices}, func(_ context.Context,
+				s *strategy.TPUStrategy) error {
+				got[s.Process()] = view{s.LocalReplicas(), s.LocalDevices(), s.ProcessReplicas()}
+				return nil
+			}))
 		return got
 	}
 	for i, v := range views(4, 2) {
@@ -117,7 +121,8 @@ func TestProcessesLoopOverStepsAsOneDoes(t *testing.T) {
 	train := func(ctx context.Context, s *strategy.TPUStrategy, local bool) (float64, error) {
 		store := model.NewStore()
 		store.SetParam(model.ParamInitialSeed, int64(7))
-		step := strategytest.OK(train.New(s, store, optimizer.Adam().Done(), strategytest.Annotated(2), train.Options{LocalBatch: local}))
+		step := strategytest.OK(train.New(s, store, optimizer.Adam().Done(), strategytest.Annotated(2),
+			train.Options{LocalBatch: local}))
 		var batches [][]any
 		for i := range xs {
 			x, y := xs[i], ys[i]
@@ -136,16 +141,17 @@ func TestProcessesLoopOverStepsAsOneDoes(t *testing.T) {
 	s := strategytest.On(t, sys, opts)
 	want, err := train(context.Background(), s, false)
 	require.NoError(t, err)
-	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, opts, func(ctx context.Context, s *strategy.TPUStrategy) error {
-		for _, local := range []bool{false, true} {
-			got, err := train(ctx, s, local)
-			if err != nil {
-				return err
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, opts,
+		func(ctx context.Context, s *strategy.TPUStrategy) error {
+			for _, local := range []bool{false, true} {
+				got, err := train(ctx, s, local)
+				if err != nil {
+					return err
+				}
+				assert.Equal(t, want, got, "local batches %t", local)
 			}
-			assert.Equal(t, want, got, "local batches %t", local)
-		}
-		return nil
-	}))
+			return nil
+		}))
 }
 
 func mustTopology(t testing.TB, devices, processes int) tpu.Topology {

@@ -64,7 +64,8 @@ func (s *TPUStrategy) NewVariable(ctx context.Context, initial any, opts Variabl
 			opts.Synchronization)
 	}
 	if opts.Aggregation < AggregateNone || opts.Aggregation > AggregateFirst {
-		return nil, fault.New(errkind.ValueError, op, "use AggregateNone, AggregateSum, AggregateMean or AggregateFirst", "unknown aggregation %s", opts.Aggregation)
+		return nil, fault.New(errkind.ValueError, op, "use AggregateNone, AggregateSum, AggregateMean or AggregateFirst",
+			"unknown aggregation %s", opts.Aggregation)
 	}
 	if f, ok := initial.(func() any); ok {
 		var err error

@@ -55,19 +55,28 @@ func TestNilPointersAreErrors(t *testing.T) {
 			"regroup":       func() error { return strategytest.Err(eager.Of(s).Regroup(ctx, []any{x, x})) },
 			"select":        func() error { return strategytest.Err(eager.Of(s).SelectReplica(0, []any{x})) },
 			"call argument": func() error {
-				return strategytest.Err(e.CallForEachReplica(ctx, func(*eager.ReplicaContext, ...any) (any, error) { return nil, nil }, x))
+				return strategytest.Err(e.CallForEachReplica(ctx, func(*eager.ReplicaContext, ...any) (any, error) {
+					return nil,
+						nil
+				}, x))
 			},
 			"call result": func() error {
-				return strategytest.Err(e.CallForEachReplica(ctx, func(*eager.ReplicaContext, ...any) (any, error) { return x, nil }))
+				return strategytest.Err(e.CallForEachReplica(ctx, func(*eager.ReplicaContext, ...any) (any, error) {
+					return x,
+						nil
+				}))
 			},
-			"run":          func() error { return strategytest.Err(double.Run(ctx, x)) },
-			"mirror":       func() error { return strategytest.Err(s.Mirror(ctx, x, logical.Annotation{})) },
-			"per replica":  func() error { return strategytest.Err(s.PerReplica(ctx, []any{x, x}, logical.Annotation{})) },
-			"stack":        func() error { return strategytest.Err(s.StackBatches(ctx, []any{x}, logical.Annotation{})) },
-			"ragged":       func() error { return strategytest.Err(s.PerReplica(ctx, []any{x, x}, logical.Annotation{})) },
-			"new variable": func() error { return strategytest.Err(s.NewVariable(ctx, x, strategy.VariableOptions{Name: "made"})) },
-			"assign":       func() error { return v.Assign(ctx, x) },
-			"scatter":      func() error { return v.Scatter(ctx, strategy.ScatterAdd, x, x) },
+			"run":         func() error { return strategytest.Err(double.Run(ctx, x)) },
+			"mirror":      func() error { return strategytest.Err(s.Mirror(ctx, x, logical.Annotation{})) },
+			"per replica": func() error { return strategytest.Err(s.PerReplica(ctx, []any{x, x}, logical.Annotation{})) },
+			"stack":       func() error { return strategytest.Err(s.StackBatches(ctx, []any{x}, logical.Annotation{})) },
+			"ragged":      func() error { return strategytest.Err(s.PerReplica(ctx, []any{x, x}, logical.Annotation{})) },
+			"new variable": func() error {
+				return strategytest.Err(s.NewVariable(ctx, x,
+					strategy.VariableOptions{Name: "made"}))
+			},
+			"assign":  func() error { return v.Assign(ctx, x) },
+			"scatter": func() error { return v.Scatter(ctx, strategy.ScatterAdd, x, x) },
 			"eager assign": func() error {
 				return replicas(func(rc *eager.ReplicaContext) error { return strategytest.Err(rc.Assign(v, x)) })
 			},

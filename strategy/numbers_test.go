@@ -30,25 +30,34 @@ type numberCase struct {
 
 func numberCases() []numberCase {
 	return []numberCase{
-		{2.5, dtypes.Int32, errkind.TypeError}, {2.0, dtypes.Int32, errkind.TypeError}, {float32(2), dtypes.Int64, errkind.TypeError},
+		{2.5, dtypes.Int32, errkind.TypeError}, {2.0, dtypes.Int32, errkind.TypeError}, {float32(2), dtypes.Int64,
+			errkind.TypeError},
 		{math.NaN(), dtypes.Int8, errkind.TypeError}, {math.Copysign(0, -1), dtypes.Uint8, errkind.TypeError},
 		{1, dtypes.Bool, errkind.TypeError}, {1.5, dtypes.Bool, errkind.TypeError},
-		{127, dtypes.Int8, int8(127)}, {-128, dtypes.Int8, int8(-128)}, {128, dtypes.Int8, errkind.ValueError}, {300, dtypes.Int8, errkind.ValueError},
+		{127, dtypes.Int8, int8(127)}, {-128, dtypes.Int8, int8(-128)}, {128, dtypes.Int8, errkind.ValueError},
+		{300, dtypes.Int8, errkind.ValueError},
 		{int64(-129), dtypes.Int8, errkind.ValueError}, {int32(40000), dtypes.Int16, errkind.ValueError},
 		{255, dtypes.Uint8, uint8(255)}, {256, dtypes.Uint8, errkind.ValueError}, {-1, dtypes.Uint8, errkind.ValueError},
 		{-1, dtypes.Uint64, errkind.ValueError}, {math.MaxInt64, dtypes.Uint64, uint64(math.MaxInt64)},
-		{int64(math.MaxInt32), dtypes.Int32, int32(math.MaxInt32)}, {int64(math.MaxInt32 + 1), dtypes.Int32, errkind.ValueError},
+		{int64(math.MaxInt32), dtypes.Int32, int32(math.MaxInt32)}, {int64(math.MaxInt32 + 1), dtypes.Int32,
+			errkind.ValueError},
 		{int64(1<<53 + 1), dtypes.Int64, int64(1<<53 + 1)}, {int64(math.MaxInt64), dtypes.Int64, int64(math.MaxInt64)},
-		{3, dtypes.Float32, float32(3)}, {1 << 24, dtypes.Float32, float32(1 << 24)}, {1<<24 + 1, dtypes.Float32, errkind.ValueError},
+		{3, dtypes.Float32, float32(3)}, {1 << 24, dtypes.Float32, float32(1 << 24)}, {1<<24 + 1, dtypes.Float32,
+			errkind.ValueError},
 		{1<<53 + 1, dtypes.Float64, errkind.ValueError}, {math.MaxInt64, dtypes.Float64, errkind.ValueError},
 		{math.MinInt64, dtypes.Float64, float64(math.MinInt64)}, {int32(7), dtypes.Float64, 7.0},
-		{70000, dtypes.Float16, errkind.ValueError}, {2049, dtypes.Float16, errkind.ValueError}, {257, dtypes.BFloat16, errkind.ValueError},
+		{70000, dtypes.Float16, errkind.ValueError}, {2049, dtypes.Float16, errkind.ValueError}, {257, dtypes.BFloat16,
+			errkind.ValueError},
 		{256, dtypes.BFloat16, bfloat16.FromFloat32(256)},
-		{0.1, dtypes.Float32, float32(0.1)}, {float32(0.1), dtypes.Float64, float64(float32(0.1))}, {1e-300, dtypes.Float32, float32(0)},
-		{1e300, dtypes.Float32, errkind.ValueError}, {-1e300, dtypes.Float32, errkind.ValueError}, {1e6, dtypes.Float16, errkind.ValueError},
+		{0.1, dtypes.Float32, float32(0.1)}, {float32(0.1), dtypes.Float64, float64(float32(0.1))}, {1e-300, dtypes.Float32,
+			float32(0)},
+		{1e300, dtypes.Float32, errkind.ValueError}, {-1e300, dtypes.Float32, errkind.ValueError},
+		{1e6, dtypes.Float16, errkind.ValueError},
 		{float32(3.4028235e38), dtypes.BFloat16, errkind.ValueError}, {0.1, dtypes.Float16, float16.FromFloat32(0.1)},
-		{math.Inf(-1), dtypes.Float32, float32(math.Inf(-1))}, {math.Inf(1), dtypes.Float16, float16.FromFloat32(float32(math.Inf(1)))},
-		{2.5, dtypes.Complex64, complex64(2.5)}, {1e300, dtypes.Complex64, errkind.ValueError}, {3, dtypes.Complex128, complex128(3)},
+		{math.Inf(-1), dtypes.Float32, float32(math.Inf(-1))}, {math.Inf(1), dtypes.Float16,
+			float16.FromFloat32(float32(math.Inf(1)))},
+		{2.5, dtypes.Complex64, complex64(2.5)}, {1e300, dtypes.Complex64, errkind.ValueError}, {3, dtypes.Complex128,
+			complex128(3)},
 	}
 }
 
@@ -61,7 +70,10 @@ func TestNumbersFitTheVariableOrAreErrors(t *testing.T) {
 		for way, write := range map[string]func() error{
 			"outside": func() error { return v.Assign(ctx, c.number) },
 			"eager": func() error {
-				_, err := eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Assign(v, c.number) })
+				_, err := eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any,
+					error) {
+					return rc.Assign(v, c.number)
+				})
 				return err
 			},
 			"in a step": func() error {
@@ -122,25 +134,32 @@ func TestNumbersBesideATensorTakeItsDType(t *testing.T) {
 		a, b func(r int) any
 		want any // by replica, or an errkind.Kind
 	}{
-		"an int of each replica":   {func(int) any { return tensors.FromScalar(int32(3)) }, func(r int) any { return r + 1 }, []any{int32(4), int32(5)}},
-		"one of which is too much": {func(int) any { return tensors.FromScalar(int8(3)) }, func(r int) any { return 100 * (r + 1) }, errkind.ValueError},
+		"an int of each replica": {func(int) any { return tensors.FromScalar(int32(3)) }, func(r int) any { return r + 1 },
+			[]any{int32(4), int32(5)}},
+		"one of which is too much": {func(int) any { return tensors.FromScalar(int8(3)) },
+			func(r int) any { return 100 * (r + 1) }, errkind.ValueError},
 		"one of which is a float": {func(int) any { return tensors.FromScalar(int8(3)) }, func(r int) any {
 			if r == 0 {
 				return 1
 			}
 			return 1.0
 		}, errkind.TypeError},
-		"a vector":            {func(int) any { return []int32{1, 2} }, func(int) any { return int64(5) }, []any{[]int32{6, 7}, []int32{6, 7}}},
+		"a vector": {func(int) any { return []int32{1, 2} }, func(int) any { return int64(5) },
+			[]any{[]int32{6, 7}, []int32{6, 7}}},
 		"two numbers":         {func(int) any { return 2.5 }, func(int) any { return 1 }, []any{3.5, 3.5}},
 		"the other way round": {func(int) any { return 1 }, func(int) any { return 2.5 }, []any{3.5, 3.5}},
 		"int beside int32":    {func(int) any { return int32(1) }, func(int) any { return 2 }, []any{int32(3), int32(3)}},
-		"int32 beside int64":  {func(int) any { return int32(1) }, func(int) any { return int64(2) }, []any{int64(3), int64(3)}},
-		"int beyond int32":    {func(int) any { return int32(1) }, func(int) any { return 1 << 40 }, errkind.ValueError},
+		"int32 beside int64": {func(int) any { return int32(1) }, func(int) any { return int64(2) },
+			[]any{int64(3), int64(3)}},
+		"int beyond int32": {func(int) any { return int32(1) }, func(int) any { return 1 << 40 }, errkind.ValueError},
 		"float beside float32": {func(int) any { return float32(1) }, func(r int) any { return 0.5 },
 			[]any{float32(1.5), float32(1.5)}},
-		"int64 beside float32": {func(int) any { return float32(1) }, func(r int) any { return int64(1<<24 + 1) }, errkind.ValueError},
-		"other dtypes":         {func(int) any { return tensors.FromScalar(int32(3)) }, func(int) any { return tensors.FromScalar(float32(3)) }, errkind.InvalidArgumentError},
-		"a uint8":              {func(int) any { return tensors.FromScalar(int32(3)) }, func(int) any { return uint8(3) }, errkind.InvalidArgumentError},
+		"int64 beside float32": {func(int) any { return float32(1) }, func(r int) any { return int64(1<<24 + 1) },
+			errkind.ValueError},
+		"other dtypes": {func(int) any { return tensors.FromScalar(int32(3)) },
+			func(int) any { return tensors.FromScalar(float32(3)) }, errkind.InvalidArgumentError},
+		"a uint8": {func(int) any { return tensors.FromScalar(int32(3)) }, func(int) any { return uint8(3) },
+			errkind.InvalidArgumentError},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := add(c.a, c.b)

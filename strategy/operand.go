@@ -140,7 +140,8 @@ func (o operand) toTensor() (*tensors.Tensor, error) {
 	case nestOperand:
 		return nil, fmt.Errorf("a %T is a nest: give its leaves one by one", o.x)
 	case nodeOperand:
-		return nil, fmt.Errorf("a %T, which lives while its step is traced; return it from the step, and give the step's result", o.x)
+		return nil, fmt.Errorf(
+			"a %T, which lives while its step is traced; return it from the step, and give the step's result", o.x)
 	case deviceOperand:
 		return nil, fmt.Errorf("a %T, which is on the devices", o.x)
 	case objectsOperand:

@@ -21,7 +21,8 @@ func TestAStepReadsAnotherStrategysVariables(t *testing.T) {
 	ctx := context.Background()
 	sys := plugintest.System(t, 4)
 	for _, mesh := range [][2]int{{4, 1}, {2, 2}, {1, 4}} {
-		train, err := strategy.New(sys, strategy.Options{Compiler: plugintest.Programs(t), Replicas: mesh[0], LogicalDevices: mesh[1]})
+		train, err := strategy.New(sys, strategy.Options{Compiler: plugintest.Programs(t), Replicas: mesh[0],
+			LogicalDevices: mesh[1]})
 		require.NoError(t, err)
 		one, err := strategy.New(sys, strategy.Options{Compiler: plugintest.Programs(t), Replicas: 1})
 		require.NoError(t, err)
@@ -29,9 +30,11 @@ func TestAStepReadsAnotherStrategysVariables(t *testing.T) {
 		if mesh[1] > 1 {
 			split = logical.SplitInto(mesh[1])
 		}
-		weights, err := train.NewVariable(ctx, []float32{1, 2, 3, 4}, strategy.VariableOptions{Aggregation: strategy.AggregateMean, Annotation: split})
+		weights, err := train.NewVariable(ctx, []float32{1, 2, 3, 4},
+			strategy.VariableOptions{Aggregation: strategy.AggregateMean, Annotation: split})
 		require.NoError(t, err)
-		count, err := train.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		count, err := train.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead,
+			Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
 		step := train.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			rc.AssignAdd(weights, graph.OnesLike(rc.Read(weights)))

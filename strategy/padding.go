@@ -128,8 +128,10 @@ func (t *trace) excludePadding(ctx context.Context) error {
 func (t *trace) retrace(ctx context.Context, sizes []int) (other *trace, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = &ragged.Error{Dim: -1, Reason: fmt.Sprintf("the step cannot be traced for padded dimensions of %v", sizes), Err: fault.FromPanic(r),
-				Hint: "take dimensions from the arguments' shapes, or mask the padding in the step (FunctionOptions.Padding: KeepPadding)"}
+			err = &ragged.Error{Dim: -1, Reason: fmt.Sprintf("the step cannot be traced for padded dimensions of %v", sizes),
+				Err: fault.FromPanic(r),
+				Hint: "take dimensions from the arguments' shapes, or mask the padding in the step (FunctionOptions.Padding: " +
+					"KeepPadding)"}
 		}
 	}()
 	values := make([]Value, len(t.values))

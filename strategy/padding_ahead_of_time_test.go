@@ -23,7 +23,8 @@ func TestAOTUnevenBatchesAreCompiled(t *testing.T) {
 		return
 	}
 	ctx := context.Background()
-	strat := strategytest.Ahead(t, "v5e:2x4", strategy.Options{LogicalDevices: 2, Variables: strategytest.AnnotatedRules(2)})
+	strat := strategytest.Ahead(t, "v5e:2x4", strategy.Options{LogicalDevices: 2,
+		Variables: strategytest.AnnotatedRules(2)})
 	x, y := strategytest.BatchShapes(30) // 8, 8, 8 and 6 rows
 	c, err := strategytest.AnnotatedStep(strat).Compiled(ctx, x, y)
 	require.NoError(t, err)
@@ -36,7 +37,8 @@ func TestAOTUnevenBatchesAreCompiled(t *testing.T) {
 		"embedding, cross entropy":       {shapes.Make(dtypes.Int32, 13, 5), shapes.Make(dtypes.Int32, 13, 1)},
 	} {
 		whole := strategytest.Ahead(t, "v5e:2x4", strategy.Options{})
-		c, err := strategytest.OK(train.New(whole, model.NewStore(), optimizer.Adam().Done(), paddedModels[name].loss, train.Options{})).Compiled(ctx, batch...)
+		c, err := strategytest.OK(train.New(whole, model.NewStore(), optimizer.Adam().Done(), paddedModels[name].loss,
+			train.Options{})).Compiled(ctx, batch...)
 		require.NoError(t, err, name)
 		assert.Equal(t, 2, c.Module.Arguments[0].LocalDims[0], name)
 	}

@@ -84,7 +84,8 @@ func TestHostBatchesAreCutUnevenlyOnRequest(t *testing.T) {
 	s := strategytest.New(t, 2, 2)
 	f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.ReduceAllMean(in[0]), graph.MulScalar(in[0], 2)}
-	}, strategy.FunctionOptions{SplitBatch: true, Padding: strategy.MaskPadding, Arguments: []logical.Annotation{logical.SplitInto(2)}})
+	}, strategy.FunctionOptions{SplitBatch: true, Padding: strategy.MaskPadding,
+		Arguments: []logical.Annotation{logical.SplitInto(2)}})
 	out, err := f.Run(ctx, []float32{1, 2, 3, 4, 5, 6, 7})
 	require.NoError(t, err)
 	assert.Equal(t, []any{float32(2.5), float32(6)}, strategytest.Values(t, out[0], 2))
@@ -101,10 +102,11 @@ func TestHostBatchesAreCutUnevenlyOnRequest(t *testing.T) {
 func TestTrainingBatchesOfOtherRows(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
-	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		y := layers.Dense(rc.Scope("a"), in[0], true, 1)
-		return graph.Add(graph.ReduceAllMean(y), graph.ReduceAllMean(in[1]))
-	}, train.Options{}))
+	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			y := layers.Dense(rc.Scope("a"), in[0], true, 1)
+			return graph.Add(graph.ReduceAllMean(y), graph.ReduceAllMean(in[1]))
+		}, train.Options{}))
 	x, err := s.PerReplica(ctx, []any{[][]float32{{1}, {2}}, [][]float32{{3}}}, logical.Annotation{})
 	require.NoError(t, err)
 	y, err := s.PerReplica(ctx, []any{[]float32{1}, []float32{2, 3}}, logical.Annotation{})

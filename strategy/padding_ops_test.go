@@ -32,13 +32,19 @@ var rowOps = map[string]func(rc *strategy.ReplicaContext, x, labels *graph.Node)
 	"softmax":         func(_ *strategy.ReplicaContext, x, _ *graph.Node) *graph.Node { return graph.Softmax(x, -1) },
 	"softmax of rows": func(_ *strategy.ReplicaContext, x, _ *graph.Node) *graph.Node { return graph.Softmax(x, 0) },
 	"log softmax":     func(_ *strategy.ReplicaContext, x, _ *graph.Node) *graph.Node { return graph.LogSoftmax(x, 0) },
-	"variance":        func(_ *strategy.ReplicaContext, x, _ *graph.Node) *graph.Node { return graph.ReduceVariance(x, 0) },
-	"skewness":        func(_ *strategy.ReplicaContext, x, _ *graph.Node) *graph.Node { return graph.ReduceSkewness(x, 0) },
-	"norm":            func(_ *strategy.ReplicaContext, x, _ *graph.Node) *graph.Node { return graph.L2Norm(x, 0) },
-	"normalize":       func(_ *strategy.ReplicaContext, x, _ *graph.Node) *graph.Node { return graph.L2Normalize(x, 0) },
-	"normalize rows":  func(_ *strategy.ReplicaContext, x, _ *graph.Node) *graph.Node { return graph.L2Normalize(x, 1) },
-	"max":             func(_ *strategy.ReplicaContext, x, _ *graph.Node) *graph.Node { return graph.ReduceMax(x, 0) },
-	"min":             func(_ *strategy.ReplicaContext, x, _ *graph.Node) *graph.Node { return graph.ReduceMin(x, 0) },
+	"variance": func(_ *strategy.ReplicaContext, x, _ *graph.Node) *graph.Node {
+		return graph.ReduceVariance(x,
+			0)
+	},
+	"skewness": func(_ *strategy.ReplicaContext, x, _ *graph.Node) *graph.Node {
+		return graph.ReduceSkewness(x,
+			0)
+	},
+	"norm":           func(_ *strategy.ReplicaContext, x, _ *graph.Node) *graph.Node { return graph.L2Norm(x, 0) },
+	"normalize":      func(_ *strategy.ReplicaContext, x, _ *graph.Node) *graph.Node { return graph.L2Normalize(x, 0) },
+	"normalize rows": func(_ *strategy.ReplicaContext, x, _ *graph.Node) *graph.Node { return graph.L2Normalize(x, 1) },
+	"max":            func(_ *strategy.ReplicaContext, x, _ *graph.Node) *graph.Node { return graph.ReduceMax(x, 0) },
+	"min":            func(_ *strategy.ReplicaContext, x, _ *graph.Node) *graph.Node { return graph.ReduceMin(x, 0) },
 	"product": func(_ *strategy.ReplicaContext, x, _ *graph.Node) *graph.Node {
 		return graph.ReduceMultiply(graph.StopGradient(x), 0)
 	},
@@ -162,7 +168,8 @@ var rowOps = map[string]func(rc *strategy.ReplicaContext, x, labels *graph.Node)
 		return loss.SparseCategoricalCrossEntropyLogits([]*graph.Node{l}, []*graph.Node{x})
 	},
 	"dense cross entropy": func(_ *strategy.ReplicaContext, x, l *graph.Node) *graph.Node {
-		return loss.CategoricalCrossEntropyLogits([]*graph.Node{graph.OneHot(graph.Squeeze(l, 1), 6, x.DType())}, []*graph.Node{x})
+		return loss.CategoricalCrossEntropyLogits([]*graph.Node{graph.OneHot(graph.Squeeze(l, 1), 6, x.DType())},
+			[]*graph.Node{x})
 	},
 	"masked cross entropy": func(_ *strategy.ReplicaContext, x, l *graph.Node) *graph.Node {
 		mask := graph.Squeeze(graph.GreaterThan(l, graph.ScalarZero(x.Graph(), l.DType())), 1)
@@ -210,7 +217,8 @@ func TestOpsOnPaddedRows(t *testing.T) {
 		return store
 	}
 	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(rowOps)), 16) { // number of ops per program
-		got, err := s.Function(step(chunk), strategy.FunctionOptions{Store: store(), Padding: strategy.MaskPadding}).Run(ctx, args...)
+		got, err := s.Function(step(chunk), strategy.FunctionOptions{Store: store(), Padding: strategy.MaskPadding}).Run(ctx,
+			args...)
 		if err != nil { // find the op that fails
 			for _, name := range chunk {
 				f := s.Function(step([]string{name}), strategy.FunctionOptions{Store: store(), Padding: strategy.MaskPadding})

@@ -88,7 +88,8 @@ func (g *rowGraph) step() {
 		g.add(graph.Sub(x, mean), v.rows...)
 	case op == 11 && rank == 2 && x.Shape().Size() < 4000:
 		other := axis
-		g.add(graph.Tanh(graph.DotGeneral(x, []int{other}, nil, graph.Sin(x), []int{other}, nil)), v.rows[1-other], v.rows[1-other])
+		g.add(graph.Tanh(graph.DotGeneral(x, []int{other}, nil, graph.Sin(x), []int{other}, nil)), v.rows[1-other],
+			v.rows[1-other])
 	case op == 12 && rank > 0:
 		g.add(graph.L2Normalize(graph.AddScalar(x, 2), axis), v.rows...)
 	case op == 13 && rank > 0:
@@ -112,7 +113,8 @@ func TestRandomGraphsLeavePaddingOut(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			step := func(rc *strategy.ReplicaContext, in []*graph.Node) (out []*graph.Node) {
-				w := rc.Scope().VariableWithValue("w", tensors.FromValue([][]float32{{1, -1, 0.5, 2}, {0.3, 1, 1, -2}, {1, 0.1, -1, 1}})).NodeValue(rc.Graph())
+				w := rc.Scope().VariableWithValue("w", tensors.FromValue([][]float32{{1, -1, 0.5, 2}, {0.3, 1, 1, -2},
+					{1, 0.1, -1, 1}})).NodeValue(rc.Graph())
 				g := &rowGraph{rng: rand.New(rand.NewPCG(seed, 3))}
 				g.add(in[0], 1, 0)
 				g.add(graph.Dot(in[0], w).Product(), 1, 0)
@@ -125,7 +127,8 @@ func TestRandomGraphsLeavePaddingOut(t *testing.T) {
 					out = append(out, v.x)
 					sum = graph.Add(sum, graph.ReduceAllMean(v.x))
 				}
-				return append(out, graph.Gradient(graph.Add(sum, graph.Add(graph.ReduceAllMean(w), graph.ReduceAllMean(in[0]))), w, in[0])...)
+				return append(out, graph.Gradient(graph.Add(sum, graph.Add(graph.ReduceAllMean(w), graph.ReduceAllMean(in[0]))), w,
+					in[0])...)
 			}
 			batch := []*tensors.Tensor{strategytest.Normals(rand.New(rand.NewPCG(seed, 4)), 6, 3)}
 			args := poisoned(t, s, batch, []int{4, 2}, 4)

@@ -26,15 +26,17 @@ import (
 func TestStatesOfReplicasWithoutRowsStay(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
-	seen, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Name: "seen", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+	seen, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Name: "seen", Synchronization: strategy.OnRead,
+		Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
 	store := model.NewStore()
-	step := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		w := rc.Scope().VariableWithValue("w", float32(1)).NodeValue(rc.Graph())
-		mean := graph.ReduceAllMean(in[0])
-		rc.Assign(seen, mean)
-		return graph.Mul(w, mean)
-	}, train.Options{}))
+	step := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			w := rc.Scope().VariableWithValue("w", float32(1)).NodeValue(rc.Graph())
+			mean := graph.ReduceAllMean(in[0])
+			rc.Assign(seen, mean)
+			return graph.Mul(w, mean)
+		}, train.Options{}))
 	loss, err := step.Run(ctx, []float32{4})
 	require.NoError(t, err)
 	value, err := loss.Float64(ctx)
@@ -55,7 +57,8 @@ func TestWhatCannotLeavePaddingOutIsRefused(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	x, err := s.PerReplica(ctx, []any{[][]float32{{1, 2}, {3, 4}, {5, 6}}, [][]float32{{7, 8}}}, logical.Annotation{})
 	require.NoError(t, err)
-	even, err := s.PerReplica(ctx, []any{[][]float32{{1, 2}, {3, 4}, {5, 6}}, [][]float32{{7, 8}, {9, 10}, {11, 12}}}, logical.Annotation{})
+	even, err := s.PerReplica(ctx, []any{[][]float32{{1, 2}, {3, 4}, {5, 6}}, [][]float32{{7, 8}, {9, 10}, {11, 12}}},
+		logical.Annotation{})
 	require.NoError(t, err)
 	for name, c := range map[string]struct {
 		op   string
@@ -80,7 +83,8 @@ func TestWhatCannotLeavePaddingOutIsRefused(t *testing.T) {
 			return rc.AllGather(x, 0)
 		}},
 		"dynamic slice": {"dynamic_slice", 0, func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node {
-			return graph.DynamicSlice(x, []*graph.Node{graph.Const(x.Graph(), int32(0)), graph.Const(x.Graph(), int32(0))}, []int{1, 2})
+			return graph.DynamicSlice(x, []*graph.Node{graph.Const(x.Graph(), int32(0)), graph.Const(x.Graph(), int32(0))},
+				[]int{1, 2})
 		}},
 		"windows": {"reduce_window", 1, func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 			return graph.MaxPool(graph.Reshape(x, 1, -1, 2)).Window(2).Strides(1).NoPadding().Done()
@@ -153,14 +157,16 @@ func keptApart(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 	iota := graph.Iota(g, at.Shape(), 0)
 	picked := graph.Gather(x, graph.Concatenate([]*graph.Node{iota, at}, -1))
 	return []*graph.Node{
-		picked, graph.ScatterSum(graph.Zeros(g, in[0].Shape()), graph.Concatenate([]*graph.Node{iota, at}, -1), picked, false, false),
+		picked, graph.ScatterSum(graph.Zeros(g, in[0].Shape()), graph.Concatenate([]*graph.Node{iota, at}, -1), picked, false,
+			false),
 		graph.ScatterSum(graph.BroadcastToDims(graph.Const(g, float32(1)), 3, 3), at, x, false, false),
 		graph.ScatterMax(graph.BroadcastToDims(graph.Const(g, float32(-5)), 3, 3), at, x, false, false),
 		graph.Slice(x, graph.AxisRange(), graph.AxisRange(1, 3)), graph.Concatenate([]*graph.Node{x, graph.Neg(x)}, 1),
 		graph.Reverse(x, 1), graph.Reshape(x, n*3), graph.Reshape(x, 1, n, 3, 1), graph.Reshape(graph.Reshape(x, -1), -1, 3),
 		graph.DotGeneral(x, []int{0}, nil, x, []int{0}, nil), graph.CumSum(x, 0),
 		graph.MulScalar(graph.ReduceSum(x, 0), 1/math.Sqrt(float64(n))),
-		graph.AddScalar(graph.ReduceSum(x, 0), float64(n-1)), graph.Where(graph.GreaterThan(x, graph.ZerosLike(x)), x, graph.Neg(x)),
+		graph.AddScalar(graph.ReduceSum(x, 0), float64(n-1)), graph.Where(graph.GreaterThan(x, graph.ZerosLike(x)), x,
+			graph.Neg(x)),
 		graph.ReduceAllMean(graph.OneHot(graph.Squeeze(at, 1), 3, dtypes.Float32)), graph.TransposeAllAxes(x, 1, 0),
 		graph.ReduceAndKeep(x, graph.ReduceMean, 0), graph.Sort(x, 1, true), graph.CumSum(graph.Reverse(x, 1), 1),
 	}
@@ -174,7 +180,8 @@ func TestPaddedSequences(t *testing.T) {
 	v, err := s.PerReplica(ctx, x, logical.Annotation{})
 	require.NoError(t, err)
 	step := func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{graph.ReduceMean(in[0], 1), graph.ReduceAllMean(in[0]), graph.ReduceMean(in[0], 0), graph.Softmax(in[0], 1)}
+		return []*graph.Node{graph.ReduceMean(in[0], 1), graph.ReduceAllMean(in[0]), graph.ReduceMean(in[0], 0),
+			graph.Softmax(in[0], 1)}
 	}
 	out, err := s.Function(step, strategy.FunctionOptions{Padding: strategy.MaskPadding}).Run(ctx, v)
 	require.NoError(t, err)
@@ -213,7 +220,8 @@ func TestLoopsAndBranchesLeavePaddingOut(t *testing.T) {
 			i := graph.Parameter(g, "j", shapes.Make(dtypes.Int32))
 			y := graph.Parameter(g, "y", x.Shape())
 			mean := graph.Div(graph.ReduceSum(y, 0), graph.Const(g, float32(n)))
-			return []*graph.Node{graph.AddScalar(i, 1), graph.Add(graph.Mul(y, graph.Const(g, float32(0.5))), graph.BroadcastPrefix(mean, n))}
+			return []*graph.Node{graph.AddScalar(i, 1), graph.Add(graph.Mul(y, graph.Const(g, float32(0.5))),
+				graph.BroadcastPrefix(mean, n))}
 		})
 		looped := graph.While(cond, body, graph.Const(g, int32(0)), x)[1]
 		branch := func(f func() *graph.Node) *graph.Function {
@@ -248,12 +256,14 @@ func TestDropoutOfUnevenBatches(t *testing.T) {
 	ctx := context.Background()
 	for _, mirrored := range []bool{false, true} {
 		s := strategytest.New(t, 2, 1)
-		step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-			h := layers.DropoutStatic(rc.Scope("drop"), layers.Dense(rc.Scope("a"), in[0], true, 64), 0.5)
-			kept := graph.ConvertDType(graph.NotEqual(h, graph.ZerosLike(h)), h.DType())
-			return graph.Add(graph.ReduceAllMean(kept), graph.MulScalar(graph.ReduceAllMean(h), 1e-3))
-		}, train.Options{MirroredRandomNumbers: mirrored}))
-		loss, err := step.Run(ctx, poisoned(t, s, []*tensors.Tensor{strategytest.Normals(rand.New(rand.NewPCG(1, 1)), 40, 8)}, []int{39, 1}, 64)...)
+		step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+			func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+				h := layers.DropoutStatic(rc.Scope("drop"), layers.Dense(rc.Scope("a"), in[0], true, 64), 0.5)
+				kept := graph.ConvertDType(graph.NotEqual(h, graph.ZerosLike(h)), h.DType())
+				return graph.Add(graph.ReduceAllMean(kept), graph.MulScalar(graph.ReduceAllMean(h), 1e-3))
+			}, train.Options{MirroredRandomNumbers: mirrored}))
+		loss, err := step.Run(ctx, poisoned(t, s, []*tensors.Tensor{strategytest.Normals(rand.New(rand.NewPCG(1, 1)), 40, 8)},
+			[]int{39, 1}, 64)...)
 		require.NoError(t, err)
 		value, err := loss.Float64(ctx)
 		require.NoError(t, err)

@@ -40,7 +40,8 @@ func TestReductionsUseTheRealRows(t *testing.T) {
 		rows := graph.Const(x.Graph(), float32(x.Shape().Dimensions[0]))
 		return []*graph.Node{
 			graph.ReduceAllMean(x), graph.ReduceAllSum(x), graph.ReduceAllMax(graph.Neg(x)), graph.MulScalar(x, 2), rows,
-			graph.ReduceAllSum(graph.OnesLike(x)), graph.CumSum(x, 0), graph.ArgMin(x, 0), graph.AddScalar(graph.ReduceAllSum(x), 2),
+			graph.ReduceAllSum(graph.OnesLike(x)), graph.CumSum(x, 0), graph.ArgMin(x, 0), graph.AddScalar(graph.ReduceAllSum(x),
+				2),
 			graph.ReduceVariance(x), graph.Softmax(x, 0),
 		}
 	}, strategy.FunctionOptions{Padding: strategy.MaskPadding})
@@ -48,7 +49,8 @@ func TestReductionsUseTheRealRows(t *testing.T) {
 	require.NoError(t, err)
 	for i, want := range [][]any{
 		{float32(5.5), float32(7)}, {float32(11), float32(7)}, {float32(-5), float32(-7)}, {[]float32{10, 12}, []float32{14}},
-		{float32(2), float32(1)}, {float32(2), float32(1)}, {[]float32{5, 11}, []float32{7}}, {int32(0), int32(0)}, {float32(13), float32(9)},
+		{float32(2), float32(1)}, {float32(2), float32(1)}, {[]float32{5, 11}, []float32{7}}, {int32(0), int32(0)},
+		{float32(13), float32(9)},
 		{float32(0.25), float32(0)},
 	} {
 		assert.Equal(t, want, strategytest.Values(t, out[i], 2), "result %d", i)
@@ -268,7 +270,8 @@ func poisoned(t *testing.T, s *strategy.TPUStrategy, batch []*tensors.Tensor, si
 }
 
 // oneStep trains one step of a new model and returns its loss and variables.
-func oneStep(t *testing.T, s *strategy.TPUStrategy, m paddedModel, batches ...[]any) (losses []float64, variables map[string][]float64) {
+func oneStep(t *testing.T, s *strategy.TPUStrategy, m paddedModel, batches ...[]any) (losses []float64,
+	variables map[string][]float64) {
 	t.Helper()
 	ctx := context.Background()
 	store := model.NewStore()
@@ -276,7 +279,8 @@ func oneStep(t *testing.T, s *strategy.TPUStrategy, m paddedModel, batches ...[]
 	if m.l2 {
 		store.SetParam(regularizer.ParamL2, 1e-2)
 	}
-	step := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.1).Done(), m.loss, train.Options{}))
+	step := strategytest.OK(train.New(s, store,
+		optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.1).Done(), m.loss, train.Options{}))
 	for _, batch := range batches {
 		loss, err := step.Run(ctx, batch...)
 		require.NoError(t, err)

@@ -60,7 +60,8 @@ func TestTraceErrorsNameTheLine(t *testing.T) {
 			assert.Equal(t, fmt.Sprintf("panic_line_test.go:%d", at), trace.Where)
 			assert.ErrorContains(t, err, "tracing step: at panic_line_test.go:")
 
-			train := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			train := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), func(_ *strategy.ReplicaContext,
+				in []*graph.Node) *graph.Node {
 				return step(in)
 			}, train.Options{}))
 			_, err = train.Run(ctx, []float32{1, 2, 3})

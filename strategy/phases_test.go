@@ -18,7 +18,10 @@ import (
 func TestPhasesTellOfAStepOnItsWayToAProgram(t *testing.T) {
 	sys := plugintest.System(t, 2)
 	var told []phase.Phase
-	s, err := strategy.New(sys, strategy.Options{LogicalDevices: 2, Phases: func(p phase.Phase) { told = append(told, p) }})
+	s, err := strategy.New(sys, strategy.Options{LogicalDevices: 2, Phases: func(p phase.Phase) {
+		told = append(told,
+			p)
+	}})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 
@@ -48,10 +51,12 @@ func TestPhasesTellOfAStepOnItsWayToAProgram(t *testing.T) {
 	assert.Empty(t, told)
 
 	refusal := errors.New("no such step")
-	_, err = s.Function(func(*strategy.ReplicaContext, []*graph.Node) []*graph.Node { panic(refusal) }, strategy.FunctionOptions{}).Run(t.Context(), float32(1))
+	_, err = s.Function(func(*strategy.ReplicaContext, []*graph.Node) []*graph.Node { panic(refusal) },
+		strategy.FunctionOptions{}).Run(t.Context(), float32(1))
 	require.ErrorIs(t, err, refusal)
 	require.Len(t, told, 2)
 	assert.Equal(t, phase.Done, told[1].Stage)
 	assert.ErrorIs(t, told[1].Err, refusal)
-	assert.Equal(t, "tracing lowering compiling done Stage(9)", told[0].Stage.String()+" "+phase.Lowering.String()+" "+phase.Compiling.String()+" "+told[1].Stage.String()+" "+phase.Stage(9).String())
+	assert.Equal(t, "tracing lowering compiling done Stage(9)", told[0].Stage.String()+" "+phase.Lowering.String()+" "+
+		phase.Compiling.String()+" "+told[1].Stage.String()+" "+phase.Stage(9).String())
 }

@@ -47,7 +47,8 @@ func TestEveryAnnotationIsInTheModule(t *testing.T) {
 		assert.True(t, strings.Contains(text, want), "%s: no %q in the module", what, want)
 	}
 	// Replicate is a closed constraint with no axes.
-	assert.Regexp(t, `sdy\.sharding_constraint %\d+ <@mesh, \[\{\}, \{\}\]> : tensor<4x1xf32>`, lineWith(text, "tensor<4x1xf32>", "constraint"))
+	assert.Regexp(t, `sdy\.sharding_constraint %\d+ <@mesh, \[\{\}, \{\}\]> : tensor<4x1xf32>`,
+		lineWith(text, "tensor<4x1xf32>", "constraint"))
 	// One all-reduce for each trainable variable, one for the loss.
 	assert.Equal(t, 6+1, strings.Count(text, `replica_groups = #replica_groups`))
 }
@@ -101,7 +102,8 @@ func TestOnIsSkippedByTheOtherDevices(t *testing.T) {
 			measure(all, &timeAll)
 			measure(one, &timeOne)
 		}
-		t.Logf("%s: all 8 devices: %v, device 5 alone: %v, %.2f of it", name, timeAll, timeOne, timeOne.Seconds()/timeAll.Seconds())
+		t.Logf("%s: all 8 devices: %v, device 5 alone: %v, %.2f of it", name, timeAll, timeOne,
+			timeOne.Seconds()/timeAll.Seconds())
 		assert.Less(t, timeOne.Seconds(), timeAll.Seconds()*c.most, name)
 	}
 }
@@ -122,12 +124,13 @@ func TestAssignedLayersTrainOnTheirDevices(t *testing.T) {
 	ctx := context.Background()
 	train := func(devices int) (loss []float32, ops []hlotest.Op) {
 		strat := strategytest.New(t, 2, devices)
-		step := strategytest.OK(train.New(strat, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-			h := logical.Assign(graph.Tanh(layers.Dense(rc.Scope("first"), in[0], true, 32)), 0)
-			h = logical.Assign(graph.Tanh(layers.Dense(rc.Scope("second"), h, true, 32)), devices-1)
-			y := logical.Assign(layers.Dense(rc.Scope("last"), h, true, 1), 0)
-			return graph.ReduceAllMean(graph.Square(graph.Sub(y, in[1])))
-		}, train.Options{}))
+		step := strategytest.OK(train.New(strat, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(),
+			func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+				h := logical.Assign(graph.Tanh(layers.Dense(rc.Scope("first"), in[0], true, 32)), 0)
+				h = logical.Assign(graph.Tanh(layers.Dense(rc.Scope("second"), h, true, 32)), devices-1)
+				y := logical.Assign(layers.Dense(rc.Scope("last"), h, true, 1), 0)
+				return graph.ReduceAllMean(graph.Square(graph.Sub(y, in[1])))
+			}, train.Options{}))
 		x, y := strategytest.Sums(16, 32)
 		for range 5 {
 			out, err := step.Run(ctx, x, y)
@@ -169,10 +172,12 @@ func TestGathersAndScattersOfTensorsThatAreSplitInAGrid(t *testing.T) {
 	ops := map[string]func(x *graph.Node) *graph.Node{
 		"gather": func(x *graph.Node) *graph.Node { return graph.Gather(x, graph.Const(x.Graph(), at), false) },
 		"scatter sum": func(x *graph.Node) *graph.Node {
-			return graph.ScatterSum(x, graph.Const(x.Graph(), [][]int32{{1}, {2}, {1}}), graph.Slice(x, graph.AxisRange(2, 5)), false, false)
+			return graph.ScatterSum(x, graph.Const(x.Graph(), [][]int32{{1}, {2}, {1}}), graph.Slice(x, graph.AxisRange(2, 5)),
+				false, false)
 		},
 		"scatter max": func(x *graph.Node) *graph.Node {
-			return graph.ScatterMax(x, graph.Const(x.Graph(), [][]int32{{3}, {1}}), graph.Slice(x, graph.AxisRange(0, 2)), false, false)
+			return graph.ScatterMax(x, graph.Const(x.Graph(), [][]int32{{3}, {1}}), graph.Slice(x, graph.AxisRange(0, 2)), false,
+				false)
 		},
 		"gradient": func(x *graph.Node) *graph.Node {
 			rows := graph.Gather(x, graph.Const(x.Graph(), at), false)

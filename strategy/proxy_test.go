@@ -33,7 +33,8 @@ func TestVariablesOfTheScopeAreTrained(t *testing.T) {
 			s := strategytest.New(t, 1, 1)
 			store := model.NewStore()
 			step := strategytest.OK(train.New(s, store, opt(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-				return strategytest.Linear(rc.Scope().VariableWithValue("w", strategytest.LinearW).NodeValue(rc.Graph()), rc.Scope().VariableWithValue("b", []float32{0, 0}).NodeValue(rc.Graph()), in)
+				return strategytest.Linear(rc.Scope().VariableWithValue("w", strategytest.LinearW).NodeValue(rc.Graph()),
+					rc.Scope().VariableWithValue("b", []float32{0, 0}).NodeValue(rc.Graph()), in)
 			}, train.Options{}))
 			for range 3 {
 				_, err := step.Run(ctx, strategytest.LinearX, strategytest.LinearY)
@@ -53,7 +54,8 @@ func TestVariablesOfTheScopeAreTrained(t *testing.T) {
 		for _, mesh := range [][2]int{{1, 1}, {2, 1}, {2, 2}} {
 			t.Run(fmt.Sprintf("%s on %dx%d", name, mesh[0], mesh[1]), func(t *testing.T) {
 				s := strategytest.New(t, mesh[0], mesh[1])
-				w, err := s.NewVariable(ctx, strategytest.LinearW, strategy.VariableOptions{Name: "w", Annotation: logical.SplitInto(1, mesh[1])})
+				w, err := s.NewVariable(ctx, strategytest.LinearW, strategy.VariableOptions{Name: "w",
+					Annotation: logical.SplitInto(1, mesh[1])})
 				require.NoError(t, err)
 				frozen, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: "frozen", Trainable: &no})
 				require.NoError(t, err)
@@ -94,11 +96,13 @@ func TestOnlyVariablesOfTheScope(t *testing.T) {
 	require.NoError(t, err)
 	other, err := s.NewVariable(ctx, []float32{0, 0}, strategy.VariableOptions{Name: "/w"})
 	require.NoError(t, err)
-	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		return strategytest.Linear(rc.Read(w), rc.Read(other), in)
-	}, train.Options{}))
+	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return strategytest.Linear(rc.Read(w), rc.Read(other), in)
+		}, train.Options{}))
 	before := strategytest.Flat(t, w)
-	_, err = step.RunSteps(ctx, []any{strategytest.LinearX, strategytest.LinearY}, []any{strategytest.LinearX, strategytest.LinearY})
+	_, err = step.RunSteps(ctx, []any{strategytest.LinearX, strategytest.LinearY}, []any{strategytest.LinearX,
+		strategytest.LinearY})
 	require.NoError(t, err)
 	assert.NotEqual(t, before, strategytest.Flat(t, w))
 	assert.NotEqual(t, []float32{0, 0}, strategytest.Flat(t, other), "two variables may have one name")
@@ -108,11 +112,13 @@ func TestAVariableOfComponentsIsNotTrained(t *testing.T) {
 	ctx := context.Background()
 	yes := true
 	s := strategytest.New(t, 2, 1)
-	w, err := s.NewVariable(ctx, strategytest.LinearW, strategy.VariableOptions{Name: "w", Synchronization: strategy.OnRead, Trainable: &yes})
+	w, err := s.NewVariable(ctx, strategytest.LinearW, strategy.VariableOptions{Name: "w",
+		Synchronization: strategy.OnRead, Trainable: &yes})
 	require.NoError(t, err)
-	_, err = strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		return graph.ReduceAllMean(graph.MatMul(in[0], rc.Read(w)))
-	}, train.Options{})).Run(ctx, strategytest.LinearX)
+	_, err = strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return graph.ReduceAllMean(graph.MatMul(in[0], rc.Read(w)))
+		}, train.Options{})).Run(ctx, strategytest.LinearX)
 	require.ErrorContains(t, err, `Read "w": a training step cannot train a variable whose components differ`)
 	var wrong *strategy.Error
 	require.ErrorAs(t, err, &wrong)

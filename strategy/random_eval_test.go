@@ -37,7 +37,8 @@ func randomData(seed uint64, k kind) *tensors.Tensor {
 	case dtypes.Float64:
 		return tensors.FromFlatDataAndDimensions(fill(n, rng.NormFloat64), k.dims...)
 	case dtypes.BFloat16:
-		return tensors.FromFlatDataAndDimensions(fill(n, func() bfloat16.BFloat16 { return bfloat16.FromFloat32(float32(rng.NormFloat64())) }), k.dims...)
+		return tensors.FromFlatDataAndDimensions(fill(n,
+			func() bfloat16.BFloat16 { return bfloat16.FromFloat32(float32(rng.NormFloat64())) }), k.dims...)
 	case dtypes.Int32:
 		return tensors.FromFlatDataAndDimensions(fill(n, func() int32 { return int32(rng.IntN(14) - 5) }), k.dims...)
 	case dtypes.Bool:
@@ -176,9 +177,10 @@ func (e *evaluation) local(in instruction, x []*graph.Node, values []lanes, l in
 	one := func(y *graph.Node) []*graph.Node { return []*graph.Node{y} }
 	switch in.op {
 	case "if":
-		return graph.If(graph.StopGradient(x[0]), e.branch(in, values, l), graph.NewClosure(e.g, func(g *graph.Graph) []*graph.Node {
-			return one(graph.ConstTensor(g, tensors.FromShape(in.kinds[0].shape())))
-		}))
+		return graph.If(graph.StopGradient(x[0]), e.branch(in, values, l),
+			graph.NewClosure(e.g, func(g *graph.Graph) []*graph.Node {
+				return one(graph.ConstTensor(g, tensors.FromShape(in.kinds[0].shape())))
+			}))
 	case "while":
 		return one(e.while(in, x[0], values, l))
 	case "zeros":
@@ -219,7 +221,8 @@ func (e *evaluation) while(in instruction, x *graph.Node, values []lanes, l int)
 	})
 	body := graph.NewClosure(e.g, func(g *graph.Graph) []*graph.Node {
 		count, value := state(g)
-		return []*graph.Node{graph.Add(count, graph.ConstTensor(g, tensors.FromValue(int32(1)))), e.inside(in.body.code, values, l, value)[in.body.outs[0]][0]}
+		return []*graph.Node{graph.Add(count, graph.ConstTensor(g, tensors.FromValue(int32(1)))), e.inside(in.body.code,
+			values, l, value)[in.body.outs[0]][0]}
 	})
 	return graph.While(cond, body, graph.Const(e.g, int32(0)), graph.StopGradient(x))[1]
 }

@@ -32,7 +32,8 @@ func drawn(t *testing.T, s *strategy.TPUStrategy, mirrored, loop bool) (all [][]
 	ctx := context.Background()
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(3))
-	masks, err := s.NewVariable(ctx, make([]float32, 64), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+	masks, err := s.NewVariable(ctx, make([]float32, 64), strategy.VariableOptions{Synchronization: strategy.OnRead,
+		Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		x := graph.OnesLike(graph.BroadcastPrefix(graph.ReduceAllMean(in[0]), 64))
@@ -164,7 +165,8 @@ func TestWhatRandomNumbersOfTheirOwnCost(t *testing.T) {
 				in[0] = layers.DropoutStatic(rc.Scope(), in[0], 0.5)
 			}
 			return in
-		}, strategy.FunctionOptions{Store: store, Training: true, MirroredRandomNumbers: mirrored}).Lowered(context.Background(), []float32{1, 2})
+		}, strategy.FunctionOptions{Store: store, Training: true, MirroredRandomNumbers: mirrored}).Lowered(
+			context.Background(), []float32{1, 2})
 		require.NoError(t, err)
 		assert.Equal(t, draws > 0, store.GetVariable("/"+model.RNGStateVariableName) != nil)
 		return string(m.Text)
@@ -181,7 +183,8 @@ func TestWhatRandomNumbersOfTheirOwnCost(t *testing.T) {
 // from it are the same on all replicas.
 func TestStepsThatSetTheGenerator(t *testing.T) {
 	ctx := context.Background()
-	for name, draws := range map[string][2]bool{"nothing is drawn": {}, "before": {true, false}, "after": {false, true}, "both": {true, true}} {
+	for name, draws := range map[string][2]bool{"nothing is drawn": {}, "before": {true, false}, "after": {false, true},
+		"both": {true, true}} {
 		s, store := strategytest.New(t, 2, 1), model.NewStore()
 		require.NoError(t, store.SetRNGStateFromSeed(5))
 		f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) (all []*graph.Node) {
@@ -238,7 +241,8 @@ func TestAOTStepsDrawRandomNumbersOfTheirOwn(t *testing.T) {
 	}
 	strat := strategytest.Ahead(t, "v5e:2x4", strategy.Options{Replicas: 4, LogicalDevices: 2})
 	store := model.NewStore()
-	step := strategytest.OK(train.New(strat, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step := strategytest.OK(train.New(strat, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext,
+		in []*graph.Node) *graph.Node {
 		h := logical.Split(layers.Dense(rc.Scope("hidden"), in[0], true, 256), 1, 2)
 		h = layers.DropoutStatic(rc.Scope("dropout"), h, 0.5)
 		return graph.ReduceAllMean(graph.Square(graph.Sub(layers.Dense(rc.Scope("output"), h, true, 1), in[1])))

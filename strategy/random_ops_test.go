@@ -53,7 +53,8 @@ func (g *generator) plain() (instruction, bool) {
 			return instruction{op: "and", in: []int{x, y}, kinds: []kind{k}}, true
 		}
 		computed()
-		return instruction{op: []string{"add", "sub", "mul"}[g.rng.IntN(closureOr(g, 2, 3))], in: []int{x, y}, kinds: []kind{k}}, true
+		return instruction{op: []string{"add", "sub", "mul"}[g.rng.IntN(closureOr(g, 2, 3))], in: []int{x, y},
+			kinds: []kind{k}}, true
 	case 3, 4: // contract one axis of each
 		if !float || rank == 0 {
 			return none()

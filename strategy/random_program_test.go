@@ -281,7 +281,8 @@ func (g *generator) finish() {
 	for i, v := range p.vars {
 		for j := range slices.Backward(g.kinds) {
 			k := g.kinds[j]
-			if k.dtype == v.dtype && slices.Equal(k.dims, v.dims) && (v.onRead || k.mirrored) && (j >= first+len(p.vars) || g.chance(20)) && g.chance(60) {
+			if k.dtype == v.dtype && slices.Equal(k.dims, v.dims) && (v.onRead || k.mirrored) && (j >= first+len(p.vars) ||
+				g.chance(20)) && g.chance(60) {
 				p.updates = append(p.updates, randomUpdate{i, j})
 				break
 			}
@@ -311,7 +312,8 @@ func (g *generator) grow(n int) {
 		}
 		if ok && !g.on && g.assign > 0 && g.p.devices > 1 && g.chance(g.assign) {
 			x := len(g.kinds) - 1
-			g.add(instruction{op: "annotate", in: []int{x}, note: logical.AssignTo(g.rng.IntN(g.p.devices)), kinds: []kind{g.kinds[x]}})
+			g.add(instruction{op: "annotate", in: []int{x}, note: logical.AssignTo(g.rng.IntN(g.p.devices)),
+				kinds: []kind{g.kinds[x]}})
 		}
 	}
 }
@@ -343,7 +345,8 @@ func (g *generator) pickWhere(ok func(kind) bool) (int, bool) {
 func (g *generator) annotate() (instruction, bool) {
 	x := g.pick()
 	note := g.annotation(g.kinds[x].dims)
-	return instruction{op: "annotate", in: []int{x}, note: note, kinds: []kind{g.kinds[x]}}, note.Kind() != logical.KindNone
+	return instruction{op: "annotate", in: []int{x}, note: note, kinds: []kind{g.kinds[x]}},
+		note.Kind() != logical.KindNone
 }
 
 func (g *generator) makeRegion() (instruction, bool) {
@@ -407,7 +410,8 @@ func (g *generator) collective() (instruction, bool) {
 
 // closure generates a loop or a branch. Its body may read any value of the enclosing function.
 func (g *generator) closure() (instruction, bool) {
-	inner := &generator{rng: g.rng, p: g.p, region: true, depth: g.depth + 1, kinds: slices.Clone(g.kinds), assign: g.assign, on: g.on}
+	inner := &generator{rng: g.rng, p: g.p, region: true, depth: g.depth + 1, kinds: slices.Clone(g.kinds),
+		assign: g.assign, on: g.on}
 	if g.chance(50) {
 		pred, ok := g.pickWhere(func(k kind) bool { return k.dtype == dtypes.Bool && len(k.dims) == 0 && k.exact })
 		if !ok {
@@ -419,7 +423,8 @@ func (g *generator) closure() (instruction, bool) {
 		out := inner.pick()
 		k := inner.kinds[out]
 		k.mirrored = k.mirrored && g.kinds[pred].mirrored && g.kinds[x].mirrored
-		return instruction{op: "if", in: []int{pred}, body: &block{code: inner.code, outs: []int{out}}, kinds: []kind{k}}, true
+		return instruction{op: "if", in: []int{pred}, body: &block{code: inner.code, outs: []int{out}}, kinds: []kind{k}},
+			true
 	}
 	x := g.pick()
 	k := g.kinds[x]

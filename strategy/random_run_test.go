@@ -117,7 +117,8 @@ func (p *randomProgram) reference(sys *system.System, compiler pjrt.Compiler) (o
 
 // variable returns a replica's value of a store's variable. It is the initial value if no step
 // reads the variable.
-func (p *randomProgram) variable(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, path string, i, r int) (*tensors.Tensor, error) {
+func (p *randomProgram) variable(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, path string, i,
+	r int) (*tensors.Tensor, error) {
 	v, ok := s.Variables(store).Lookup(path)
 	if !ok {
 		return p.initial(i), nil
@@ -134,7 +135,8 @@ func (p *randomProgram) distributed(sys *system.System, compiler pjrt.Compiler) 
 			rules = append(rules, logical.Match(fmt.Sprintf("^/?v%d$", i), v.note))
 		}
 	}
-	s, err := strategy.New(sys, strategy.Options{Compiler: compiler, Replicas: p.replicas, LogicalDevices: p.devices, LogicalAxes: p.axes, Variables: rules})
+	s, err := strategy.New(sys, strategy.Options{Compiler: compiler, Replicas: p.replicas, LogicalDevices: p.devices,
+		LogicalAxes: p.axes, Variables: rules})
 	if err != nil {
 		return out, err
 	}
@@ -147,7 +149,8 @@ func (p *randomProgram) distributed(sys *system.System, compiler pjrt.Compiler) 
 		if !v.onRead {
 			_, err = scope.CreateVariable(name, p.initial(i))
 		} else {
-			own[i], err = s.NewVariable(ctx, p.initial(i), strategy.VariableOptions{Name: name, Synchronization: strategy.OnRead})
+			own[i], err = s.NewVariable(ctx, p.initial(i), strategy.VariableOptions{Name: name,
+				Synchronization: strategy.OnRead})
 		}
 		if err != nil {
 			return out, err

@@ -23,8 +23,9 @@ import (
 var (
 	randomPrograms = flag.Int("random.programs", 40, "number of random programs to run")
 	randomSeed     = flag.Uint64("random.seed", 1, "seed of the first one")
-	randomReduce   = flag.String("random.reduce", "", "numbers of the reductions that are applied first, for programs that end the process")
-	randomTrace    = flag.Bool("random.trace", false, "print each seed before its program runs")
+	randomReduce   = flag.String("random.reduce", "",
+		"numbers of the reductions that are applied first, for programs that end the process")
+	randomTrace = flag.Bool("random.trace", false, "print each seed before its program runs")
 )
 
 // TestRandomProgramsAreTheSameOnEveryMesh runs random step functions on R replicas of P logical
@@ -39,7 +40,10 @@ func TestRandomProgramsAreTheSameOnEveryMesh(t *testing.T) {
 // TestRandomProgramsWithAssignedTensorsAreTheSameOnEveryMesh uses programs in which at least a
 // third of the values are assigned to a logical device.
 func TestRandomProgramsWithAssignedTensorsAreTheSameOnEveryMesh(t *testing.T) {
-	runRandomPrograms(t, *randomPrograms, func(seed uint64) *randomProgram { return newAssignedProgram(seed, 30+int(seed%3)*25) })
+	runRandomPrograms(t, *randomPrograms, func(seed uint64) *randomProgram {
+		return newAssignedProgram(seed,
+			30+int(seed%3)*25)
+	})
 }
 
 // TestRandomProgramsOverNamedAxesAreTheSameOnEveryMesh uses programs on meshes with named axes,

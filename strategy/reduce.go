@@ -30,7 +30,8 @@ import (
 // for different shapes and for a repeated axis, and of kind ValueError for an axis that does not
 // exist.
 func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes ...int) (*Mirrored, error) {
-	if err := s.requireEager(ctx, "reduce", "use MergeContext.Reduce, or Reduce and ReduceTo of package eager"); err != nil {
+	if err := s.requireEager(ctx, "reduce",
+		"use MergeContext.Reduce, or Reduce and ReduceTo of package eager"); err != nil {
 		return nil, err
 	}
 	if err := checkOwnedBy(s, value); err != nil {

@@ -24,7 +24,8 @@ func TestAVariableIsReducedAsOftenAsANestHasIt(t *testing.T) {
 	for _, c := range []struct {
 		nest []any
 		want []float32
-	}{{[]any{v, v}, []float32{2, 2}}, {[]any{v, w}, []float32{2, 10}}, {[]any{w, w}, []float32{10, 10}}, {[]any{w, v, w}, []float32{10, 2, 10}}} {
+	}{{[]any{v, v}, []float32{2, 2}}, {[]any{v, w}, []float32{2, 10}}, {[]any{w, w}, []float32{10, 10}},
+		{[]any{w, v, w}, []float32{10, 2, 10}}} {
 		sums := strategytest.OK(eager.Of(s).Reduce(ctx, strategy.Sum, c.nest)).([]any)
 		for i, sum := range sums {
 			assert.Equal(t, c.want[i], strategytest.OK(sum.(*strategy.Mirrored).Value(ctx)).Value(), "%v: leaf %d", c.want, i)

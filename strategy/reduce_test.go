@@ -158,7 +158,8 @@ func TestMeansInHalfPrecisionAreNotBiased(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, float16.FromFloat32(3), got.Value())
 	// Multiplication by the reciprocal would return 682.
-	v, err := s.NewVariable(ctx, float16.FromFloat32(0), strategy.VariableOptions{Name: "sum", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+	v, err := s.NewVariable(ctx, float16.FromFloat32(0), strategy.VariableOptions{Name: "sum",
+		Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
 	require.NoError(t, v.Assign(ctx, float16.FromFloat32(2047)))
 	share, err := v.Local(ctx, 0)

@@ -26,7 +26,8 @@ func TestAStepSaysHowOftenItRuns(t *testing.T) {
 	}
 	for _, mesh := range [][2]int{{1, 1}, {2, 1}, {2, 2}} {
 		s := strategytest.New(t, mesh[0], mesh[1])
-		state, err := engine.Internal(s).NewZeroVariables(t.Context(), []shapes.Shape{shapes.Make(dtypes.Float32, 4)}, []strategy.VariableOptions{{Name: "counted", Annotation: logical.SplitInto(mesh[1])}})
+		state, err := engine.Internal(s).NewZeroVariables(t.Context(), []shapes.Shape{shapes.Make(dtypes.Float32, 4)},
+			[]strategy.VariableOptions{{Name: "counted", Annotation: logical.SplitInto(mesh[1])}})
 		require.NoError(t, err)
 		v := state[0]
 		f := repeated(s, func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {

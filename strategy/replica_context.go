@@ -53,8 +53,9 @@ func (rc *ReplicaContext) Graph() *graph.Graph {
 // its graph.
 func (rc *ReplicaContext) requireTracing(op string, nodes ...*graph.Node) {
 	if rc.ended {
-		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: "the replica context is used after its step was traced",
-			Hint: "use the context that the step function receives, and only while that function runs"})
+		panic(&Error{Match: ErrContext, Op: "strategy: " + op,
+			Reason: "the replica context is used after its step was traced",
+			Hint:   "use the context that the step function receives, and only while that function runs"})
 	}
 	for _, x := range nodes {
 		switch {

@@ -20,7 +20,8 @@ func TestADistributedDatasetTrainsToItsMean(t *testing.T) {
 		// 10 numbers in global batches of 4: the last batch is short, and empty on some replicas.
 		d, err := feed.Distribute(s, input.Range(10).Batch(4, false), feed.DistributeOptions{})
 		require.NoError(t, err)
-		total, err := s.NewVariable(ctx, int64(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		total, err := s.NewVariable(ctx, int64(0), strategy.VariableOptions{Synchronization: strategy.OnRead,
+			Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
 		add := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			real := graph.Where(rc.RealElements(0), in[0], graph.ZerosLike(in[0]))

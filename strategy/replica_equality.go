@@ -28,7 +28,8 @@ func (t *trace) equalizeWrites(changed []*model.Variable, values []*graph.Node) 
 			values[i] = t.rc.meanState(values[i])
 		default:
 			return fault.New(errkind.ValueError, fmt.Sprintf("write of variable %q", v.Path()),
-				"AllReduce what is written, give it to a NewVariable that is OnRead, or set MirroredRandomNumbers where random numbers make the difference",
+				"AllReduce what is written, give it to a NewVariable that is OnRead, or set MirroredRandomNumbers where random "+
+					"numbers make the difference",
 				"a replica writes a value of its own to a variable that all share")
 		}
 	}

@@ -51,7 +51,10 @@ func TestReplicasMayNotWriteTheirOwnToWhatAllShare(t *testing.T) {
 		value   func(rc *strategy.ReplicaContext, x, w *graph.Node) *graph.Node
 		fails   bool
 	}{
-		"its own": {[]float32{1, 2}, func(_ *strategy.ReplicaContext, x, w *graph.Node) *graph.Node { return graph.Add(x, w) }, true},
+		"its own": {[]float32{1, 2}, func(_ *strategy.ReplicaContext, x, w *graph.Node) *graph.Node {
+			return graph.Add(x,
+				w)
+		}, true},
 		"its own integer": {[]int32{1, 2}, func(_ *strategy.ReplicaContext, x, w *graph.Node) *graph.Node {
 			return graph.ConvertDType(x, dtypes.Int32)
 		}, true},
@@ -61,8 +64,14 @@ func TestReplicasMayNotWriteTheirOwnToWhatAllShare(t *testing.T) {
 		"what is reduced": {[]float32{1, 2}, func(rc *strategy.ReplicaContext, x, w *graph.Node) *graph.Node {
 			return graph.Add(rc.AllReduce(strategy.Sum, x), w)
 		}, false},
-		"what all have":     {[]int32{1, 2}, func(_ *strategy.ReplicaContext, _, w *graph.Node) *graph.Node { return graph.Add(w, w) }, false},
-		"what it broadcast": {[]float32{1, 2}, func(rc *strategy.ReplicaContext, x, _ *graph.Node) *graph.Node { return rc.Broadcast(x) }, false},
+		"what all have": {[]int32{1, 2}, func(_ *strategy.ReplicaContext, _,
+			w *graph.Node) *graph.Node {
+			return graph.Add(w, w)
+		}, false},
+		"what it broadcast": {[]float32{1, 2}, func(rc *strategy.ReplicaContext, x,
+			_ *graph.Node) *graph.Node {
+			return rc.Broadcast(x)
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := model.NewStore()

@@ -105,8 +105,10 @@ func TestInputThatCannotBeSplitSaysWhich(t *testing.T) {
 	_, err = s.Function(double, opts).Run(ctx, x)
 	var wrong *strategy.ArgumentError
 	require.ErrorAs(t, err, &wrong)
-	require.ErrorContains(t, err, "halves: argument 0: not laid out as 1,3: logical: split of shape [1 4]: dimension 1 of size 4 is not divisible into 3 parts")
-	_, err = strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), strategytest.Annotated(1), train.Options{Arguments: opts.Arguments})).Run(ctx, x)
+	require.ErrorContains(t, err, "halves: argument 0: not laid out as 1,3: logical: split of shape [1 4]: dimension 1 "+
+		"of size 4 is not divisible into 3 parts")
+	_, err = strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), strategytest.Annotated(1),
+		train.Options{Arguments: opts.Arguments})).Run(ctx, x)
 	require.ErrorAs(t, err, &wrong)
 	require.ErrorContains(t, err, "dimension 1 of size 4")
 	opts.Arguments = []logical.Annotation{{}, logical.SplitInto(3)}
@@ -125,7 +127,8 @@ func TestAStepLaysItsArgumentsOut(t *testing.T) {
 	for _, from := range []logical.Annotation{{}, logical.SplitInto(2, 1), columns[0], logical.Replicated()} {
 		x, err := s.PerReplica(ctx, host, from)
 		require.NoError(t, err)
-		for _, to := range [][]logical.Annotation{columns, {logical.SplitInto(2, 1)}, {logical.Replicated()}, {logical.AssignTo(1)}, nil} {
+		for _, to := range [][]logical.Annotation{columns, {logical.SplitInto(2, 1)}, {logical.Replicated()},
+			{logical.AssignTo(1)}, nil} {
 			f := s.Function(double, strategy.FunctionOptions{Arguments: to})
 			m, err := f.Lowered(ctx, x)
 			require.NoError(t, err)
@@ -164,7 +167,8 @@ func TestAStepLaysItsArgumentsOut(t *testing.T) {
 	m, err := f.Lowered(ctx, same)
 	require.NoError(t, err)
 	assert.Equal(t, []int{2, 2}, m.Arguments[0].ShardDims)
-	stacked, err := s.StackBatches(ctx, []any{[][]float32{{1, 2}, {3, 4}}, [][]float32{{5, 6}, {7, 8}}}, logical.Annotation{})
+	stacked, err := s.StackBatches(ctx, []any{[][]float32{{1, 2}, {3, 4}}, [][]float32{{5, 6}, {7, 8}}},
+		logical.Annotation{})
 	require.NoError(t, err)
 	m, err = f.Lowered(ctx, stacked)
 	require.NoError(t, err)
@@ -188,7 +192,8 @@ func TestATrainingStepLaysItsBatchOut(t *testing.T) {
 		if split {
 			o.Arguments = []logical.Annotation{logical.SplitInto(1, 2)}
 		}
-		step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().WithLearningRate(0.01).Done(), loss, o))
+		step := strategytest.OK(train.New(s, model.NewStore(),
+			optimizer.StochasticGradientDescent().WithLearningRate(0.01).Done(), loss, o))
 		var last float64
 		for range 3 {
 			v, err := s.SplitBatch(ctx, x, logical.Annotation{}, false)

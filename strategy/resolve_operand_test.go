@@ -30,8 +30,10 @@ type takenWorld struct {
 }
 
 // takenKinds are the rows of the table, in order.
-var takenKinds = []string{"number", "host tensor", "nest", "text", "nothing", "component", "component of a variable", "variable", "sync-on-read variable",
-	"Mirrored", "PerReplica", "equal PerReplica", "BatchStack", "Objects", "graph node", "another strategy's variable", "another strategy's Mirrored",
+var takenKinds = []string{"number", "host tensor", "nest", "text", "nothing", "component", "component of a variable",
+	"variable", "sync-on-read variable",
+	"Mirrored", "PerReplica", "equal PerReplica", "BatchStack", "Objects", "graph node", "another strategy's variable",
+	"another strategy's Mirrored",
 	"another strategy's PerReplica", "variable elsewhere"}
 
 func newTakenWorld(t *testing.T) *takenWorld {
@@ -42,10 +44,14 @@ func newTakenWorld(t *testing.T) *takenWorld {
 	pair := []float32{1, 2}
 	w := &takenWorld{ctx: ctx, s: s, e: eager.Of(s)}
 	v := strategytest.OK(s.NewVariable(ctx, pair, strategy.VariableOptions{Aggregation: strategy.AggregateMean}))
-	metric := strategytest.OK(s.NewVariable(ctx, pair, strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateMean}))
+	metric := strategytest.OK(s.NewVariable(ctx, pair, strategy.VariableOptions{Synchronization: strategy.OnRead,
+		Aggregation: strategy.AggregateMean}))
 	mirrored := strategytest.OK(s.Mirror(ctx, pair, logical.Annotation{}))
 	apart := strategytest.OK(s.PerReplica(ctx, []any{pair, []float32{3, 4}}, logical.Annotation{}))
-	equal := strategytest.OK(w.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.AllReduce(strategy.Mean, pair) }))
+	equal := strategytest.OK(w.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any,
+		error) {
+		return rc.AllReduce(strategy.Mean, pair)
+	}))
 	var node *graph.Node
 	strategytest.OK(s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		node = graph.Const(rc.Graph(), pair)
@@ -53,14 +59,18 @@ func newTakenWorld(t *testing.T) *takenWorld {
 	}, strategy.FunctionOptions{}).Run(ctx))
 	elsewhere := open(strategy.Options{Replicas: 1})
 	w.kinds = map[string]any{
-		"number": float32(2), "host tensor": tensors.FromValue(pair), "nest": []any{pair, map[string]any{"a": pair}}, "text": "a", "nothing": nil,
-		"component": strategytest.OK(eager.Of(s).Component(apart, 1)), "component of a variable": strategytest.OK(w.e.Component(v, 1)), "variable": v, "sync-on-read variable": metric,
-		"Mirrored": mirrored, "PerReplica": apart, "equal PerReplica": equal, "BatchStack": strategytest.OK(s.StackBatches(ctx, []any{pair, pair}, logical.Annotation{})),
-		"Objects": strategy.NewObjects("a", "b"), "graph node": node,
-		"another strategy's variable":   strategytest.OK(all.NewVariable(ctx, pair, strategy.VariableOptions{})),
-		"another strategy's Mirrored":   strategytest.OK(all.Mirror(ctx, pair, logical.Annotation{})),
-		"another strategy's PerReplica": strategytest.OK(all.PerReplica(ctx, []any{pair, pair, pair, []float32{0, 0}}, logical.Annotation{})),
-		"variable elsewhere":            strategytest.OK(elsewhere.NewVariable(ctx, pair, strategy.VariableOptions{})),
+		"number": float32(2), "host tensor": tensors.FromValue(pair), "nest": []any{pair, map[string]any{"a": pair}},
+		"text": "a", "nothing": nil,
+		"component":               strategytest.OK(eager.Of(s).Component(apart, 1)),
+		"component of a variable": strategytest.OK(w.e.Component(v, 1)), "variable": v, "sync-on-read variable": metric,
+		"Mirrored": mirrored, "PerReplica": apart, "equal PerReplica": equal,
+		"BatchStack": strategytest.OK(s.StackBatches(ctx, []any{pair, pair}, logical.Annotation{})),
+		"Objects":    strategy.NewObjects("a", "b"), "graph node": node,
+		"another strategy's variable": strategytest.OK(all.NewVariable(ctx, pair, strategy.VariableOptions{})),
+		"another strategy's Mirrored": strategytest.OK(all.Mirror(ctx, pair, logical.Annotation{})),
+		"another strategy's PerReplica": strategytest.OK(all.PerReplica(ctx, []any{pair, pair, pair, []float32{0, 0}},
+			logical.Annotation{})),
+		"variable elsewhere": strategytest.OK(elsewhere.NewVariable(ctx, pair, strategy.VariableOptions{})),
 	}
 	return w
 }
@@ -80,7 +90,8 @@ var takenPlaces = []struct {
 	give func(w *takenWorld, x any) error
 }{
 	{"Run", func(w *takenWorld, x any) error {
-		f := w.s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{})
+		f := w.s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
+			strategy.FunctionOptions{})
 		return strategytest.Err(f.Run(w.ctx, x))
 	}},
 	{"nest.Function", func(w *takenWorld, x any) error {
@@ -88,7 +99,10 @@ var takenPlaces = []struct {
 		return strategytest.Err(f.Run(w.ctx, x))
 	}},
 	{"CallForEachReplica", func(w *takenWorld, x any) error {
-		return strategytest.Err(w.e.CallForEachReplica(w.ctx, func(*eager.ReplicaContext, ...any) (any, error) { return nil, nil }, x))
+		return strategytest.Err(w.e.CallForEachReplica(w.ctx, func(*eager.ReplicaContext, ...any) (any, error) {
+			return nil,
+				nil
+		}, x))
 	}},
 	{"NewVariable", func(w *takenWorld, x any) error {
 		return strategytest.Err(w.s.NewVariable(w.ctx, x, strategy.VariableOptions{}))
@@ -114,16 +128,28 @@ var takenPlaces = []struct {
 	}},
 	{"eager.ReplicaContext.Assign", func(w *takenWorld, x any) error {
 		v := w.variable(x)
-		return strategytest.Err(w.e.CallForEachReplica(w.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Assign(v, x) }))
+		return strategytest.Err(w.e.CallForEachReplica(w.ctx, func(rc *eager.ReplicaContext, _ ...any) (any,
+			error) {
+			return rc.Assign(v, x)
+		}))
 	}},
 	{"UpdateContext.Assign", func(w *takenWorld, x any) error {
-		return strategytest.Err(w.e.Update(w.ctx, w.variable(x), func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Assign(x) }))
+		return strategytest.Err(w.e.Update(w.ctx, w.variable(x), func(u *eager.UpdateContext, _ ...any) (any,
+			error) {
+			return u.Assign(x)
+		}))
 	}},
 	{"AllReduce", func(w *takenWorld, x any) error {
-		return strategytest.Err(w.e.CallForEachReplica(w.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.AllReduce(strategy.Mean, x) }))
+		return strategytest.Err(w.e.CallForEachReplica(w.ctx, func(rc *eager.ReplicaContext, _ ...any) (any,
+			error) {
+			return rc.AllReduce(strategy.Mean, x)
+		}))
 	}},
 	{"arithmetic", func(w *takenWorld, x any) error {
-		return strategytest.Err(w.e.CallForEachReplica(w.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Add(x, 1) }))
+		return strategytest.Err(w.e.CallForEachReplica(w.ctx, func(rc *eager.ReplicaContext, _ ...any) (any,
+			error) {
+			return rc.Add(x, 1)
+		}))
 	}},
 	{"eager.Extended.Reduce", func(w *takenWorld, x any) error {
 		return strategytest.Err(eager.Of(w.s).Reduce(w.ctx, strategy.Mean, x))
@@ -143,7 +169,8 @@ var takenPlaces = []struct {
 		if _, ok := x.(float32); ok {
 			return v.Scatter(w.ctx, strategy.ScatterAdd, []int32{0}, []float32{2})
 		}
-		return strategytest.OK(w.s.NewVariable(w.ctx, []float32{0, 0}, strategy.VariableOptions{})).Scatter(w.ctx, strategy.ScatterAdd, []int32{0, 1}, x)
+		return strategytest.OK(w.s.NewVariable(w.ctx, []float32{0, 0}, strategy.VariableOptions{})).Scatter(w.ctx,
+			strategy.ScatterAdd, []int32{0, 1}, x)
 	}},
 }
 
@@ -190,7 +217,8 @@ func TestWhatIsTakenWhereIsTheTableOfThePage(t *testing.T) {
 			cell := "yes"
 			if err := p.give(w, w.kinds[kind]); err != nil {
 				require.NotEqual(t, errkind.Unknown, errkind.KindOf(err), "%s to %s: %v", kind, p.name, err)
-				require.False(t, strings.Contains(err.Error(), "panic") || errors.As(err, new(*errkind.PanicError)), "%s to %s: %v", kind, p.name, err)
+				require.False(t, strings.Contains(err.Error(), "panic") || errors.As(err, new(*errkind.PanicError)), "%s to %s: %v",
+					kind, p.name, err)
 				cell = strings.TrimSuffix(errkind.KindOf(err).String(), "Error")
 				if testing.Verbose() {
 					fmt.Printf("%s to %s: %v\n", kind, p.name, err)
@@ -217,14 +245,16 @@ func TestWhatIsTakenKeepsItsValue(t *testing.T) {
 	ctx := context.Background()
 	w := newTakenWorld(t)
 	pair, want := []float32{1, 2}, map[string][]float32{"component": {3, 4}}
-	for _, kind := range []string{"host tensor", "component", "component of a variable", "variable", "Mirrored", "equal PerReplica",
+	for _, kind := range []string{"host tensor", "component", "component of a variable", "variable", "Mirrored",
+		"equal PerReplica",
 		"another strategy's variable", "another strategy's Mirrored", "sync-on-read variable"} {
 		x, value := w.kinds[kind], pair
 		if want[kind] != nil {
 			value = want[kind]
 		}
 		both := []any{value, value}
-		f := w.s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{})
+		f := w.s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
+			strategy.FunctionOptions{})
 		for range 2 { // the second time with a cached program
 			out, err := f.Run(ctx, x)
 			require.NoError(t, err, kind)

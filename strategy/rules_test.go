@@ -36,7 +36,8 @@ func denseLoss(scope string) train.Loss {
 func TestARuleThatReachesNothingIsAnErrorEverywhere(t *testing.T) {
 	ctx := context.Background()
 	x := [][]float32{{1, 2}, {3, 4}}
-	rules := logical.Rules{logical.Match("/hiden/dense/weights", logical.SplitInto(1, 2)), logical.Match("/hidden/dense/biases", logical.SplitInto(1, 2))}
+	rules := logical.Rules{logical.Match("/hiden/dense/weights", logical.SplitInto(1, 2)),
+		logical.Match("/hidden/dense/biases", logical.SplitInto(1, 2))}
 	calls := map[string]func(s *strategy.TPUStrategy, store *model.Store) error{
 		"Function": func(s *strategy.TPUStrategy, store *model.Store) error {
 			_, err := s.Function(dense("hidden"), strategy.FunctionOptions{Store: store}).Run(ctx, x)
@@ -53,11 +54,13 @@ func TestARuleThatReachesNothingIsAnErrorEverywhere(t *testing.T) {
 			return err
 		},
 		"TrainStep": func(s *strategy.TPUStrategy, store *model.Store) error {
-			_, err := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().Done(), denseLoss("hidden"), train.Options{})).Run(ctx, x)
+			_, err := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().Done(), denseLoss("hidden"),
+				train.Options{})).Run(ctx, x)
 			return err
 		},
 		"a loop": func(s *strategy.TPUStrategy, store *model.Store) error {
-			_, err := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().Done(), denseLoss("hidden"), train.Options{})).RunSteps(ctx, []any{x}, []any{x})
+			_, err := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().Done(), denseLoss("hidden"),
+				train.Options{})).RunSteps(ctx, []any{x}, []any{x})
 			return err
 		},
 		"lowered only": func(s *strategy.TPUStrategy, store *model.Store) error {
@@ -80,7 +83,8 @@ func TestARuleThatReachesNothingIsAnErrorEverywhere(t *testing.T) {
 			var wrong *strategy.OptionError
 			require.ErrorAs(t, err, &wrong)
 			assert.Equal(t, "Variables", wrong.Option)
-			assert.ErrorContains(t, err, `rule 0 ("/hiden/dense/weights" to 1,2) matches no variable; the nearest names are "/hidden/dense/weights" (Float32[2 `)
+			assert.ErrorContains(t, err, `rule 0 ("/hiden/dense/weights" to 1,2) matches no variable; the nearest names are `+
+				`"/hidden/dense/weights" (Float32[2 `)
 		})
 	}
 }
@@ -88,10 +92,12 @@ func TestARuleThatReachesNothingIsAnErrorEverywhere(t *testing.T) {
 func TestARuleOfAnotherRankNamesTheVariable(t *testing.T) {
 	s := strategytest.New(t, 1, 2, strategy.Options{
 		Variables: logical.Rules{logical.Match("biases", logical.SplitInto(1, 2))}})
-	_, err := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), denseLoss("hidden"), train.Options{})).Run(context.Background(), [][]float32{{1, 2}})
+	_, err := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+		denseLoss("hidden"), train.Options{})).Run(context.Background(), [][]float32{{1, 2}})
 	var wrong *strategy.OptionError
 	require.ErrorAs(t, err, &wrong)
-	assert.ErrorContains(t, err, `rule 0 ("biases" to 1,2) splits variables of rank 2, but matches only variables of other ranks: "/hidden/dense/biases" (Float32[4])`)
+	assert.ErrorContains(t, err, `rule 0 ("biases" to 1,2) splits variables of rank 2, but matches only variables of `+
+		`other ranks: "/hidden/dense/biases" (Float32[4])`)
 }
 
 func TestRulesOfOneModelAmongSeveral(t *testing.T) {
@@ -115,8 +121,10 @@ func TestRulesOfOneModelAmongSeveral(t *testing.T) {
 	})
 	t.Run("two training steps of two stores", func(t *testing.T) {
 		s := open(t, rules)
-		a := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), denseLoss("encoder"), train.Options{}))
-		b := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), denseLoss("decoder"), train.Options{}))
+		a := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+			denseLoss("encoder"), train.Options{}))
+		b := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+			denseLoss("decoder"), train.Options{}))
 		for _, step := range []*train.Step{a, b} {
 			_, err := step.Run(ctx, x)
 			require.NoError(t, err)
@@ -133,7 +141,8 @@ func TestRulesOfOneModelAmongSeveral(t *testing.T) {
 	})
 	t.Run("a training step has its whole model", func(t *testing.T) {
 		s, store := open(t, rules), model.NewStore()
-		step := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().Done(), denseLoss("encoder"), train.Options{}))
+		step := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().Done(), denseLoss("encoder"),
+			train.Options{}))
 		s.Function(dense("encoder"), strategy.FunctionOptions{Store: store})
 		_, err := step.Run(ctx, x)
 		require.ErrorContains(t, err, `rule 1`)
@@ -156,12 +165,14 @@ func TestRulesOfOneModelAmongSeveral(t *testing.T) {
 		rule := rules[1]
 		rule.Optional = true
 		s := open(t, logical.Rules{rules[0], rule})
-		_, err := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), denseLoss("encoder"), train.Options{})).Run(ctx, x)
+		_, err := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+			denseLoss("encoder"), train.Options{})).Run(ctx, x)
 		require.NoError(t, err)
 	})
 	t.Run("behind a rule that takes all", func(t *testing.T) {
 		s := open(t, append(logical.Rules{logical.Match("weights", logical.SplitInto(1, 2))}, rules[0]))
-		_, err := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), denseLoss("encoder"), train.Options{})).Run(ctx, x)
+		_, err := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+			denseLoss("encoder"), train.Options{})).Run(ctx, x)
 		require.NoError(t, err)
 	})
 	t.Run("a step without variables", func(t *testing.T) {

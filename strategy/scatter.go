@@ -35,7 +35,8 @@ func (v *Variable) checkScatter(op ScatterOp, inStep bool) error {
 }
 
 // scatters are the implementations, by ScatterOp.
-var scatters = [...]scatter.Func{scatter.Add, scatter.Sub, scatter.Mul, scatter.Div, scatter.Replace, scatter.Min, scatter.Max}
+var scatters = [...]scatter.Func{scatter.Add, scatter.Sub, scatter.Mul, scatter.Div, scatter.Replace, scatter.Min,
+	scatter.Max}
 
 // Scatter combines rows of a variable with updates and returns the variable's new value. indices
 // are row numbers, integers of shape [k]; indices out of range are ignored. updates have shape [k,

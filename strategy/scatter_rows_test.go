@@ -199,7 +199,8 @@ func TestAnUpdateOfNoRowHasNoGradient(t *testing.T) {
 	ctx := context.Background()
 	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		for op, want := range map[strategy.ScatterOp][]float32{
-			strategy.ScatterAdd: {0, 0, 100, 1000}, strategy.ScatterSub: {0, 0, -100, -1000}, strategy.ScatterMax: {0, 0, 100, 1000},
+			strategy.ScatterAdd: {0, 0, 100, 1000}, strategy.ScatterSub: {0, 0, -100, -1000}, strategy.ScatterMax: {0, 0, 100,
+				1000},
 		} {
 			v, err := s.NewVariable(ctx, []float32{1, 2, 3}, strategy.VariableOptions{LocalWrites: true})
 			require.NoError(t, err)

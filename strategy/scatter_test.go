@@ -19,7 +19,8 @@ func TestScatterOfASplitVariable(t *testing.T) {
 		n, p := s.NumReplicasInSync(), s.NumLogicalDevices()
 		// Rows 1 and 1 again: a combination uses both updates, a replacement the last one.
 		for op, want := range map[strategy.ScatterOp]float32{
-			strategy.ScatterAdd: 8 + 2 + 5, strategy.ScatterSub: 8 - 2 - 5, strategy.ScatterMul: 8 * 2 * 5, strategy.ScatterDiv: 8.0 / 2 / 5,
+			strategy.ScatterAdd: 8 + 2 + 5, strategy.ScatterSub: 8 - 2 - 5, strategy.ScatterMul: 8 * 2 * 5,
+			strategy.ScatterDiv:    8.0 / 2 / 5,
 			strategy.ScatterUpdate: 5, strategy.ScatterMin: 2, strategy.ScatterMax: 8,
 		} {
 			o := strategy.VariableOptions{Aggregation: strategy.AggregateFirst}

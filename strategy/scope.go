@@ -94,8 +94,9 @@ func (s *TPUStrategy) requireCross(ctx context.Context, op string) error {
 			Hint: "call it before or after, or inside MergeCall"}
 	}
 	if _, component := m.Code.(updater); component && m.Update >= 0 && s.runtime.IsMultiProcess() {
-		return &Error{Match: ErrContext, Op: "strategy: " + op, Reason: "called in an update, where each process runs the code of its own replicas",
-			Hint: "use the methods of the UpdateContext, or call it before or after the update"}
+		return &Error{Match: ErrContext, Op: "strategy: " + op,
+			Reason: "called in an update, where each process runs the code of its own replicas",
+			Hint:   "use the methods of the UpdateContext, or call it before or after the update"}
 	}
 	return nil
 }

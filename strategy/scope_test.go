@@ -102,7 +102,9 @@ func TestASecondLayerInAScopeIsRefused(t *testing.T) {
 		require.Error(t, err, name)
 		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), name)
 		assert.Contains(t, err.Error(), "scope_test.go:", name)
-		assert.Regexp(t, `scope "/(h|model)(/h)?".*in "/(model/)?h.*would share their variables.* give each layer a scope of its own.*Shared`, err.Error(), name)
+		assert.Regexp(t,
+			`scope "/(h|model)(/h)?".*in "/(model/)?h.*would share their variables.* give each layer a scope of its own.*Shared`,
+			err.Error(), name)
 	}
 	for name, f := range map[string]step{
 		"sub-scopes": func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {

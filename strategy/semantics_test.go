@@ -31,7 +31,8 @@ func scalarsOf(t *testing.T, s *strategy.TPUStrategy) *strategy.PerReplica {
 func TestOneMirroredReplicaReducesAndGathersToItself(t *testing.T) {
 	ctx := context.Background()
 	for _, semantics := range []strategy.Semantics{strategy.OwnSemantics, strategy.TensorFlowMirrored} {
-		s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 1, LogicalDevices: 2, Semantics: semantics})
+		s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 1, LogicalDevices: 2,
+			Semantics: semantics})
 		v := scalarsOf(t, s)
 		mean, err := s.Reduce(ctx, strategy.Mean, v)
 		require.NoError(t, err)
@@ -51,7 +52,8 @@ func TestOneMirroredReplicaReducesAndGathersToItself(t *testing.T) {
 
 func TestTPUSemanticsTakeOneValueToSum(t *testing.T) {
 	ctx := context.Background()
-	for semantics, refused := range map[strategy.Semantics]bool{strategy.OwnSemantics: false, strategy.TensorFlowMirrored: false, strategy.TensorFlowTPU: true} {
+	for semantics, refused := range map[strategy.Semantics]bool{strategy.OwnSemantics: false,
+		strategy.TensorFlowMirrored: false, strategy.TensorFlowTPU: true} {
 		s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2, Semantics: semantics})
 		_, err := eager.Of(s).Reduce(ctx, strategy.Sum, map[string]any{"a": scalarsOf(t, s)})
 		require.Equal(t, refused, err != nil, "%s: %v", semantics, err)
@@ -63,7 +65,8 @@ func TestTPUSemanticsTakeOneValueToSum(t *testing.T) {
 
 func TestTPUSemanticsScatterAcrossReplicasWithAnyAggregation(t *testing.T) {
 	ctx := context.Background()
-	for _, semantics := range []strategy.Semantics{strategy.TensorFlowTPU, strategy.TensorFlowMirrored, strategy.OwnSemantics} {
+	for _, semantics := range []strategy.Semantics{strategy.TensorFlowTPU, strategy.TensorFlowMirrored,
+		strategy.OwnSemantics} {
 		s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2, Semantics: semantics})
 		x, err := s.NewVariable(ctx, []float32{1, 2, 3}, strategy.VariableOptions{Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
@@ -85,7 +88,8 @@ func TestTPUSemanticsScatterAcrossReplicasWithAnyAggregation(t *testing.T) {
 func TestTPUSemanticsMoveTheFirstReplicasValueOfAnyDType(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2, Semantics: strategy.TensorFlowTPU})
-	for aggregation, refused := range map[strategy.VariableAggregation]bool{strategy.AggregateFirst: false, strategy.AggregateSum: true} {
+	for aggregation, refused := range map[strategy.VariableAggregation]bool{strategy.AggregateFirst: false,
+		strategy.AggregateSum: true} {
 		x, err := s.NewVariable(ctx, int64(10), strategy.VariableOptions{Aggregation: aggregation})
 		require.NoError(t, err)
 		f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {

@@ -31,10 +31,14 @@ func TestShardsSayWhatEachDeviceHolds(t *testing.T) {
 		annotation logical.Annotation
 		want       []string
 	}{
-		"whole":     {logical.Annotation{}, []string{"0.0 [0 0]+[2 4] 32", "0.1 [0 0]+[2 4] 32", "1.0 [0 0]+[2 4] 32", "1.1 [0 0]+[2 4] 32"}},
-		"by rows":   {logical.SplitInto(2, 1), []string{"0.0 [0 0]+[1 4] 16", "0.1 [1 0]+[1 4] 16", "1.0 [0 0]+[1 4] 16", "1.1 [1 0]+[1 4] 16"}},
-		"by column": {logical.SplitInto(1, 2), []string{"0.0 [0 0]+[2 2] 16", "0.1 [0 2]+[2 2] 16", "1.0 [0 0]+[2 2] 16", "1.1 [0 2]+[2 2] 16"}},
-		"assigned":  {logical.AssignTo(1), []string{"0.0 [0 0]+[2 4] 32", "0.1 [0 0]+[2 4] 32", "1.0 [0 0]+[2 4] 32", "1.1 [0 0]+[2 4] 32"}},
+		"whole": {logical.Annotation{}, []string{"0.0 [0 0]+[2 4] 32", "0.1 [0 0]+[2 4] 32", "1.0 [0 0]+[2 4] 32",
+			"1.1 [0 0]+[2 4] 32"}},
+		"by rows": {logical.SplitInto(2, 1), []string{"0.0 [0 0]+[1 4] 16", "0.1 [1 0]+[1 4] 16", "1.0 [0 0]+[1 4] 16",
+			"1.1 [1 0]+[1 4] 16"}},
+		"by column": {logical.SplitInto(1, 2), []string{"0.0 [0 0]+[2 2] 16", "0.1 [0 2]+[2 2] 16", "1.0 [0 0]+[2 2] 16",
+			"1.1 [0 2]+[2 2] 16"}},
+		"assigned": {logical.AssignTo(1), []string{"0.0 [0 0]+[2 4] 32", "0.1 [0 0]+[2 4] 32", "1.0 [0 0]+[2 4] 32",
+			"1.1 [0 0]+[2 4] 32"}},
 	} {
 		m, err := s.Mirror(ctx, rows, c.annotation)
 		require.NoError(t, err)
@@ -42,7 +46,8 @@ func TestShardsSayWhatEachDeviceHolds(t *testing.T) {
 		require.NoError(t, err)
 		p, err := s.PerReplica(ctx, []any{rows, rows}, c.annotation)
 		require.NoError(t, err)
-		for of, all := range map[string][]strategy.Shard{"mirrored": m.Shards(), "variable": v.Shards(), "per replica": p.Shards()} {
+		for of, all := range map[string][]strategy.Shard{"mirrored": m.Shards(), "variable": v.Shards(),
+			"per replica": p.Shards()} {
 			assert.Equal(t, c.want, held(all), "%s, %s", of, name)
 		}
 		total := 0
@@ -67,7 +72,8 @@ func TestShardsSayWhatEachDeviceHolds(t *testing.T) {
 // Every process knows the shards of all processes.
 func TestShardsAreTheSameInEveryProcess(t *testing.T) {
 	sys := plugintest.System(t, 4)
-	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 2, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 2,
+		LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		v, err := s.NewVariable(ctx, []float32{1, 2}, strategy.VariableOptions{Annotation: logical.SplitInto(2)})
 		if err != nil {
 			return err

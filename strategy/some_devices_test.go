@@ -34,9 +34,11 @@ func TestAValueOfSomeDevicesIsReadAndRunThereAndTakesNoMoreMemory(t *testing.T) 
 		only       []bool
 		held       []string
 	}{
-		"one replica, split": {logical.SplitInto(2, 1), []bool{false, false, true, true}, []string{"1.0 [0 0]+[1 2] 8", "1.1 [1 0]+[1 2] 8"}},
-		"one device":         {logical.Annotation{}, []bool{false, false, false, true}, []string{"1.1 [0 0]+[2 2] 16"}},
-		"a column":           {logical.Annotation{}, []bool{true, false, true, false}, []string{"0.0 [0 0]+[2 2] 16", "1.0 [0 0]+[2 2] 16"}},
+		"one replica, split": {logical.SplitInto(2, 1), []bool{false, false, true, true}, []string{"1.0 [0 0]+[1 2] 8",
+			"1.1 [1 0]+[1 2] 8"}},
+		"one device": {logical.Annotation{}, []bool{false, false, false, true}, []string{"1.1 [0 0]+[2 2] 16"}},
+		"a column": {logical.Annotation{}, []bool{true, false, true, false}, []string{"0.0 [0 0]+[2 2] 16",
+			"1.0 [0 0]+[2 2] 16"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := s.Mirror(ctx, rows, c.annotation)
@@ -85,24 +87,26 @@ func TestAValueOfSomeDevicesIsReadAndRunThereAndTakesNoMoreMemory(t *testing.T) 
 // A value that only another process has can be read there.
 func TestAValueOfAnotherProcessesDevicesIsSaidToBeThere(t *testing.T) {
 	sys := plugintest.System(t, 4)
-	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{}, func(ctx context.Context, s *strategy.TPUStrategy) error {
-		m, err := s.Mirror(ctx, []float32{1, 2}, logical.Annotation{})
-		if err != nil {
-			return err
-		}
-		if err := keep(m, []bool{false, false, false, true}); err != nil {
-			return err
-		}
-		got, err := m.Value(ctx)
-		if s.Process() == 1 {
-			if assert.NoError(t, err) {
-				assert.Equal(t, []float32{1, 2}, got.Value())
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{},
+		func(ctx context.Context, s *strategy.TPUStrategy) error {
+			m, err := s.Mirror(ctx, []float32{1, 2}, logical.Annotation{})
+			if err != nil {
+				return err
+			}
+			if err := keep(m, []bool{false, false, false, true}); err != nil {
+				return err
+			}
+			got, err := m.Value(ctx)
+			if s.Process() == 1 {
+				if assert.NoError(t, err) {
+					assert.Equal(t, []float32{1, 2}, got.Value())
+				}
+				return m.Close()
+			}
+			if assert.ErrorIs(t, err, strategy.ErrRemote) {
+				assert.EqualError(t, err, "strategy: reading logical device 0 of replica 3: it is in process 1, this is process "+
+					"0 with replicas [0 1]; read it there, or reduce to all devices where it is made")
 			}
 			return m.Close()
-		}
-		if assert.ErrorIs(t, err, strategy.ErrRemote) {
-			assert.EqualError(t, err, "strategy: reading logical device 0 of replica 3: it is in process 1, this is process 0 with replicas [0 1]; read it there, or reduce to all devices where it is made")
-		}
-		return m.Close()
-	}))
+		}))
 }

@@ -74,7 +74,8 @@ func TestAOTOperationsThatWalkOverASplitDimensionCompile(t *testing.T) {
 			y = graph.Convolve(y, in[2]).Strides(2).PadSame().Done()
 			return append(transforms(x), graph.Gradient(graph.ReduceAllSum(graph.Square(y)), in[1], in[2])...)
 		}, strategy.FunctionOptions{})
-		matrix, image, kernel := shapes.Make(dtypes.Float32, 8, 16), shapes.Make(dtypes.Float32, 2, 28, 8, 4), shapes.Make(dtypes.Float32, 3, 3, 4, 4)
+		matrix, image, kernel := shapes.Make(dtypes.Float32, 8, 16), shapes.Make(dtypes.Float32, 2, 28, 8, 4),
+			shapes.Make(dtypes.Float32, 3, 3, 4, 4)
 		_, err := f.Compiled(context.Background(), matrix, image, kernel)
 		require.NoError(t, err, fmt.Sprint(devices))
 	}

@@ -207,7 +207,8 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 		return nil, &OptionError{Option: "Precision", Reason: "not right", Err: err}
 	}
 	if opts.Semantics < OwnSemantics || opts.Semantics > TensorFlowMirrored {
-		return nil, &OptionError{Option: "Semantics", Reason: fmt.Sprintf("%s is unknown; use OwnSemantics, TensorFlowTPU or TensorFlowMirrored", opts.Semantics)}
+		return nil, &OptionError{Option: "Semantics",
+			Reason: fmt.Sprintf("%s is unknown; use OwnSemantics, TensorFlowTPU or TensorFlowMirrored", opts.Semantics)}
 	}
 	if err := pjrt.CheckOverrides(opts.CompilerOptions); err != nil {
 		return nil, &OptionError{Option: "CompilerOptions", Reason: "not right", Err: err}

@@ -61,13 +61,15 @@ func TestManyGoroutinesShareAStrategy(t *testing.T) {
 	sys, err := system.Open(ctx, system.Options{CPUDevices: 4})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, sys.Close()) }()
-	s, err := strategy.New(sys, strategy.Options{Compiler: plugintest.Programs(t), Replicas: 2, LogicalDevices: 2, Variables: logical.Rules{logical.Match(`hidden/.*weights`, logical.SplitInto(1, 2))}})
+	s, err := strategy.New(sys, strategy.Options{Compiler: plugintest.Programs(t), Replicas: 2, LogicalDevices: 2,
+		Variables: logical.Rules{logical.Match(`hidden/.*weights`, logical.SplitInto(1, 2))}})
 	require.NoError(t, err)
 
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(1))
 	x, y := strategytest.Sums(8, 8)
-	train := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.001).Done(), strategytest.Annotated(2), train.Options{}))
+	train := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.001).Done(), strategytest.Annotated(2),
+		train.Options{}))
 	counts := model.NewStore()
 	counter := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		n := rc.Scope().VariableWithValue("n", []int32{0, 0, 0, 0})
@@ -75,7 +77,8 @@ func TestManyGoroutinesShareAStrategy(t *testing.T) {
 		n.SetNodeValue(next)
 		return []*graph.Node{next}
 	}, strategy.FunctionOptions{Name: "count", Store: counts})
-	total, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: "total", Aggregation: strategy.AggregateSum})
+	total, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: "total",
+		Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
 	adder := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{rc.AssignAdd(total, in[0])}
@@ -232,9 +235,10 @@ func TestManyGoroutinesShareAStrategy(t *testing.T) {
 func TestATrainStepOfAClosedStrategyIsErrClosed(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 1, 1)
-	train := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		return graph.ReduceAllMean(layers.Dense(rc.Scope("a"), in[0], true, 2))
-	}, train.Options{}))
+	train := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return graph.ReduceAllMean(layers.Dense(rc.Scope("a"), in[0], true, 2))
+		}, train.Options{}))
 	_, err := train.Run(ctx, [][]float32{{1}})
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
@@ -246,10 +250,11 @@ func TestEveryProcessTakesPart(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	first, err := tpu.NewDeviceAssignment(mustTopology(t, 8, 2), [][]tpu.Coordinates{{{0, 0, 0, 0}}, {{0, 0, 0, 1}}})
 	require.NoError(t, err)
-	errs := strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Assignment: first}, func(ctx context.Context, s *strategy.TPUStrategy) error {
-		assert.Equal(t, 1, s.NumProcesses(), "the other one has no device of it")
-		return s.Barrier(ctx, "alone")
-	})
+	errs := strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Assignment: first},
+		func(ctx context.Context, s *strategy.TPUStrategy) error {
+			assert.Equal(t, 1, s.NumProcesses(), "the other one has no device of it")
+			return s.Barrier(ctx, "alone")
+		})
 	require.NoError(t, errs[0])
 	var option *strategy.OptionError
 	require.ErrorAs(t, errs[1], &option)
@@ -271,15 +276,20 @@ func TestOptionsThatDoNotFitAreNamed(t *testing.T) {
 		option string
 		want   string
 	}{
-		"more replicas than devices":          {strategy.Options{Replicas: 9}, "Replicas", "does not fit"},
-		"negative replicas":                   {strategy.Options{Replicas: -1}, "Replicas", "both are counts"},
-		"a block that does not divide":        {strategy.Options{LogicalDevices: 3}, "LogicalDevices", "no block of 3 devices divides the mesh"},
+		"more replicas than devices": {strategy.Options{Replicas: 9}, "Replicas", "does not fit"},
+		"negative replicas":          {strategy.Options{Replicas: -1}, "Replicas", "both are counts"},
+		"a block that does not divide": {strategy.Options{LogicalDevices: 3}, "LogicalDevices",
+			"no block of 3 devices divides the mesh"},
 		"more logical devices than there are": {strategy.Options{LogicalDevices: 16}, "LogicalDevices", "no block of 16"},
 		"a core assigned twice":               {strategy.Options{Assignment: twice}, "Assignment", "names a core twice"},
-		"an assignment of another system":     {strategy.Options{Assignment: elsewhere}, "Assignment", "which the system does not have"},
-		"an assignment and other replicas":    {strategy.Options{Assignment: fits, Replicas: 4}, "Replicas", "give one of them"},
-		"a rule without a pattern":            {strategy.Options{Variables: logical.Rules{{Annotation: logical.SplitInto(1, 2)}}}, "Variables", "it has no pattern; create it with logical.Match"},
-		"an assignment and other devices":     {strategy.Options{Assignment: fits, LogicalDevices: 2}, "LogicalDevices", "give one of them"},
+		"an assignment of another system": {strategy.Options{Assignment: elsewhere}, "Assignment",
+			"which the system does not have"},
+		"an assignment and other replicas": {strategy.Options{Assignment: fits, Replicas: 4}, "Replicas",
+			"give one of them"},
+		"a rule without a pattern": {strategy.Options{Variables: logical.Rules{{Annotation: logical.SplitInto(1,
+			2)}}}, "Variables", "it has no pattern; create it with logical.Match"},
+		"an assignment and other devices": {strategy.Options{Assignment: fits, LogicalDevices: 2}, "LogicalDevices",
+			"give one of them"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := strategy.New(sys, c.opts)

@@ -150,7 +150,8 @@ func newScopeError(layer, at string) error {
 		}
 	}
 	return fault.New(errkind.ValueError, fmt.Sprintf("scope %q", layer), fmt.Sprintf(
-		"give each layer a scope of its own, or request the sharing with Scope.Shared, as in rc.Scope(%s).Shared(%q)", strings.Join(around, ", "), path.Base(layer)),
+		"give each layer a scope of its own, or request the sharing with Scope.Shared, as in rc.Scope(%s).Shared(%q)",
+		strings.Join(around, ", "), path.Base(layer)),
 		"a second layer makes its variables in %q, so the two layers would share their variables", at)
 }
 

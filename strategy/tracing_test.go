@@ -31,7 +31,8 @@ import (
 // The table is complete: this test fails for a new call without a line.
 func TestEveryCallThatTakesAContextIsInTheTable(t *testing.T) {
 	var all []string
-	for _, dir := range []string{".", "eager", "feed", "nest", "train", "stepfile", "../fit", "../compat/contrib", "../compat/v1"} {
+	for _, dir := range []string{".", "eager", "feed", "nest", "train", "stepfile", "../fit", "../compat/contrib",
+		"../compat/v1"} {
 		all = append(all, tracingNames(t, filepath.FromSlash(dir))...)
 	}
 	all = slices.DeleteFunc(all, func(name string) bool {
@@ -62,7 +63,8 @@ func TestCallsInACompiledStepBuildOrRefuse(t *testing.T) {
 	require.NoError(t, err)
 	w.mirrored, err = s.Mirror(ctx, float32(1), none)
 	require.NoError(t, err)
-	w.function = s.Function(func(*strategy.ReplicaContext, []*graph.Node) []*graph.Node { return nil }, strategy.FunctionOptions{})
+	w.function = s.Function(func(*strategy.ReplicaContext, []*graph.Node) []*graph.Node { return nil },
+		strategy.FunctionOptions{})
 	w.nested = nest.New(s, func(*strategy.ReplicaContext, []any) any { return nil }, strategy.FunctionOptions{})
 	w.train = strategytest.OK(train.New(s, w.store, optimizer.Adam().Done(), strategytest.Annotated(1), train.Options{}))
 	w.held = strategytest.OK(train.NewEvaluation(s, w.store, strategytest.Annotated(1), train.Options{}))
@@ -78,7 +80,8 @@ func TestCallsInACompiledStepBuildOrRefuse(t *testing.T) {
 	w.feed, err = feed.New(ctx, s, w.data, feed.Options{})
 	require.NoError(t, err)
 	defer w.feed.Close()
-	w.steps, err = w.e.RunStepsOnIterator(ctx, func(context.Context, *eager.MultiStepContext, any) error { return nil }, w.iterator, 1, nil)
+	w.steps, err = w.e.RunStepsOnIterator(ctx, func(context.Context, *eager.MultiStepContext, any) error { return nil },
+		w.iterator, 1, nil)
 	require.NoError(t, err)
 	scope, err := eager.Of(s).Scope(ctx)
 	require.NoError(t, err)
@@ -222,7 +225,8 @@ func TestWritesInAMergeCallAreMadeInEachRun(t *testing.T) {
 		require.NoError(t, err)
 		apart, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{LocalWrites: true})
 		require.NoError(t, err)
-		metric, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		metric, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead,
+			Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
 		outside, err := s.Mirror(ctx, float32(1), none)
 		require.NoError(t, err)
@@ -255,13 +259,15 @@ func TestWritesInAMergeCallAreMadeInEachRun(t *testing.T) {
 				require.Len(t, each, n)
 				_, err := e.Update(c, v, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.ReplicaID(), nil })
 				require.ErrorIs(t, err, strategy.ErrContext, "there is one trace for all")
-				state := strategytest.OK(e.UpdateNonSlot(c, e.NonSlotDevices(), func(u *eager.UpdateContext, args ...any) (any, error) {
+				state := strategytest.OK(e.UpdateNonSlot(c, e.NonSlotDevices(), func(u *eager.UpdateContext, args ...any) (any,
+					error) {
 					return u.Ops().Add(args[0], 1)
 				}, total))
 				first := strategytest.OK(e.BroadcastTo(c, args[0], eager.To(v))).(*eager.MergeValue)
 				parts := strategytest.OK(eager.Of(s).LocalResultsOf(args[0]))
 				require.Len(t, parts, n)
-				return []*eager.MergeValue{all[0].(*eager.MergeValue), each[n-1].(*eager.MergeValue), first, state.(*eager.MergeValue), parts[n-1].(*eager.MergeValue)}
+				return []*eager.MergeValue{all[0].(*eager.MergeValue), each[n-1].(*eager.MergeValue), first,
+					state.(*eager.MergeValue), parts[n-1].(*eager.MergeValue)}
 			}, id, graph.Reshape(id, 1))
 		}, strategy.FunctionOptions{})
 		sum := float32(n * (n - 1) / 2)

@@ -63,7 +63,8 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 	}
 	if len(values) != s.replicas && !(s.runtime.IsMultiProcess() && len(values) == len(s.runtime.Groups)) {
 		if s.runtime.IsMultiProcess() {
-			return nil, fault.New(errkind.ValueError, op, "give one value for each replica, or for each of this process's", "%d values for %d replicas, of which this process has %d",
+			return nil, fault.New(errkind.ValueError, op, "give one value for each replica, or for each of this process's",
+				"%d values for %d replicas, of which this process has %d",
 				len(values), s.replicas, len(s.runtime.Groups))
 		}
 		return nil, fault.New(errkind.ValueError, op, "give one value for each replica",
@@ -80,7 +81,8 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 			return nil, newTensorError(fmt.Sprintf("value of replica %d", b.replica(i)), err)
 		}
 		if s.runtime.IsMultiProcess() && !all[i].Shape().Equal(all[0].Shape()) {
-			return nil, fault.New(errkind.ValueError, op, "pad the values: with several processes a value has one shape on all replicas",
+			return nil, fault.New(errkind.ValueError, op,
+				"pad the values: with several processes a value has one shape on all replicas",
 				"that of replica %d has shape %s, that of replica %d %s", b.replica(i), all[i].Shape(),
 				b.replica(0), all[0].Shape())
 		}

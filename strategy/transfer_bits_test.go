@@ -27,11 +27,15 @@ import (
 // bitsOf returns the bits of numbers that a sum with zeros would change, and of other numbers:
 // zeros of both signs, subnormal numbers, infinities, and NaNs with a payload.
 var bitsOf = map[dtypes.DType]any{
-	dtypes.Float16:  []uint16{0, 1 << 15, 1, 1<<15 | 1, 0x3ff, 0x8200, 0x400, 0x7c00, 0xfc00, 0x7e00, 0x7e5a, 0xff11, 0x3c00, 0xbc00, 0x7bff, 0x3555},
-	dtypes.BFloat16: []uint16{0, 1 << 15, 1, 1<<15 | 1, 0x7f, 0x8040, 0x80, 0x7f80, 0xff80, 0x7fc0, 0x7fda, 0xffd1, 0x3f80, 0xbf80, 0x7f7f, 0x3eab},
-	dtypes.Float32: []uint32{0, 1 << 31, 1, 1<<31 | 1, 0x7fffff, 0x80400000, 0x800000, 0x7f800000, 0xff800000, 0x7fc00000, 0x7fc12345, 0xffd54321,
+	dtypes.Float16: []uint16{0, 1 << 15, 1, 1<<15 | 1, 0x3ff, 0x8200, 0x400, 0x7c00, 0xfc00, 0x7e00, 0x7e5a, 0xff11,
+		0x3c00, 0xbc00, 0x7bff, 0x3555},
+	dtypes.BFloat16: []uint16{0, 1 << 15, 1, 1<<15 | 1, 0x7f, 0x8040, 0x80, 0x7f80, 0xff80, 0x7fc0, 0x7fda, 0xffd1, 0x3f80,
+		0xbf80, 0x7f7f, 0x3eab},
+	dtypes.Float32: []uint32{0, 1 << 31, 1, 1<<31 | 1, 0x7fffff, 0x80400000, 0x800000, 0x7f800000, 0xff800000, 0x7fc00000,
+		0x7fc12345, 0xffd54321,
 		0x3f800000, 0xbf800000, 0x7f7fffff, 0x3eaaaaab},
-	dtypes.Float64: []uint64{0, 1 << 63, 1, 1<<63 | 1, 1<<52 - 1, 1<<63 | 1<<51, 1 << 52, 0x7ff << 52, 0xfff << 52, 0x7ff8 << 48, 0x7ff8123456789abc, 0xfffaaaaaaaaaaaaa,
+	dtypes.Float64: []uint64{0, 1 << 63, 1, 1<<63 | 1, 1<<52 - 1, 1<<63 | 1<<51, 1 << 52, 0x7ff << 52, 0xfff << 52,
+		0x7ff8 << 48, 0x7ff8123456789abc, 0xfffaaaaaaaaaaaaa,
 		0x3ff << 52, 0xbff << 52, 0x7fefffffffffffff, 0x3fd5555555555555},
 	dtypes.Int32: []uint32{0, 1, 1 << 31, math.MaxUint32, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18},
 	dtypes.Int8:  []uint8{0, 1, 1 << 7, math.MaxUint8, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18},
@@ -48,10 +52,11 @@ func crossings(rc *strategy.ReplicaContext, p int, x *graph.Node) map[string]*gr
 			return loops.Results{Carried: []*graph.Node{logical.OnDevice(last, l.Carried[0], minus)}}
 		}, loops.Options{}).Carried[0],
 		"block": remat.Block(remat.Nothing(), x, func(x *graph.Node) *graph.Node { return logical.OnDevice(last, x, minus) }),
-		"manual": manual.Region(nil, []manual.Arg{{Node: x, Spec: sharding.P()}}, []sharding.Spec{sharding.P()}, func(in []*graph.Node) []*graph.Node {
-			here := graph.Equal(manual.Index(x.Graph()), graph.Const(x.Graph(), int32(last)))
-			return []*graph.Node{manual.Broadcast(graph.Where(here, minus(in[0]), graph.OnesLike(in[0])), last)}
-		})[0],
+		"manual": manual.Region(nil, []manual.Arg{{Node: x, Spec: sharding.P()}}, []sharding.Spec{sharding.P()},
+			func(in []*graph.Node) []*graph.Node {
+				here := graph.Equal(manual.Index(x.Graph()), graph.Const(x.Graph(), int32(last)))
+				return []*graph.Node{manual.Broadcast(graph.Where(here, minus(in[0]), graph.OnesLike(in[0])), last)}
+			})[0],
 		"parts":  logical.Replicate(minus(logical.Split(x, p))),
 		"gather": graph.Slice(rc.AllGather(minus(x), 0), graph.AxisRange(0, x.Shape().Dim(0))),
 	}
@@ -106,7 +111,8 @@ func crossed(s *strategy.TPUStrategy, of []dtypes.DType, names *[]string) *strat
 // TestValuesCrossWithTheirBits checks that every transfer between devices preserves all bits.
 func TestValuesCrossWithTheirBits(t *testing.T) {
 	ctx := context.Background()
-	given := map[dtypes.DType]any{dtypes.Complex64: bitsOf[dtypes.Float32], dtypes.Complex128: bitsOf[dtypes.Float64], dtypes.Bool: bitsOf[dtypes.Int8]}
+	given := map[dtypes.DType]any{dtypes.Complex64: bitsOf[dtypes.Float32], dtypes.Complex128: bitsOf[dtypes.Float64],
+		dtypes.Bool: bitsOf[dtypes.Int8]}
 	maps.Copy(given, bitsOf)
 	of := slices.Sorted(maps.Keys(given))
 	run := func(s *strategy.TPUStrategy) (names []string, out []any) {
@@ -170,7 +176,8 @@ func TestAOTBitsCross(t *testing.T) {
 		of, in = append(of, dtype), append(in, x)
 	}
 	for _, slice := range []string{"v5e:2x4", "v5p:2x2x2"} {
-		_, err := crossed(strategytest.Ahead(t, slice, strategy.Options{LogicalDevices: 4}), of, new([]string)).Compiled(context.Background(), in...)
+		_, err := crossed(strategytest.Ahead(t, slice, strategy.Options{LogicalDevices: 4}), of,
+			new([]string)).Compiled(context.Background(), in...)
 		assert.NoError(t, err, slice)
 	}
 }

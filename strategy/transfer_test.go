@@ -18,7 +18,8 @@ import (
 func TestHostValuesThatAreNoTensorsAreErrors(t *testing.T) {
 	ctx := context.Background()
 	strat := strategytest.New(t, 2, 1)
-	f := strat.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{})
+	f := strat.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
+		strategy.FunctionOptions{})
 	var none *tensors.Tensor
 	for name, value := range map[string]any{
 		"nil":           nil,

@@ -304,7 +304,8 @@ func (v *deviceValue) sourcePartitions(l *engine.Layout, replica int) ([]int, er
 		missing = (replica+1)*s.logicalDevices - 1
 	}
 	for d := range v.only { // a device that has the shard
-		if v.only[d] && (l.IsReplicated() || l.FirstPartition(d%s.logicalDevices) == l.FirstPartition(missing%s.logicalDevices)) {
+		if v.only[d] &&
+			(l.IsReplicated() || l.FirstPartition(d%s.logicalDevices) == l.FirstPartition(missing%s.logicalDevices)) {
 			missing = d
 			break
 		}

@@ -18,7 +18,8 @@ import (
 
 func TestOnlyWhatIsHereIsRead(t *testing.T) {
 	sys := plugintest.System(t, 8)
-	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, strategy.Options{Replicas: 4, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, strategy.Options{Replicas: 4,
+		LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		here := s.Process()
 		v, err := s.PerReplica(ctx, []any{[]float32{float32(here), 1}}, logical.SplitInto(2))
 		if err != nil {
@@ -50,7 +51,8 @@ func TestOnlyWhatIsHereIsRead(t *testing.T) {
 		return nil
 	}))
 	// A replica over several processes: each process reads its own shards.
-	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 8}, strategy.Options{Replicas: 4, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 8}, strategy.Options{Replicas: 4,
+		LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		whole, err := s.PerReplica(ctx, []any{float32(s.LocalReplicas()[0])}, logical.Annotation{})
 		if err != nil {
 			return err

@@ -162,7 +162,8 @@ func (vs *Variables) initialOptions() initialization.Options {
 // initial value.
 func (v *Variable) initialVariable() (initialization.Variable, error) {
 	l, err := v.layout()
-	return initialization.Variable{Path: v.path, Shape: v.Shape(), Annotation: v.annotation, Over: v.replicaShard, Layout: l,
+	return initialization.Variable{Path: v.path, Shape: v.Shape(), Annotation: v.annotation, Over: v.replicaShard,
+		Layout:     l,
 		SetBuffers: v.setInitialBuffers}, err
 }
 

@@ -32,10 +32,11 @@ func shapedStep(s *strategy.TPUStrategy) (step *train.Step, store *model.Store, 
 	store, traces = model.NewStore(), new(int)
 	store.SetParam(model.ParamInitialSeed, int64(42))
 	loss := strategytest.Annotated(s.NumLogicalDevices())
-	return strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		*traces++
-		return loss(rc, in)
-	}, train.Options{})), store, traces
+	return strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			*traces++
+			return loss(rc, in)
+		}, train.Options{})), store, traces
 }
 
 func TestAVariableOfACompiledStepArrivesWhenItIsReadOrAssigned(t *testing.T) {

@@ -23,8 +23,9 @@ func checkRule(r logical.Rule) error {
 		a = logical.SplitOverAxes(strings.Join(r.Largest, ","))
 	}
 	if d := a.ReplicaDim(); d >= 0 && len(a.Axes()[d]) > 1 {
-		return &logical.Error{Op: "split", Dim: d, Reason: fmt.Sprintf("dimension %d is split over the replicas and over logical axes", d),
-			Hint: "split another dimension over the logical axes"}
+		return &logical.Error{Op: "split", Dim: d,
+			Reason: fmt.Sprintf("dimension %d is split over the replicas and over logical axes", d),
+			Hint:   "split another dimension over the logical axes"}
 	}
 	return nil
 }

@@ -21,40 +21,43 @@ import (
 
 func TestVariablesLiveOnlyOnTheirDevices(t *testing.T) {
 	sys := plugintest.System(t, 8)
-	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, strategy.Options{Replicas: 8}, func(ctx context.Context, s *strategy.TPUStrategy) error {
-		v, err := s.NewVariable(ctx, []float32{1, 2}, strategy.VariableOptions{Aggregation: strategy.AggregateSum})
-		if err != nil {
-			return err
-		}
-		count, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: "count", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
-		if err != nil {
-			return err
-		}
-		step := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-			rc.AssignAdd(v, in[0])
-			rc.AssignAdd(count, graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32))
-			return []*graph.Node{rc.Read(count)}
-		}, strategy.FunctionOptions{Name: "add", LocalBatch: true})
-		for range 2 {
-			// Two numbers for each of the process's two replicas.
-			if _, err := step.Run(ctx, []float32{1, 2, 1, 2}); err != nil {
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, strategy.Options{Replicas: 8},
+		func(ctx context.Context, s *strategy.TPUStrategy) error {
+			v, err := s.NewVariable(ctx, []float32{1, 2}, strategy.VariableOptions{Aggregation: strategy.AggregateSum})
+			if err != nil {
 				return err
 			}
-		}
-		got, err := v.Value(ctx)
-		if err != nil {
-			return err
-		}
-		assert.Equal(t, []float32{1 + 16, 2 + 32}, got.Value())
-		total, err := count.Value(ctx)
-		if err != nil {
-			return err
-		}
-		assert.Equal(t, float32(2*28), total.Value())
-		_, err = count.Local(ctx, (2*s.Process()+2)%8)
-		assert.ErrorIs(t, err, strategy.ErrRemote)
-		return nil
-	}))
+			count, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: "count",
+				Synchronization: strategy.OnRead,
+				Aggregation:     strategy.AggregateSum})
+			if err != nil {
+				return err
+			}
+			step := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+				rc.AssignAdd(v, in[0])
+				rc.AssignAdd(count, graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32))
+				return []*graph.Node{rc.Read(count)}
+			}, strategy.FunctionOptions{Name: "add", LocalBatch: true})
+			for range 2 {
+				// Two numbers for each of the process's two replicas.
+				if _, err := step.Run(ctx, []float32{1, 2, 1, 2}); err != nil {
+					return err
+				}
+			}
+			got, err := v.Value(ctx)
+			if err != nil {
+				return err
+			}
+			assert.Equal(t, []float32{1 + 16, 2 + 32}, got.Value())
+			total, err := count.Value(ctx)
+			if err != nil {
+				return err
+			}
+			assert.Equal(t, float32(2*28), total.Value())
+			_, err = count.Local(ctx, (2*s.Process()+2)%8)
+			assert.ErrorIs(t, err, strategy.ErrRemote)
+			return nil
+		}))
 }
 
 func TestVariablesSpreadOverProcessesAreReadWhole(t *testing.T) {
@@ -64,29 +67,32 @@ func TestVariablesSpreadOverProcessesAreReadWhole(t *testing.T) {
 		for i := range want {
 			want[i] = float32(i)
 		}
-		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: mesh.processes}, strategy.Options{Replicas: mesh.replicas, LogicalDevices: mesh.logical}, func(ctx context.Context, s *strategy.TPUStrategy) error {
-			split, err := s.NewVariable(ctx, want, strategy.VariableOptions{Annotation: logical.SplitInto(mesh.logical)})
-			if err != nil {
-				return err
-			}
-			counts, err := s.NewVariable(ctx, want, strategy.VariableOptions{
-				Synchronization: strategy.OnRead, Aggregation: strategy.AggregateMean, Annotation: logical.SplitInto(mesh.logical)})
-			if err != nil {
-				return err
-			}
-			own, err := s.NewVariable(ctx, want, strategy.VariableOptions{LocalWrites: true})
-			if err != nil {
-				return err
-			}
-			for _, v := range []*strategy.Variable{split, counts, own} {
-				got, err := v.Value(ctx)
+		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: mesh.processes},
+			strategy.Options{Replicas: mesh.replicas, LogicalDevices: mesh.logical}, func(ctx context.Context,
+				s *strategy.TPUStrategy) error {
+				split, err := s.NewVariable(ctx, want, strategy.VariableOptions{Annotation: logical.SplitInto(mesh.logical)})
 				if err != nil {
-					return fmt.Errorf("%s: %w", v, err)
+					return err
 				}
-				assert.Equal(t, want, got.Value(), "%s in process %d", v, s.Process())
-			}
-			return nil
-		}))
+				counts, err := s.NewVariable(ctx, want, strategy.VariableOptions{
+					Synchronization: strategy.OnRead, Aggregation: strategy.AggregateMean,
+					Annotation: logical.SplitInto(mesh.logical)})
+				if err != nil {
+					return err
+				}
+				own, err := s.NewVariable(ctx, want, strategy.VariableOptions{LocalWrites: true})
+				if err != nil {
+					return err
+				}
+				for _, v := range []*strategy.Variable{split, counts, own} {
+					got, err := v.Value(ctx)
+					if err != nil {
+						return fmt.Errorf("%s: %w", v, err)
+					}
+					assert.Equal(t, want, got.Value(), "%s in process %d", v, s.Process())
+				}
+				return nil
+			}))
 	}
 }
 

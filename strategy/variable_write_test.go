@@ -20,7 +20,8 @@ func TestASyncOnReadVariableAsAValue(t *testing.T) {
 	for _, p := range []int{1, 2} {
 		s := strategytest.New(t, 2, p)
 		onRead := func() *strategy.Variable {
-			v, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+			v, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead,
+				Aggregation: strategy.AggregateSum})
 			require.NoError(t, err)
 			_, err = eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 				return rc.Assign(v, float32(2*rc.ReplicaIDInSyncGroup()+1))
@@ -65,7 +66,8 @@ func TestCheckpointRules(t *testing.T) {
 	ctx := context.Background()
 	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		n := s.NumReplicasInSync()
-		v, err := s.NewVariable(ctx, int64(7), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		v, err := s.NewVariable(ctx, int64(7), strategy.VariableOptions{Synchronization: strategy.OnRead,
+			Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
 		require.NoError(t, v.RestoreValue(ctx, tensors.FromScalar(int64(7))))
 		require.Equal(t, int64(7/n), strategytest.Values(t, v, n)[n-1])

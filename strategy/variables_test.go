@@ -26,9 +26,10 @@ func TestAVariableDeletedFromItsStoreIsNamed(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
 	store := model.NewStore()
-	step := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("dense"), in[0], true, 1)))
-	}, train.Options{}))
+	step := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("dense"), in[0], true, 1)))
+		}, train.Options{}))
 	_, err := step.Run(ctx, [][]float32{{1}, {2}})
 	require.NoError(t, err)
 	store.DeleteVariable("/dense/dense/biases")
@@ -101,7 +102,8 @@ func TestTheWaitForAStoreIsBounded(t *testing.T) {
 	<-tracing
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
-	other := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{Store: store})
+	other := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
+		strategy.FunctionOptions{Store: store})
 	_, err := other.Run(ctx, []float32{1})
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.ErrorIs(t, s.Variables(store).Pull(ctx), context.DeadlineExceeded)

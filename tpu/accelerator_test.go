@@ -46,7 +46,8 @@ func TestParseAcceleratorReturnsCloudShapes(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, test.topology, a.String())
 			assert.Equal(t, test.accelType, a.Type())
-			assert.Equal(t, []int{test.chips, test.cores, test.devices, test.hosts}, []int{a.Chips(), a.Cores(), a.Devices(), a.Hosts()})
+			assert.Equal(t, []int{test.chips, test.cores, test.devices, test.hosts}, []int{a.Chips(), a.Cores(), a.Devices(),
+				a.Hosts()})
 			back, err := ParseAccelerator(a.String())
 			require.NoError(t, err)
 			assert.Equal(t, a, back)
@@ -112,7 +113,8 @@ func TestGenerationsAreConsistent(t *testing.T) {
 }
 
 func FuzzParseAccelerator(f *testing.F) {
-	for _, seed := range []string{"v5litepod-16", "v5e-16", "v4-8", "v5p-128", "v6e-256", "tpu7x-8", "v2-8", "v3-32", "v5p:4x4x4", "v5e:2x4x1"} {
+	for _, seed := range []string{"v5litepod-16", "v5e-16", "v4-8", "v5p-128", "v6e-256", "tpu7x-8", "v2-8", "v3-32",
+		"v5p:4x4x4", "v5e:2x4x1"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

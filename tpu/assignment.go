@@ -50,7 +50,8 @@ func (a DeviceAssignment) Validate() error {
 	seen := make(map[int32]int, len(a.deviceIndices))
 	for k, i := range a.deviceIndices {
 		if earlier, taken := seen[i]; taken {
-			return assignmentError("Cores", "", "the core at %v is logical core %d of replica %d and logical core %d of replica %d",
+			return assignmentError("Cores", "",
+				"the core at %v is logical core %d of replica %d and logical core %d of replica %d",
 				a.topology.coords[i], earlier%a.cores, earlier/a.cores, k%a.cores, k/a.cores)
 		}
 		seen[i] = k

@@ -19,7 +19,8 @@ func logical(t testing.TB, shape ...int) Topology {
 }
 
 func TestAutoOrderIsRingOrder(t *testing.T) {
-	a, err := BuildDeviceAssignment(logical(t, 2, 2, 1, 2), AssignmentOptions{ComputationShape: []int{1, 1, 1, 2}, Replicas: 4})
+	a, err := BuildDeviceAssignment(logical(t, 2, 2, 1, 2), AssignmentOptions{ComputationShape: []int{1, 1, 1, 2},
+		Replicas: 4})
 	require.NoError(t, err)
 	ordinals := [][]int{}
 	for r := range 4 {
@@ -34,9 +35,11 @@ func TestAutoOrderIsRingOrder(t *testing.T) {
 	// Devices of a logical topology are numbered with y faster than x, so the ring is 0, 2, 3, 1.
 	assert.Equal(t, [][]int{{0, 1}, {4, 5}, {6, 7}, {2, 3}}, ordinals)
 	assert.Equal(t, "DeviceAssignment(4 replicas of 2 cores)", a.String())
-	partial, err := BuildDeviceAssignment(logical(t, 2, 2, 1, 2), AssignmentOptions{ComputationShape: []int{1, 1, 1, 2}, Replicas: 3, Order: MeshOrder})
+	partial, err := BuildDeviceAssignment(logical(t, 2, 2, 1, 2), AssignmentOptions{ComputationShape: []int{1, 1, 1, 2},
+		Replicas: 3, Order: MeshOrder})
 	require.NoError(t, err)
-	auto, err := BuildDeviceAssignment(logical(t, 2, 2, 1, 2), AssignmentOptions{ComputationShape: []int{1, 1, 1, 2}, Replicas: 3})
+	auto, err := BuildDeviceAssignment(logical(t, 2, 2, 1, 2), AssignmentOptions{ComputationShape: []int{1, 1, 1, 2},
+		Replicas: 3})
 	require.NoError(t, err)
 	assert.True(t, partial.Equal(auto), "AUTO is MESH if the replicas do not fill the mesh")
 }
@@ -48,16 +51,20 @@ func TestBuildDeviceAssignmentErrorsContainOption(t *testing.T) {
 		option  string
 		fit     int
 	}{
-		"shape rank comes first": {AssignmentOptions{ComputationShape: []int{1}, ComputationStride: []int{1}}, "ComputationShape", 0},
-		"stride rank":            {AssignmentOptions{ComputationShape: []int{0, 1, 1, 1}, ComputationStride: []int{1}}, "ComputationStride", 0},
-		"shape sign":             {AssignmentOptions{ComputationShape: []int{0, 1, 1, 1}, ComputationStride: []int{0, 1, 1, 1}}, "ComputationShape", 0},
-		"stride sign":            {AssignmentOptions{ComputationStride: []int{0, 1, 1, 1}}, "ComputationStride", 0},
-		"footprint":              {AssignmentOptions{ComputationShape: []int{1, 2, 2, 2}}, "ComputationShape", 0},
-		"footprint overflow":     {AssignmentOptions{ComputationShape: []int{1 << 62, 1, 1, 1}, ComputationStride: []int{4, 1, 1, 1}}, "ComputationShape", 0},
-		"replicas":               {AssignmentOptions{ComputationShape: []int{1, 1, 1, 2}, Replicas: 5}, "Replicas", 4},
-		"negative replicas":      {AssignmentOptions{Replicas: -1}, "Replicas", 0},
-		"ring":                   {AssignmentOptions{Replicas: 3, Order: RingOrder}, "Order", 0},
-		"order":                  {AssignmentOptions{Order: 7}, "Order", 0},
+		"shape rank comes first": {AssignmentOptions{ComputationShape: []int{1}, ComputationStride: []int{1}},
+			"ComputationShape", 0},
+		"stride rank": {AssignmentOptions{ComputationShape: []int{0, 1, 1, 1}, ComputationStride: []int{1}},
+			"ComputationStride", 0},
+		"shape sign": {AssignmentOptions{ComputationShape: []int{0, 1, 1, 1}, ComputationStride: []int{0, 1, 1,
+			1}}, "ComputationShape", 0},
+		"stride sign": {AssignmentOptions{ComputationStride: []int{0, 1, 1, 1}}, "ComputationStride", 0},
+		"footprint":   {AssignmentOptions{ComputationShape: []int{1, 2, 2, 2}}, "ComputationShape", 0},
+		"footprint overflow": {AssignmentOptions{ComputationShape: []int{1 << 62, 1, 1, 1}, ComputationStride: []int{4, 1,
+			1, 1}}, "ComputationShape", 0},
+		"replicas":          {AssignmentOptions{ComputationShape: []int{1, 1, 1, 2}, Replicas: 5}, "Replicas", 4},
+		"negative replicas": {AssignmentOptions{Replicas: -1}, "Replicas", 0},
+		"ring":              {AssignmentOptions{Replicas: 3, Order: RingOrder}, "Order", 0},
+		"order":             {AssignmentOptions{Order: 7}, "Order", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := BuildDeviceAssignment(topology, test.options)
@@ -79,16 +86,26 @@ func TestBuildDeviceAssignmentSuggestsMeshShape(t *testing.T) {
 		options AssignmentOptions
 		named   bool
 	}{
-		"TensorFlow's shape":       {LogicalOptions{Devices: 8}, AssignmentOptions{ComputationShape: []int{1, 2, 2, 2}}, true},
-		"its half":                 {LogicalOptions{Devices: 8}, AssignmentOptions{ComputationShape: []int{1, 2, 1, 2}, Replicas: 2}, true},
-		"with a stride":            {LogicalOptions{Devices: 16}, AssignmentOptions{ComputationShape: []int{1, 2, 1, 2}, ComputationStride: []int{1, 2, 1, 1}, Replicas: 4}, true},
-		"on slices":                {LogicalOptions{Devices: 16, Slices: 2}, AssignmentOptions{ComputationShape: []int{1, 2, 2, 1}, Replicas: 4, BySlice: true}, true},
-		"replicas of odd rows":     {LogicalOptions{Devices: 12}, AssignmentOptions{ComputationShape: []int{4, 1, 1, 1}, Replicas: 3}, true},
-		"more than the devices":    {LogicalOptions{Devices: 8}, AssignmentOptions{ComputationShape: []int{2, 2, 2, 2}}, false},
-		"a part of the devices":    {LogicalOptions{Devices: 8}, AssignmentOptions{ComputationShape: []int{1, 3, 1, 1}}, false},
-		"too many replicas":        {LogicalOptions{Devices: 8}, AssignmentOptions{ComputationShape: []int{1, 2, 2, 2}, Replicas: 2}, false},
-		"a shape that overflows":   {LogicalOptions{Devices: 8}, AssignmentOptions{ComputationShape: []int{1 << 62, 1, 1, 1}}, false},
-		"a product that overflows": {LogicalOptions{Devices: 8}, AssignmentOptions{ComputationShape: []int{1 << 32, 1 << 32, 1 << 32, 1}}, false},
+		"TensorFlow's shape": {LogicalOptions{Devices: 8}, AssignmentOptions{ComputationShape: []int{1, 2, 2, 2}},
+			true},
+		"its half": {LogicalOptions{Devices: 8}, AssignmentOptions{ComputationShape: []int{1, 2, 1, 2},
+			Replicas: 2}, true},
+		"with a stride": {LogicalOptions{Devices: 16}, AssignmentOptions{ComputationShape: []int{1, 2, 1, 2},
+			ComputationStride: []int{1, 2, 1, 1}, Replicas: 4}, true},
+		"on slices": {LogicalOptions{Devices: 16, Slices: 2}, AssignmentOptions{ComputationShape: []int{1, 2,
+			2, 1}, Replicas: 4, BySlice: true}, true},
+		"replicas of odd rows": {LogicalOptions{Devices: 12}, AssignmentOptions{ComputationShape: []int{4, 1, 1, 1},
+			Replicas: 3}, true},
+		"more than the devices": {LogicalOptions{Devices: 8}, AssignmentOptions{ComputationShape: []int{2, 2, 2, 2}},
+			false},
+		"a part of the devices": {LogicalOptions{Devices: 8}, AssignmentOptions{ComputationShape: []int{1, 3, 1, 1}},
+			false},
+		"too many replicas": {LogicalOptions{Devices: 8}, AssignmentOptions{ComputationShape: []int{1, 2, 2, 2},
+			Replicas: 2}, false},
+		"a shape that overflows": {LogicalOptions{Devices: 8}, AssignmentOptions{ComputationShape: []int{1 << 62, 1, 1, 1}},
+			false},
+		"a product that overflows": {LogicalOptions{Devices: 8}, AssignmentOptions{ComputationShape: []int{1 << 32, 1 << 32,
+			1 << 32, 1}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			topology, err := LogicalTopology(test.logical)
@@ -129,7 +146,8 @@ func TestRandomAssignmentsAreBijections(t *testing.T) {
 			options.ComputationShape = append(options.ComputationShape, rng.IntN(3)+1)
 			options.ComputationStride = append(options.ComputationStride, 1+rng.IntN(2)*rng.IntN(2))
 		}
-		most, err := AssignmentOptions{ComputationShape: options.ComputationShape, ComputationStride: options.ComputationStride}.MaxReplicas(topology)
+		most, err := AssignmentOptions{ComputationShape: options.ComputationShape,
+			ComputationStride: options.ComputationStride}.MaxReplicas(topology)
 		if err != nil {
 			continue
 		}

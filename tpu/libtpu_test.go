@@ -40,7 +40,8 @@ func (d libtpuTopology) topology(t *testing.T) tpu.Topology {
 		}
 		coords, ids = append(coords, row), append(ids, numbers)
 	}
-	topology, err := tpu.NewTopology(tpu.TopologyOptions{MeshShape: d.Mesh, DeviceCoordinates: coords, DeviceIDs: ids, Name: d.Name})
+	topology, err := tpu.NewTopology(tpu.TopologyOptions{MeshShape: d.Mesh, DeviceCoordinates: coords, DeviceIDs: ids,
+		Name: d.Name})
 	require.NoError(t, err)
 	return topology
 }

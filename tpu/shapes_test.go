@@ -99,8 +99,10 @@ func TestInvalidSizesSuggestNearestTypes(t *testing.T) {
 		}
 	}
 	for text, want := range map[string][]string{
-		"v5p-300": {"v5p-256", "v5p-384"}, "v5p-17919": {"v5p-13824", "v5p-17920"}, "v5p-17922": {"v5p-17920"}, "v4-12": {"v4-8", "v4-16"}, "v4-2": {"v4-8"},
-		"v5litepod-2": {"v5litepod-1", "v5litepod-4"}, "v6e-512": {"v6e-256"}, "tpu7x-6": {"tpu7x-2", "tpu7x-8"}, "v2-48": {"v2-32", "v2-64"}, "v4-9": {"v4-8", "v4-16"},
+		"v5p-300": {"v5p-256", "v5p-384"}, "v5p-17919": {"v5p-13824", "v5p-17920"}, "v5p-17922": {"v5p-17920"},
+		"v4-12": {"v4-8", "v4-16"}, "v4-2": {"v4-8"},
+		"v5litepod-2": {"v5litepod-1", "v5litepod-4"}, "v6e-512": {"v6e-256"}, "tpu7x-6": {"tpu7x-2", "tpu7x-8"},
+		"v2-48": {"v2-32", "v2-64"}, "v4-9": {"v4-8", "v4-16"},
 		"v3-99999": {"v3-2048"},
 	} {
 		_, err := tpu.ParseAccelerator(text)
@@ -112,12 +114,15 @@ func TestInvalidSizesSuggestNearestTypes(t *testing.T) {
 
 func TestInvalidShapesSuggestNearestTopologies(t *testing.T) {
 	for text, want := range map[string][]string{
-		"v5e:3x3": {"v5e:2x4", "v5e:4x4"}, "v5e:5x5": {"v5e:4x4", "v5e:4x8"}, "v5e:1x3": {"v5e:1x1", "v5e:2x2"}, "v5e:1x8": {"v5e:2x2", "v5e:2x4"},
+		"v5e:3x3": {"v5e:2x4", "v5e:4x4"}, "v5e:5x5": {"v5e:4x4", "v5e:4x8"}, "v5e:1x3": {"v5e:1x1", "v5e:2x2"},
+		"v5e:1x8":   {"v5e:2x2", "v5e:2x4"},
 		"v5e:2x128": {"v5e:8x16", "v5e:16x16"}, "v5e:6x6": {"v5e:4x8", "v5e:8x8"}, "v6e:3x5": {"v6e:2x4", "v6e:4x4"},
 		"v2:3x3": {"v2:2x4", "v2:4x4"}, "v3:5x2": {"v3:2x4", "v3:4x4"}, "v3:1x64": {"v3:4x8", "v3:8x8"},
 		"v4:3x3x3": {"v4:2x2x4", "v4:2x4x4"}, "v4:2x2x3": {"v4:2x2x2", "v4:2x2x4"}, "v4:4x4x6": {"v4:4x4x4", "v4:4x4x8"},
-		"v5p:3x4x4": {"v5p:2x4x4", "v5p:4x4x4"}, "v5p:5x5x5": {"v5p:4x4x4", "v5p:4x4x8"}, "v5p:2x2x8": {"v5p:2x2x4", "v5p:2x4x4"}, "v5p:1x1x3": {"v5p:2x2x1"},
-		"v5p:4x4x5": {"v5p:4x4x4", "v5p:4x4x8"}, "tpu7x:3x3x3": {"tpu7x:2x2x4", "tpu7x:2x4x4"}, "tpu7x:1x1x2": {"tpu7x:1x1x1", "tpu7x:2x2x1"},
+		"v5p:3x4x4": {"v5p:2x4x4", "v5p:4x4x4"}, "v5p:5x5x5": {"v5p:4x4x4", "v5p:4x4x8"}, "v5p:2x2x8": {"v5p:2x2x4",
+			"v5p:2x4x4"}, "v5p:1x1x3": {"v5p:2x2x1"},
+		"v5p:4x4x5": {"v5p:4x4x4", "v5p:4x4x8"}, "tpu7x:3x3x3": {"tpu7x:2x2x4", "tpu7x:2x4x4"}, "tpu7x:1x1x2": {"tpu7x:1x1x1",
+			"tpu7x:2x2x1"},
 	} {
 		_, err := tpu.ParseAccelerator(text)
 		var bad *tpu.AcceleratorError
@@ -127,7 +132,8 @@ func TestInvalidShapesSuggestNearestTopologies(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"v5e:1x2", "v5e:1x4", "v5e:4x2", "v5e:8x4", "v5e:2x16", "v6e:16x16", "v2:1x1", "v3:2x8", "v4:1x1x1", "v4:1x2x1", "v4:2x4x2", "v4:4x4x1",
+		"v5e:1x2", "v5e:1x4", "v5e:4x2", "v5e:8x4", "v5e:2x16", "v6e:16x16", "v2:1x1", "v3:2x8", "v4:1x1x1", "v4:1x2x1",
+		"v4:2x4x2", "v4:4x4x1",
 		"v4:4x8x12", "v5p:4x4x20", "v5p:12x8x4", "tpu7x:2x1x1",
 	} {
 		a, err := tpu.ParseAccelerator(text)

@@ -26,7 +26,8 @@ func TestBySliceRepeatsAssignmentOfOneSlice(t *testing.T) {
 			options.Replicas = fit
 			all, err := tpu.BuildDeviceAssignment(newSlices(t, n), options)
 			require.NoError(t, err)
-			one, err := tpu.BuildDeviceAssignment(newSlices(t, 1), tpu.AssignmentOptions{ComputationShape: shape, Replicas: fit / n})
+			one, err := tpu.BuildDeviceAssignment(newSlices(t, 1), tpu.AssignmentOptions{ComputationShape: shape,
+				Replicas: fit / n})
 			require.NoError(t, err)
 			require.NoError(t, all.Validate())
 			assert.True(t, all.IsBySlice())
@@ -65,8 +66,10 @@ func TestWithoutBySliceReplicasMaySpanSlices(t *testing.T) {
 		shape   []int
 		bySlice bool
 		mixes   bool
-	}{{[]int{1, 1, 1, 1}, false, true}, {[]int{1, 1, 1, 1}, true, false}, {[]int{2, 2, 1, 1}, true, false}, {[]int{8, 4, 1, 1}, false, false}} {
-		a, err := tpu.BuildDeviceAssignment(two, tpu.AssignmentOptions{ComputationShape: c.shape, Replicas: 32 / (c.shape[0] * c.shape[1]), BySlice: c.bySlice})
+	}{{[]int{1, 1, 1, 1}, false, true}, {[]int{1, 1, 1, 1}, true, false}, {[]int{2, 2, 1, 1}, true, false},
+		{[]int{8, 4, 1, 1}, false, false}} {
+		a, err := tpu.BuildDeviceAssignment(two, tpu.AssignmentOptions{ComputationShape: c.shape,
+			Replicas: 32 / (c.shape[0] * c.shape[1]), BySlice: c.bySlice})
 		require.NoError(t, err)
 		assert.Equal(t, c.mixes, a.HasMixedSliceOrder(), "%v", c)
 	}
@@ -77,7 +80,8 @@ func TestBySliceRejectsUnequalSlices(t *testing.T) {
 	for want, options := range map[string]tpu.AssignmentOptions{
 		"Replicas: 3 replicas cannot be divided equally among 2 slices; use a multiple of 2": {Replicas: 3, BySlice: true},
 		"Replicas: 1 replicas cannot be divided equally among 2 slices":                      {BySlice: true},
-		"does not fit into the mesh (4,4,1,1)":                                               {ComputationShape: []int{8, 1, 1, 1}, Replicas: 2, BySlice: true},
+		"does not fit into the mesh (4,4,1,1)": {ComputationShape: []int{8, 1,
+			1, 1}, Replicas: 2, BySlice: true},
 		"17 replicas of shape (1,1,1,1) and stride (1,1,1,1) do not fit on a mesh of shape (4,4,1,1) with 16 devices, on each of 2 slices; at most 32 replicas fit": {Replicas: 34, BySlice: true},
 	} {
 		_, err := tpu.BuildDeviceAssignment(two, options)
@@ -90,7 +94,8 @@ func TestBySliceRejectsUnequalSlices(t *testing.T) {
 	assert.ErrorContains(t, err, "tpu: topology: Slices: ")
 	_, err = tpu.LogicalTopology(tpu.LogicalOptions{Devices: 2, Slices: -1})
 	require.ErrorIs(t, err, tpu.ErrTopology)
-	holes, err := tpu.NewTopology(tpu.TopologyOptions{MeshShape: []int{4, 1, 1, 1}, Slices: 2, DeviceCoordinates: [][]tpu.Coordinates{{{0, 0, 0, 0}, {2, 0, 0, 0}, {3, 0, 0, 0}}}})
+	holes, err := tpu.NewTopology(tpu.TopologyOptions{MeshShape: []int{4, 1, 1, 1}, Slices: 2,
+		DeviceCoordinates: [][]tpu.Coordinates{{{0, 0, 0, 0}, {2, 0, 0, 0}, {3, 0, 0, 0}}}})
 	require.NoError(t, err)
 	_, err = tpu.BuildDeviceAssignment(holes, tpu.AssignmentOptions{Replicas: 2, BySlice: true})
 	assert.ErrorContains(t, err, "BySlice: the slices are not equal because devices are missing")

@@ -36,7 +36,8 @@ func TestDeviceTablesMatchTensorFlow(t *testing.T) {
 
 func TestAcceleratorTopologiesMatchTensorFlow(t *testing.T) {
 	data := readGolden(t, "device_assignment.json")
-	for text, golden := range map[string]string{"v2-8": "v2-8", "v3-32": "v3-32", "v3-128": "v3-128", "v5e-16": "v5e-16_4x4"} {
+	for text, golden := range map[string]string{"v2-8": "v2-8", "v3-32": "v3-32", "v3-128": "v3-128",
+		"v5e-16": "v5e-16_4x4"} {
 		a, err := tpu.ParseAccelerator(text)
 		require.NoError(t, err)
 		got, err := a.Topology()

@@ -11,15 +11,19 @@ import (
 func TestNewTopologyRejectsInvalidOptions(t *testing.T) {
 	one, two := Coordinates{}, Coordinates{1}
 	for name, options := range map[string]TopologyOptions{
-		"repeated place":  {MeshShape: []int{2, 1, 1, 1}, DeviceCoordinates: [][]Coordinates{{one, one}}},
-		"negative place":  {MeshShape: []int{2, 1, 1, 1}, DeviceCoordinates: [][]Coordinates{{{-1}}}},
-		"outside":         {MeshShape: []int{1, 1, 1, 1}, DeviceCoordinates: [][]Coordinates{{two}}},
-		"uneven tasks":    {MeshShape: []int{2, 1, 1, 1}, DeviceCoordinates: [][]Coordinates{{one}, {}}},
-		"repeated id":     {MeshShape: []int{2, 1, 1, 1}, DeviceCoordinates: [][]Coordinates{{one, two}}, DeviceIDs: [][]int{{4, 4}}},
-		"negative id":     {MeshShape: []int{2, 1, 1, 1}, DeviceCoordinates: [][]Coordinates{{one, two}}, DeviceIDs: [][]int{{4, -4}}},
-		"too few ids":     {MeshShape: []int{2, 1, 1, 1}, DeviceCoordinates: [][]Coordinates{{one, two}}, DeviceIDs: [][]int{{4}}},
-		"ids of no tasks": {MeshShape: []int{2, 1, 1, 1}, DeviceCoordinates: [][]Coordinates{{one, two}}, DeviceIDs: [][]int{}},
-		"huge mesh":       {MeshShape: []int{1 << 40, 1 << 40, 1, 1}},
+		"repeated place": {MeshShape: []int{2, 1, 1, 1}, DeviceCoordinates: [][]Coordinates{{one, one}}},
+		"negative place": {MeshShape: []int{2, 1, 1, 1}, DeviceCoordinates: [][]Coordinates{{{-1}}}},
+		"outside":        {MeshShape: []int{1, 1, 1, 1}, DeviceCoordinates: [][]Coordinates{{two}}},
+		"uneven tasks":   {MeshShape: []int{2, 1, 1, 1}, DeviceCoordinates: [][]Coordinates{{one}, {}}},
+		"repeated id": {MeshShape: []int{2, 1, 1, 1}, DeviceCoordinates: [][]Coordinates{{one, two}},
+			DeviceIDs: [][]int{{4, 4}}},
+		"negative id": {MeshShape: []int{2, 1, 1, 1}, DeviceCoordinates: [][]Coordinates{{one, two}},
+			DeviceIDs: [][]int{{4, -4}}},
+		"too few ids": {MeshShape: []int{2, 1, 1, 1}, DeviceCoordinates: [][]Coordinates{{one, two}},
+			DeviceIDs: [][]int{{4}}},
+		"ids of no tasks": {MeshShape: []int{2, 1, 1, 1}, DeviceCoordinates: [][]Coordinates{{one, two}},
+			DeviceIDs: [][]int{}},
+		"huge mesh": {MeshShape: []int{1 << 40, 1 << 40, 1, 1}},
 	} {
 		_, err := NewTopology(options)
 		assert.ErrorIs(t, err, ErrTopology, name)

@@ -24,7 +24,8 @@ func TestParseTopologyProtoIsInverseOfMarshal(t *testing.T) {
 func FuzzParseTopologyProto(f *testing.F) {
 	for _, seed := range []string{
 		"0a04010101021001180222080000000000000001", "0a040001010110011801220400000000",
-		"0a040101010110ffffffffffffffffff011801220400000000", "0a0402020201", "2a00", "0801080108010801100118012000200020002000",
+		"0a040101010110ffffffffffffffffff011801220400000000", "0a0402020201", "2a00",
+		"0801080108010801100118012000200020002000",
 	} {
 		wire, err := hex.DecodeString(seed)
 		require.NoError(f, err)

@@ -3,7 +3,8 @@
 // the training state that is sharded over the replicas, and settings of the program, such as its
 // rematerialization.
 //
-//	space := plan.Space{Slices: []plan.Slice{{Name: "v5e:4x4", Devices: 16}}, Rules: []plan.RuleSet{{Name: "own", Rules: rules}}}
+//	space := plan.Space{Slices: []plan.Slice{{Name: "v5e:4x4", Devices: 16}},
+//		Rules: []plan.RuleSet{{Name: "own", Rules: rules}}}
 //	result, err := plan.Search(ctx, space.Plans(), step, plan.Options{})
 //	best := result.Best()
 //

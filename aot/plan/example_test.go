@@ -21,7 +21,8 @@ func Example() {
 }
 
 func ExampleSpace() {
-	space := plan.Space{Slices: []plan.Slice{{Name: "v5e:1x1", Devices: 1}, {Name: "v5e:2x2", Devices: 4}}, Logical: []int{1, 4}, Settings: map[string][]string{"remat": {"full"}}}
+	space := plan.Space{Slices: []plan.Slice{{Name: "v5e:1x1", Devices: 1}, {Name: "v5e:2x2", Devices: 4}},
+		Logical: []int{1, 4}, Settings: map[string][]string{"remat": {"full"}}}
 	for _, p := range space.Plans() {
 		fmt.Println(p)
 	}

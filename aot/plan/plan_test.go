@@ -16,8 +16,10 @@ import (
 )
 
 func TestAPlanIsAFile(t *testing.T) {
-	p := plan.Plan{Slice: "2x v5e:4x4", Replicas: 8, Axes: []sharding.Axis{{Name: "model", Size: 2}, {Name: "sequence", Size: 2}},
-		Rules:     logical.Rules{logical.Match(`/up/weights$`, logical.SplitOverAxes("", "model")), logical.MatchState("", logical.ShardParameters)},
+	p := plan.Plan{Slice: "2x v5e:4x4", Replicas: 8, Axes: []sharding.Axis{{Name: "model", Size: 2},
+		{Name: "sequence", Size: 2}},
+		Rules: logical.Rules{logical.Match(`/up/weights$`, logical.SplitOverAxes("", "model")), logical.MatchState("",
+			logical.ShardParameters)},
 		RulesName: "own", Settings: map[string]string{"remat": "full"}}
 	data, err := json.Marshal(p)
 	require.NoError(t, err)
@@ -36,11 +38,15 @@ func TestAPlanIsAFile(t *testing.T) {
 
 func TestFilesThatAreNoPlanAreRefused(t *testing.T) {
 	for name, text := range map[string]string{
-		"nothing": "", "another": `{"rules": []}`, "a version to come": `{"version": 2, "slice": "v5e:4x4", "replicas": 1, "axes": "logical=1"}`,
-		"no slice": `{"version": 1, "replicas": 1, "axes": "logical=1"}`, "no replicas": `{"version": 1, "slice": "v5e:4x4", "axes": "logical=1"}`,
-		"axes": `{"version": 1, "slice": "v5e:4x4", "replicas": 1, "axes": "logical"}`, "the replicas' axis": `{"version": 1, "slice": "v5e:4x4", "replicas": 1, "axes": "replica=4"}`,
-		"rules": `{"version": 1, "slice": "v5e:4x4", "replicas": 1, "axes": "logical=1", "rules": [{"variable": "("}]}`,
-		"more":  `{"version": 1, "slice": "v5e:4x4", "replicas": 1, "axes": "logical=1", "rule": []}`,
+		"nothing": "", "another": `{"rules": []}`,
+		"a version to come":  `{"version": 2, "slice": "v5e:4x4", "replicas": 1, "axes": "logical=1"}`,
+		"no slice":           `{"version": 1, "replicas": 1, "axes": "logical=1"}`,
+		"no replicas":        `{"version": 1, "slice": "v5e:4x4", "axes": "logical=1"}`,
+		"axes":               `{"version": 1, "slice": "v5e:4x4", "replicas": 1, "axes": "logical"}`,
+		"the replicas' axis": `{"version": 1, "slice": "v5e:4x4", "replicas": 1, "axes": "replica=4"}`,
+		"rules": `{"version": 1, "slice": "v5e:4x4", "replicas": 1, "axes": "logical=1", "rules": ` +
+			`[{"variable": "("}]}`,
+		"more": `{"version": 1, "slice": "v5e:4x4", "replicas": 1, "axes": "logical=1", "rule": []}`,
 	} {
 		_, err := plan.Parse([]byte(text))
 		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), "%s: %v", name, err)
@@ -50,7 +56,8 @@ func TestFilesThatAreNoPlanAreRefused(t *testing.T) {
 }
 
 func TestMoneyHasNoExponents(t *testing.T) {
-	for dollars, want := range map[float64]string{0: "$0", 3.06e-5: "$0.000031", 0.00099: "$0.00099", 0.0123: "$0.0123", 9.6: "$9.6", 95.52: "$95.5", 1e6: "$1000000"} {
+	for dollars, want := range map[float64]string{0: "$0", 3.06e-5: "$0.000031", 0.00099: "$0.00099", 0.0123: "$0.0123",
+		9.6: "$9.6", 95.52: "$95.5", 1e6: "$1000000"} {
 		assert.Equal(t, want, plan.FormatDollars(dollars))
 	}
 }

@@ -83,7 +83,8 @@ func (r *Result) Best() (*Candidate, error) {
 			return r.Candidates[i], nil
 		}
 	}
-	kind, counted, hint := errkind.ResourceExhaustedError, "", "use more devices or smaller batches, and vary settings such as remat and microbatches"
+	kind, counted, hint := errkind.ResourceExhaustedError, "",
+		"use more devices or smaller batches, and vary settings such as remat and microbatches"
 	counts := r.countVerdicts()
 	if counts[TooLarge] == 0 {
 		kind, hint = errkind.FailedPreconditionError, "see the reason of each rejected plan"
@@ -110,10 +111,12 @@ const maxShownPlans = 10
 
 // verdictTexts are the descriptions of verdicts in WriteText.
 var verdictTexts = map[Verdict]string{
-	Compiled: "compiled whole", Probed: "probed", NotTried: "not tried: the time or the number of probes was used up", Sketched: "not tried",
+	Compiled: "compiled whole", Probed: "probed", NotTried: "not tried: the time or the number of probes was used up",
+	Sketched: "not tried",
 	Slower:   "not probed: no faster than the best, by their arithmetic and their variables alone",
 	TooLarge: "do not fit into the memory of a device", OverBudget: "over the budget, or of unknown price",
-	Duplicate: "not probed: the program is another plan's", Failed: "failed in the compiler", Rejected: "refused by the step or the slice",
+	Duplicate: "not probed: the program is another plan's", Failed: "failed in the compiler",
+	Rejected: "refused by the step or the slice",
 }
 
 // WriteText writes a readable summary: a table of the best plans, and the number of plans with each
@@ -169,7 +172,8 @@ func (r *Result) WriteText(w io.Writer) error {
 			}
 		}
 	}
-	b.WriteString("     -  not searched: splits of activations but by settings, orders of the devices, compiler options, replicas that leave devices out\n")
+	b.WriteString("     -  not searched: splits of activations but by settings, orders of the devices, compiler " +
+		"options, replicas that leave devices out\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -65,8 +65,10 @@ func (m *model) bytes(p plan.Plan) int64 {
 
 func (m *model) Sketch(_ context.Context, p plan.Plan) (plan.Sketch, error) {
 	text, err := json.Marshal(p)
-	return plan.Sketch{Program: string(text), Bytes: m.bytes(p) / 2, Limit: m.limit, Seconds: m.seconds(p) / 2, Expected: m.seconds(p) / 2, Rows: 32,
-		Variables: []plan.Variable{{"/up_0/weights", []int{64, 64}}, {"/up_1/weights", []int{64, 64}}, {"/down/weights", []int{64, 64}}, {"/up_0/biases", []int{64}}}}, errors.Join(err, m.ask(p, "sketch"))
+	return plan.Sketch{Program: string(text), Bytes: m.bytes(p) / 2, Limit: m.limit, Seconds: m.seconds(p) / 2,
+		Expected: m.seconds(p) / 2, Rows: 32,
+		Variables: []plan.Variable{{"/up_0/weights", []int{64, 64}}, {"/up_1/weights", []int{64, 64}},
+			{"/down/weights", []int{64, 64}}, {"/up_0/biases", []int{64}}}}, errors.Join(err, m.ask(p, "sketch"))
 }
 
 func (m *model) Probe(_ context.Context, p plan.Plan) (plan.Figures, error) {
@@ -80,10 +82,12 @@ func (m *model) Compile(_ context.Context, p plan.Plan) (plan.Figures, error) {
 	if m.slows != nil {
 		seconds *= m.slows(p)
 	}
-	return plan.Figures{Seconds: seconds, Bytes: int64(float64(m.bytes(p)) * (1 + m.grows)), Limit: m.limit}, m.ask(p, "compile")
+	return plan.Figures{Seconds: seconds, Bytes: int64(float64(m.bytes(p)) * (1 + m.grows)), Limit: m.limit},
+		m.ask(p, "compile")
 }
 
-var sixteen = plan.Space{Slices: []plan.Slice{{"v5e:4x4", 16}}, Settings: map[string][]string{"remat": {"none", "full"}}}
+var sixteen = plan.Space{Slices: []plan.Slice{{"v5e:4x4", 16}}, Settings: map[string][]string{"remat": {"none",
+	"full"}}}
 
 func best(t *testing.T, r *plan.Result) *plan.Candidate {
 	t.Helper()
@@ -106,7 +110,8 @@ func TestASpaceHasEachChoiceOnce(t *testing.T) {
 	for _, p := range two.Plans() {
 		axes = append(axes, p.String())
 	}
-	assert.Equal(t, []string{"v5e:2x2: 1 x model=1,sequence=4", "v5e:2x2: 1 x model=2,sequence=2", "v5e:2x2: 1 x model=4,sequence=1"}, axes)
+	assert.Equal(t, []string{"v5e:2x2: 1 x model=1,sequence=4", "v5e:2x2: 1 x model=2,sequence=2",
+		"v5e:2x2: 1 x model=4,sequence=1"}, axes)
 }
 
 func TestTheBestPlanIsThatOfAllPlans(t *testing.T) {
@@ -152,16 +157,19 @@ func TestWhatWasNotTriedIsSaid(t *testing.T) {
 		}
 		return nil
 	}}
-	r, err := plan.Search(t.Context(), append(sixteen.Plans(), sixteen.Plans()[0]), m, plan.Options{MaxProbes: 20, Compile: 1})
+	r, err := plan.Search(t.Context(), append(sixteen.Plans(), sixteen.Plans()[0]), m, plan.Options{MaxProbes: 20,
+		Compile: 1})
 	require.NoError(t, err)
 	var text bytes.Buffer
 	require.NoError(t, r.WriteText(&text))
-	for _, want := range []string{"1  compiled whole", "not tried: the time or the number of probes", "1  not probed: the program is another plan's",
+	for _, want := range []string{"1  compiled whole", "not tried: the time or the number of probes",
+		"1  not probed: the program is another plan's",
 		"refused by the step or the slice", "v5e:4x4: 1 x logical=16, remat=none: 4 heads cannot be cut into 16 parts"} {
 		assert.Contains(t, text.String(), want)
 	}
 	assert.EqualValues(t, 20, m.probes.Load())
-	_, err = plan.Search(t.Context(), sixteen.Plans(), &model{fails: func(plan.Plan, string) error { return fmt.Errorf("no model") }}, plan.Options{})
+	_, err = plan.Search(t.Context(), sixteen.Plans(),
+		&model{fails: func(plan.Plan, string) error { return fmt.Errorf("no model") }}, plan.Options{})
 	assert.ErrorContains(t, err, "no model")
 	_, err = plan.Search(t.Context(), nil, m, plan.Options{})
 	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
@@ -274,13 +282,17 @@ func TestMoneyChooses(t *testing.T) {
 }
 
 func TestSplitsOfGroupsAreSearched(t *testing.T) {
-	space := plan.Space{Slices: []plan.Slice{{"v5e:2x2", 4}}, Logical: []int{2}, States: []logical.StateSharding{logical.ShardGradients}}
+	space := plan.Space{Slices: []plan.Slice{{"v5e:2x2", 4}}, Logical: []int{2},
+		States: []logical.StateSharding{logical.ShardGradients}}
 	r, err := plan.Search(t.Context(), space.Plans(), &model{}, plan.Options{Splits: true, Concurrency: 2})
 	require.NoError(t, err)
 	c := best(t, r)
 	assert.Equal(t, "searched", c.Plan.RulesName)
 	assert.Equal(t, logical.ShardGradients, c.Plan.State())
-	i := slices.IndexFunc(c.Plan.Rules, func(r logical.Rule) bool { return r.AppliesTo("/up_7/weights", []int{64, 64}) && r.State == 0 })
+	i := slices.IndexFunc(c.Plan.Rules, func(r logical.Rule) bool {
+		return r.AppliesTo("/up_7/weights", []int{64, 64}) &&
+			r.State == 0
+	})
 	require.GreaterOrEqual(t, i, 0, "the layers are one group")
 	assert.Equal(t, "-,logical", c.Plan.Rules[i].Annotation.String())
 }

@@ -27,7 +27,8 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	cluster, err := clusterresolver.CloudTPU{TPU: "my-tpu", Project: "my-project", Zone: "us-west4-a", API: client}.Resolve(ctx)
+	cluster, err := clusterresolver.CloudTPU{TPU: "my-tpu", Project: "my-project", Zone: "us-west4-a",
+		API: client}.Resolve(ctx)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -38,7 +38,8 @@ func TestRedirectToOtherHostDoesNotSendToken(t *testing.T) {
 		http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusTemporaryRedirect)
 	}))
 	defer s.Close()
-	client, err := New(t.Context(), option.WithEndpoint(s.URL), option.WithHTTPClient(&http.Client{Transport: withToken{}}))
+	client, err := New(t.Context(), option.WithEndpoint(s.URL),
+		option.WithHTTPClient(&http.Client{Transport: withToken{}}))
 	require.NoError(t, err)
 	_, err = client.Node(t.Context(), anyNode)
 	var failed *clusterresolver.APIError
@@ -80,8 +81,9 @@ func TestResponseSizeIsLimited(t *testing.T) {
 	_, err := long.Node(t.Context(), anyNode)
 	require.Error(t, err)
 	assert.Less(t, len(err.Error()), 2000)
-	sums := start(t, &server{resources: map[string]string{"projects/p/locations/z/queuedResources/q": `{"state":{"state":"ACTIVE"},"tpu":{"nodeSpec":[` +
-		strings.TrimSuffix(strings.Repeat(`{"multisliceParams":{"nodeCount":4000}},`, 1000), ",") + `]}}`}})
+	sums := start(t,
+		&server{resources: map[string]string{"projects/p/locations/z/queuedResources/q": `{"state":{"state":"ACTIVE"},"tpu":{"nodeSpec":[` +
+			strings.TrimSuffix(strings.Repeat(`{"multisliceParams":{"nodeCount":4000}},`, 1000), ",") + `]}}`}})
 	_, err = sums.QueuedResource(t.Context(), "projects/p/locations/z/queuedResources/q")
 	require.ErrorIs(t, err, clusterresolver.ErrTooLarge)
 }

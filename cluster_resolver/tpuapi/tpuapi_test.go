@@ -124,11 +124,13 @@ func TestResolveQueuedResource(t *testing.T) {
 	r := clusterresolver.CloudTPU{QueuedResource: queues + "my-request", API: start(t, s)}
 	got, err := r.Resolve(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, `{"worker":["10.130.0.31:8470","10.130.0.32:8470","10.130.1.31:8470","10.130.1.32:8470"]}`, got.Spec.String())
+	assert.Equal(t, `{"worker":["10.130.0.31:8470","10.130.0.32:8470","10.130.1.31:8470","10.130.1.32:8470"]}`,
+		got.Spec.String())
 	assert.Equal(t, 2, got.TPU.Multislice.NumSlices)
 	assert.Equal(t, 4, got.NumAccelerators)
 
-	s.resources[queues+"my-request"] = queued(`{"state": "FAILED", "failedData": {"error": {"code": 8, "message": "no capacity"}}}`)
+	s.resources[queues+
+		"my-request"] = queued(`{"state": "FAILED", "failedData": {"error": {"code": 8, "message": "no capacity"}}}`)
 	_, err = r.Resolve(t.Context())
 	var nr *clusterresolver.NotReadyError
 	require.ErrorAs(t, err, &nr)
@@ -152,7 +154,9 @@ func TestQueuedResourceListsNodes(t *testing.T) {
 			assert.Equal(t, c.want, q.Nodes)
 		})
 	}
-	hostile := start(t, &server{resources: map[string]string{queues + "q": `{"tpu":{"nodeSpec":[{"multisliceParams":{"nodeCount":2000000000}}]}}`}})
+	hostile := start(t,
+		&server{resources: map[string]string{queues +
+			"q": `{"tpu":{"nodeSpec":[{"multisliceParams":{"nodeCount":2000000000}}]}}`}})
 	_, err := hostile.QueuedResource(t.Context(), queues+"q")
 	assert.ErrorContains(t, err, "the response contains 2000000000 nodes")
 }
@@ -175,13 +179,18 @@ func TestFaults(t *testing.T) {
 		calls   int
 		timeout time.Duration
 	}{
-		"500 then 200":   {fault: upTo(2, func(w http.ResponseWriter) { fail(w, 500, "INTERNAL", "oops") }), ok: true, calls: 3},
-		"503 for ever":   {fault: upTo(ever, func(w http.ResponseWriter) { fail(w, 503, "UNAVAILABLE", "later") }), code: 503, calls: 5},
-		"404":            {fault: upTo(ever, func(w http.ResponseWriter) { fail(w, 404, "NOT_FOUND", "none") }), code: 404, is: clusterresolver.ErrNotFound, calls: 1},
-		"403":            {fault: upTo(ever, func(w http.ResponseWriter) { fail(w, 403, "PERMISSION_DENIED", "denied") }), code: 403, calls: 1},
-		"garbage":        {fault: upTo(ever, func(w http.ResponseWriter) { fmt.Fprint(w, "<html>") }), calls: 5},
-		"wrong types":    {fault: upTo(ever, func(w http.ResponseWriter) { fmt.Fprint(w, `{"state":7}`) }), calls: 5},
-		"error not JSON": {fault: upTo(ever, func(w http.ResponseWriter) { w.WriteHeader(400); fmt.Fprint(w, "bad") }), code: 400, calls: 1},
+		"500 then 200": {fault: upTo(2, func(w http.ResponseWriter) { fail(w, 500, "INTERNAL", "oops") }), ok: true,
+			calls: 3},
+		"503 for ever": {fault: upTo(ever, func(w http.ResponseWriter) { fail(w, 503, "UNAVAILABLE", "later") }), code: 503,
+			calls: 5},
+		"404": {fault: upTo(ever, func(w http.ResponseWriter) { fail(w, 404, "NOT_FOUND", "none") }), code: 404,
+			is: clusterresolver.ErrNotFound, calls: 1},
+		"403": {fault: upTo(ever, func(w http.ResponseWriter) { fail(w, 403, "PERMISSION_DENIED", "denied") }),
+			code: 403, calls: 1},
+		"garbage":     {fault: upTo(ever, func(w http.ResponseWriter) { fmt.Fprint(w, "<html>") }), calls: 5},
+		"wrong types": {fault: upTo(ever, func(w http.ResponseWriter) { fmt.Fprint(w, `{"state":7}`) }), calls: 5},
+		"error not JSON": {fault: upTo(ever, func(w http.ResponseWriter) { w.WriteHeader(400); fmt.Fprint(w, "bad") }),
+			code: 400, calls: 1},
 		"slow": {fault: func(_ http.ResponseWriter, r *http.Request, _ int) bool { <-r.Context().Done(); return true },
 			is: context.DeadlineExceeded, calls: 1, timeout: 100 * time.Millisecond},
 		"null endpoint": {fault: upTo(ever, func(w http.ResponseWriter) {

@@ -58,7 +58,8 @@ type acceptAnswer struct {
 func (c *acceptCmd) check() error {
 	switch {
 	case c.CPU < 0 || c.Hosts < 1 || c.Hosts > 1 && (c.CPU == 0 || c.CPU%c.Hosts != 0):
-		return usageErrorf("accept", "give --cpu a number of devices that --hosts divides", "--cpu %d, --hosts %d", c.CPU, c.Hosts)
+		return usageErrorf("accept", "give --cpu a number of devices that --hosts divides", "--cpu %d, --hosts %d", c.CPU,
+			c.Hosts)
 	case c.Kill < -1:
 		return usageErrorf("accept", "hosts count from 0", "--kill %d", c.Kill)
 	case c.TimeLimit < 0:
@@ -76,13 +77,15 @@ func (c *acceptCmd) check() error {
 		return newUsageError("accept", err)
 	}
 	if c.CPU == 0 && c.Plugin == "" && !system.HasTPU() {
-		return &failure{Category: "missing", Message: "accept: this host has no TPU; give --cpu 8 to run on 8 CPU devices, or --plugin with another plugin"}
+		return &failure{Category: "missing",
+			Message: "accept: this host has no TPU; give --cpu 8 to run on 8 CPU devices, or --plugin with another plugin"}
 	}
 	return nil
 }
 
 func (c *acceptCmd) options() accept.Options {
-	o := accept.Options{Open: c.open, Accelerator: c.Topology, Quick: c.Quick, TimeLimit: c.TimeLimit, Only: c.Only, Skip: c.Skip, Store: c.Store, Getenv: os.Getenv}
+	o := accept.Options{Open: c.open, Accelerator: c.Topology, Quick: c.Quick, TimeLimit: c.TimeLimit, Only: c.Only,
+		Skip: c.Skip, Store: c.Store, Getenv: os.Getenv}
 	if c.Kill >= 0 {
 		o.Kill = &c.Kill
 	}
@@ -184,7 +187,8 @@ func (c *acceptCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if err := ahead.CheckWritable(name); err != nil {
 		return newUsageError("accept", err)
 	}
-	report := a.runAccept(ctx, root, c, acceptTimeFactor*c.options().TotalTimeLimit()+acceptHeartbeatTimeout, acceptHeartbeatTimeout)
+	report := a.runAccept(ctx, root, c, acceptTimeFactor*c.options().TotalTimeLimit()+acceptHeartbeatTimeout,
+		acceptHeartbeatTimeout)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -217,7 +221,8 @@ var unsafeNameCharacter = regexp.MustCompile(`[^A-Za-z0-9.-]`)
 // runAccept starts a child process for the acceptance test. It returns a report even if that
 // process crashes, and nil if ctx is canceled. silence is the maximum time between two heartbeats.
 func (a *app) runAccept(ctx context.Context, root *cli, c *acceptCmd, limit, silence time.Duration) *accept.Report {
-	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the run did not end within %v; raise --time-limit", limit))
+	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the run did not end within %v; raise --time-limit",
+		limit))
 	defer cancel()
 	began := time.Now()
 	var told []accept.Outcome
@@ -243,7 +248,8 @@ func (a *app) runAccept(ctx context.Context, root *cli, c *acceptCmd, limit, sil
 		return nil
 	}
 	// Report the finished parts, and the part that was running.
-	report := &accept.Report{Version: accept.Version, Quick: c.Quick, Began: began.UTC().Truncate(time.Second), Seconds: time.Since(began).Seconds(), Outcomes: told}
+	report := &accept.Report{Version: accept.Version, Quick: c.Quick, Began: began.UTC().Truncate(time.Second),
+		Seconds: time.Since(began).Seconds(), Outcomes: told}
 	last := accept.Outcome{Part: "start", Status: accept.Failed}
 	if n := len(told); n > 0 && told[n-1].Status == accept.Running {
 		last = told[n-1]
@@ -278,7 +284,8 @@ func (c *acceptCmd) listParts(a *app, root *cli) error {
 		return a.printJSON(accept.Parts())
 	}
 	for _, p := range accept.Parts() {
-		fmt.Fprintf(a.stdout, "%-12s %4.0f s, quick %2.0f s   %s\n", p.Name, p.TimeLimit.Seconds(), p.QuickTimeLimit.Seconds(), p.Description)
+		fmt.Fprintf(a.stdout, "%-12s %4.0f s, quick %2.0f s   %s\n", p.Name, p.TimeLimit.Seconds(),
+			p.QuickTimeLimit.Seconds(), p.Description)
 	}
 	return nil
 }

@@ -38,8 +38,10 @@ func TestAFrozenChildOfAcceptIsEndedAndItsPartNamed(t *testing.T) {
 	executable, err := os.Executable()
 	require.NoError(t, err)
 	var out stopper
-	a := &app{stdout: &out, stderr: os.Stderr, stdin: strings.NewReader(""), environ: os.Environ(), getenv: os.Getenv, executable: executable, argv0: "tpustrategy"}
-	c := &acceptCmd{CPU: 2, Hosts: 1, Kill: -1, Quick: true, Only: []string{"environment", "training"}, Plugin: plugintest.Path(t, "cpu")}
+	a := &app{stdout: &out, stderr: os.Stderr, stdin: strings.NewReader(""), environ: os.Environ(), getenv: os.Getenv,
+		executable: executable, argv0: "tpustrategy"}
+	c := &acceptCmd{CPU: 2, Hosts: 1, Kill: -1, Quick: true, Only: []string{"environment", "training"},
+		Plugin: plugintest.Path(t, "cpu")}
 	require.NoError(t, c.check())
 	report := a.runAccept(t.Context(), &cli{}, c, time.Hour, 6*time.Second)
 	require.Len(t, out.stopped, 1, "it has passed the start")

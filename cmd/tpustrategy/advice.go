@@ -88,7 +88,8 @@ func (c *compileCmd) flagValues() map[string]string {
 			all[name] = value
 		}
 	}
-	for name, value := range map[string]int{"replicas": c.Replicas, "width": c.Width, "layers": c.Layers, "batch": c.Batch} {
+	for name, value := range map[string]int{"replicas": c.Replicas, "width": c.Width, "layers": c.Layers,
+		"batch": c.Batch} {
 		if value != 0 {
 			all[name] = fmt.Sprint(value)
 		}

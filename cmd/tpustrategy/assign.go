@@ -84,13 +84,15 @@ func (c *assignCmd) Run(ctx context.Context, a *app, root *cli) error {
 	fmt.Fprintf(a.stdout, "%s: %d replicas of %d logical devices, %d of %d devices in use\n\n",
 		d.Facts.Name, assignment.NumReplicas(), assignment.NumCoresPerReplica(), len(cores), t.NumDevices())
 	if spanning := assignment.ReplicasAcrossSlices(); len(spanning) > 0 {
-		fmt.Fprintf(a.stdout, "%d replicas are on several slices, such as replica %d: the transfers between their logical devices use the data-center network; --by-slice places each replica on one slice\n\n",
+		fmt.Fprintf(a.stdout, "%d replicas are on several slices, such as replica %d: the transfers between their logical "+
+			"devices use the data-center network; --by-slice places each replica on one slice\n\n",
 			len(spanning), spanning[0])
 	}
 	w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "replica\tlogical\tpartition\tdevice\t(x,y,z,core)\thost"+sliceColumn(t, "\tslice"))
 	for _, core := range cores[:min(len(cores), maxListedCores)] {
-		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%s\t%d%s\n", core.Replica, core.Logical, core.Partition, core.DeviceID, core.Coordinates, core.Host,
+		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%s\t%d%s\n", core.Replica, core.Logical, core.Partition, core.DeviceID,
+			core.Coordinates, core.Host,
 			sliceColumn(t, fmt.Sprintf("\t%d", core.Slice)))
 	}
 	if err := w.Flush(); err != nil {
@@ -111,7 +113,8 @@ func (c *assignCmd) Run(ctx context.Context, a *app, root *cli) error {
 func assignmentError(err error) error {
 	var of *tpu.AssignmentError
 	if errors.As(err, &of) {
-		if flag, ok := map[string]string{"ComputationShape": "--shape", "ComputationStride": "--stride", "Replicas": "--replicas", "BySlice": "--by-slice"}[of.Option]; ok {
+		if flag, ok := map[string]string{"ComputationShape": "--shape", "ComputationStride": "--stride",
+			"Replicas": "--replicas", "BySlice": "--by-slice"}[of.Option]; ok {
 			return usageErrorf("assign: "+flag, of.Hint, "%s", of.Reason)
 		}
 	}

@@ -52,11 +52,13 @@ func (e *childError) Error() string { return e.Doing + ": " + e.Err.Error() }
 func (e *childError) Unwrap() error { return e.Err }
 
 // childEnv disables the logs of plugins. Values that the user has set take precedence.
-var childEnv = []string{"TPU_LOG_DIR=disabled", "TPU_STDERR_LOG_LEVEL=3", "TF_CPP_MIN_LOG_LEVEL=2", "TPU_MIN_LOG_LEVEL=3"}
+var childEnv = []string{"TPU_LOG_DIR=disabled", "TPU_STDERR_LOG_LEVEL=3", "TF_CPP_MIN_LOG_LEVEL=2",
+	"TPU_MIN_LOG_LEVEL=3"}
 
 // runChild starts this program as a child process, sends the request, and returns the answer. doing
 // describes the task in errors. command configures the process.
-func (a *app) runChild(ctx context.Context, doing string, request childRequest, command child.Command) (*childAnswer, error) {
+func (a *app) runChild(ctx context.Context, doing string, request childRequest, command child.Command) (*childAnswer,
+	error) {
 	input, err := json.Marshal(request)
 	if err != nil {
 		return nil, &errkind.Fault{Op: doing, Err: err}
@@ -93,7 +95,8 @@ func (a *app) quietEnviron() []string {
 
 // runChildWithHeartbeat is like runChild, but passes the messages of the child process to notice,
 // and kills a process that sends no message for the duration silence.
-func (a *app) runChildWithHeartbeat(ctx context.Context, doing string, request childRequest, silence time.Duration, notice func(line []byte)) (*childAnswer, error) {
+func (a *app) runChildWithHeartbeat(ctx context.Context, doing string, request childRequest, silence time.Duration,
+	notice func(line []byte)) (*childAnswer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	const ticks = 10 // silence is counted in ticks, so that it does not grow while this process is stopped
@@ -111,7 +114,9 @@ func (a *app) runChildWithHeartbeat(ctx context.Context, doing string, request c
 				return
 			case <-tick.C:
 				if silent.Add(1) > ticks {
-					cancel(&errkind.Fault{Op: "the process", Reason: fmt.Sprintf("no sign of life in %v: it is stopped, or gets no processor", silence), Class: errkind.DeadlineExceededError})
+					cancel(&errkind.Fault{Op: "the process",
+						Reason: fmt.Sprintf("no sign of life in %v: it is stopped, or gets no processor", silence),
+						Class:  errkind.DeadlineExceededError})
 				}
 			}
 		}

@@ -140,7 +140,8 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 		return a.reportError(&c, newOutputError(out.err))
 	case err != nil:
 		c.JSON = c.JSON || slices.Contains(args, "--json") // --json may follow the invalid argument
-		return a.reportError(&c, &usageError{Err: &errkind.Fault{Op: "command line", Err: err, Hint: "see " + helpCommand(err)}})
+		return a.reportError(&c, &usageError{Err: &errkind.Fault{Op: "command line", Err: err,
+			Hint: "see " + helpCommand(err)}})
 	}
 	err = kctx.Run(&c)
 	_ = out.text.Flush() // out.err stores the error
@@ -173,7 +174,8 @@ func helpCommand(err error) string {
 }
 
 func newOutputError(err error) error {
-	return &errkind.Fault{Op: "the output is not complete", Err: err, Hint: "check the output file or pipe, and run the command again"}
+	return &errkind.Fault{Op: "the output is not complete", Err: err,
+		Hint: "check the output file or pipe, and run the command again"}
 }
 
 // reportError reports an error and returns its exit code.

@@ -13,6 +13,7 @@ func TestFailuresOfAllKindsHaveTheirExitCode(t *testing.T) {
 		assert.Equal(t, i+1, (&failure{Category: sort}).Code(), sort)
 	}
 	f := classify(&childError{Doing: "compiling", Err: &child.Error{State: "signal: killed", OutputTail: "the end"}})
-	assert.Equal(t, &failure{Category: "died", Message: "compiling: the process died: signal: killed (killed by another process or by the kernel, which happens when memory runs out)", Log: "the end"}, f)
+	assert.Equal(t, &failure{Category: "died", Message: "compiling: the process died: signal: killed (killed by " +
+		"another process or by the kernel, which happens when memory runs out)", Log: "the end"}, f)
 	assert.Same(t, f, classify(f), "a failure from a child stays as it is")
 }

@@ -139,11 +139,14 @@ func (c *compileCmd) checkFileOptions() error {
 		flag  string
 		given bool
 	}{
-		{"--replicas", c.Replicas != 0}, {"--width", c.Width != 0}, {"--layers", c.Layers != 0}, {"--batch", c.Batch != 0}, {"--whole", c.Whole}, {"--by-slice", c.BySlice},
-		{"--precision", c.Precision != "default"}, {"--preset", c.Preset != ""}, {"--remat", c.Remat != ""}, {"--shard-state", c.ShardState != ""}, {"--suggest-annotations", c.SuggestAnnotations},
+		{"--replicas", c.Replicas != 0}, {"--width", c.Width != 0}, {"--layers", c.Layers != 0}, {"--batch", c.Batch != 0},
+		{"--whole", c.Whole}, {"--by-slice", c.BySlice},
+		{"--precision", c.Precision != "default"}, {"--preset", c.Preset != ""}, {"--remat", c.Remat != ""},
+		{"--shard-state", c.ShardState != ""}, {"--suggest-annotations", c.SuggestAnnotations},
 	} {
 		if one.given {
-			return usageErrorf("compile", "leave it out, or give --example", "%s of a StableHLO file, which says itself what it is", one.flag)
+			return usageErrorf("compile", "leave it out, or give --example",
+				"%s of a StableHLO file, which says itself what it is", one.flag)
 		}
 	}
 	return nil
@@ -165,7 +168,8 @@ func (a *app) compileStep(ctx context.Context, c *compileCmd, topology, keep str
 	line := progress.NewLine(a.stderr, progress.Options{Prefix: "tpustrategy: ", Record: a.durationsFile()})
 	defer line.Close()
 	if c.File != "" { // a StableHLO file has no tracing or lowering
-		line.SetPhase(phase.Phase{Name: what, Stage: phase.Compiling, Target: topology, Replicas: 1, LogicalDevices: c.Logical})
+		line.SetPhase(phase.Phase{Name: what, Stage: phase.Compiling, Target: topology, Replicas: 1,
+			LogicalDevices: c.Logical})
 	}
 	env := a.environ
 	if kind != "cpu" {

@@ -17,10 +17,12 @@ func TestACompilationWhoseFilesHaveNoPlaceIsNotBegun(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	for _, flag := range []string{"--output", "--text", "--save"} {
 		for path, want := range map[string]string{
-			dir: "is a directory", filepath.Join(dir, "none", "x"): "no such file or directory", filepath.Join(file, "x"): "is not a directory",
+			dir: "is a directory", filepath.Join(dir, "none", "x"): "no such file or directory",
+			filepath.Join(file, "x"): "is not a directory",
 		} {
 			// Nothing could be compiled: there is no plugin.
-			code, stdout, stderr := commandLine(t, []string{"TPUSTRATEGY_CPU_PLUGIN=/none"}, "compile", "--example", "digits", "--topology", "cpu:2", flag, path)
+			code, stdout, stderr := commandLine(t, []string{"TPUSTRATEGY_CPU_PLUGIN=/none"}, "compile", "--example", "digits",
+				"--topology", "cpu:2", flag, path)
 			assert.Equal(t, exitUsage, code)
 			assert.Empty(t, stdout)
 			assert.Contains(t, stderr, "tpustrategy: compile: "+flag+": ")

@@ -39,7 +39,8 @@ complete -o default -o bashdefault -F _tpustrategy tpustrategy
 }
 compdef _tpustrategy tpustrategy
 `,
-	"fish": `complete -c tpustrategy -a '(tpustrategy ` + completeWord + ` (commandline -opc)[2..] (commandline -ct) 2>/dev/null)'
+	"fish": `complete -c tpustrategy -a '(tpustrategy ` + completeWord +
+		` (commandline -opc)[2..] (commandline -ct) 2>/dev/null)'
 `,
 }
 

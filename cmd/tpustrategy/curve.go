@@ -115,7 +115,8 @@ func readRun(path string) ([]curve.Series, error) {
 		case len(tables) == 1:
 			path = filepath.Join(path, tables[0])
 		default:
-			return nil, usageErrorf(path, "give the table of the run that is meant", "of the tables %q in the folder, none is losses.csv", tables)
+			return nil, usageErrorf(path, "give the table of the run that is meant",
+				"of the tables %q in the folder, none is losses.csv", tables)
 		}
 	}
 	data, err := files.ReadFile(path, maxTable)

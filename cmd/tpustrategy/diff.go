@@ -200,7 +200,8 @@ func (c *diffCmd) compare(before, after []*report.Report) (all []*diff.Diff, err
 		}
 		delete(of, slice)
 		if b == nil {
-			missing = append(missing, usageErrorf("diff", "compile both for the same slices", "%s is in the second file only", slice))
+			missing = append(missing, usageErrorf("diff", "compile both for the same slices", "%s is in the second file only",
+				slice))
 			continue
 		}
 		d, err := diff.Reports(b, r, diff.Tolerance{Share: c.Tolerance})
@@ -211,7 +212,8 @@ func (c *diffCmd) compare(before, after []*report.Report) (all []*diff.Diff, err
 	}
 	for _, r := range before {
 		if slice := diff.SliceOf(r); of[slice] != nil {
-			missing = append(missing, usageErrorf("diff", "compile both for the same slices", "%s is in the first file only", slice))
+			missing = append(missing, usageErrorf("diff", "compile both for the same slices", "%s is in the first file only",
+				slice))
 		}
 	}
 	return all, errors.Join(missing...)

@@ -131,18 +131,24 @@ func (a *app) diagnose(ctx context.Context) diagnosis {
 	cpu, tpus, cuda := d.Plugins[0], d.Plugins[1], d.Plugins[2]
 	d.Runs = []verdict{
 		{Work: "steps on CPU devices", Can: cpu.Usable, Why: explainPlugin(cpu)},
-		{Work: "steps on this machine's TPU", Can: tpus.Usable && tpus.Probe != nil && tpus.Probe.Devices > 0, Why: explainTPU(tpus, d.TPUDevices)},
-		{Work: "compiling ahead of time for TPU slices", Can: tpus.Usable && tpus.Probe != nil && tpus.Probe.AheadOfTime, Why: explainPlugin(tpus)},
+		{Work: "steps on this machine's TPU", Can: tpus.Usable && tpus.Probe != nil && tpus.Probe.Devices > 0,
+			Why: explainTPU(tpus, d.TPUDevices)},
+		{Work: "compiling ahead of time for TPU slices", Can: tpus.Usable && tpus.Probe != nil && tpus.Probe.AheadOfTime,
+			Why: explainPlugin(tpus)},
 	}
 	for _, p := range []pluginDiagnosis{cpu, tpus} {
 		switch {
 		case p.Usable:
-		case p.Path == "" && len(p.Tried) > 0 && p.Tried[len(p.Tried)-1].Source != "installer" && strings.HasPrefix(p.Tried[len(p.Tried)-1].Source, "$"):
+		case p.Path == "" && len(p.Tried) > 0 && p.Tried[len(p.Tried)-1].Source != "installer" &&
+			strings.HasPrefix(p.Tried[len(p.Tried)-1].Source, "$"):
 			d.Actions = append(d.Actions, fmt.Sprintf("correct or unset %s", p.Tried[len(p.Tried)-1].Source))
 		case p.Path == "" && p.Pinned == "":
-			d.Actions = append(d.Actions, fmt.Sprintf("no %s plugin is published for %s: set $TPUSTRATEGY_%s_PLUGIN to one that you built", p.Kind, d.Platform, strings.ToUpper(p.Kind)))
+			d.Actions = append(d.Actions,
+				fmt.Sprintf("no %s plugin is published for %s: set $TPUSTRATEGY_%s_PLUGIN to one that you built", p.Kind,
+					d.Platform, strings.ToUpper(p.Kind)))
 		case p.Path == "" && a.cacheDir == "":
-			d.Actions = append(d.Actions, fmt.Sprintf("set $HOME, then run `tpustrategy install %s` if the plugin is not there", p.Kind))
+			d.Actions = append(d.Actions, fmt.Sprintf("set $HOME, then run `tpustrategy install %s` if the plugin is not there",
+				p.Kind))
 		case p.Path == "":
 			d.Actions = append(d.Actions, fmt.Sprintf("run `tpustrategy install %s`", p.Kind))
 		case p.Fix != "":
@@ -178,7 +184,8 @@ func (a *app) findPlugin(kind, path string) (pjrt.Location, error) {
 	found, err := pjrt.FindPlugin(pjrt.FindOptions{Kind: kind, Path: path, Getenv: a.getenv, GOARCH: runtime.GOARCH,
 		UserCacheDir: a.cacheDir, Stat: func(name string) (fs.FileInfo, error) { return os.Stat(name) }})
 	if missing := (*pjrt.FindError)(nil); path != "" && errors.As(err, &missing) {
-		err = &failure{Category: "missing", Message: errkind.Format("--plugin "+path, "", missing.Tried[0].Err, "correct it, or leave it out")}
+		err = &failure{Category: "missing", Message: errkind.Format("--plugin "+path, "", missing.Tried[0].Err,
+			"correct it, or leave it out")}
 	}
 	return found, err
 }
@@ -215,7 +222,8 @@ func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) plu
 	}
 	d.SHA256, d.Damaged = hashPlugin(found, kind)
 	if d.Damaged && d.Error == nil {
-		d.Error = &failure{Category: "missing", Message: errkind.Format(found.Path, fmt.Sprintf("it is not the library of %s: its SHA-256 is %s", d.Pinned, d.SHA256), nil, "")}
+		d.Error = &failure{Category: "missing", Message: errkind.Format(found.Path,
+			fmt.Sprintf("it is not the library of %s: its SHA-256 is %s", d.Pinned, d.SHA256), nil, "")}
 	}
 	if d.Error != nil {
 		return d // an untrusted plugin is not loaded

@@ -45,8 +45,9 @@ func (a *app) diagnoseMachine(d *diagnosis) {
 		}
 		p.CLibrary = needs.CLibrary
 		if have := d.Machine.CLibrary; have != "" && hostfacts.IsOlderVersion(have, needs.CLibrary) {
-			d.Actions = append(d.Actions, fmt.Sprintf("the %s plugin needs C library %s and this machine has %s: take a newer image, or an older %s",
-				p.Kind, needs.CLibrary, have, filepath.Base(p.Path)))
+			d.Actions = append(d.Actions,
+				fmt.Sprintf("the %s plugin needs C library %s and this machine has %s: take a newer image, or an older %s",
+					p.Kind, needs.CLibrary, have, filepath.Base(p.Path)))
 		}
 	}
 }

@@ -53,7 +53,8 @@ func (c *exportCmd) Run(ctx context.Context, a *app, root *cli) (err error) {
 	case c.Step < 0:
 		from, err = m.Latest(ctx)
 	case !slices.Contains(steps, c.Step):
-		return usageErrorf("export", "give one of these steps", "%s has no step %d; it has %s", m.Dir(), c.Step, formatSteps(steps))
+		return usageErrorf("export", "give one of these steps", "%s has no step %d; it has %s", m.Dir(), c.Step,
+			formatSteps(steps))
 	default:
 		from, err = m.Open(ctx, c.Step)
 	}
@@ -78,7 +79,8 @@ func (c *exportCmd) Run(ctx context.Context, a *app, root *cli) (err error) {
 	}
 	_, err = fmt.Fprintf(a.stdout, "step %d: %d variables, %s\n", answer.Step, answer.Variables, units.Bytes(answer.Bytes))
 	if err == nil && answer.LeftOut > 0 {
-		_, err = fmt.Fprintf(a.stdout, "%d variables of the optimizer and of the run are omitted; --all writes them\n", answer.LeftOut)
+		_, err = fmt.Fprintf(a.stdout, "%d variables of the optimizer and of the run are omitted; --all writes them\n",
+			answer.LeftOut)
 	}
 	a.printWrittenFiles(c.Output)
 	return err

@@ -31,7 +31,8 @@ func TestExport(t *testing.T) {
 	require.NoError(t, m.Close())
 	file := filepath.Join(t.TempDir(), "model.safetensors")
 	out, _ := ran(t, 0, "export", from, "-o", file)
-	assert.Regexp(t, `^step 2: 1 variables, \d.* B\n3 variables of the optimizer and of the run are omitted; --all writes them\n$`, out)
+	assert.Regexp(t,
+		`^step 2: 1 variables, \d.* B\n3 variables of the optimizer and of the run are omitted; --all writes them\n$`, out)
 	assert.Equal(t, []float32{2, 2, 3}, exportedValue(t, file))
 	out, _ = ran(t, 0, "export", from, "-o", file, "--step", "1", "--json")
 	var answer exportAnswer

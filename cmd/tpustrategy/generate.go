@@ -78,7 +78,8 @@ func (c *generateCmd) Run(ctx context.Context, a *app, root *cli) error {
 			}
 		}
 	}
-	answer, err := a.runChild(ctx, "generating", childRequest{Generate: c}, child.Command{Env: a.quietEnviron(), OnNotice: notice})
+	answer, err := a.runChild(ctx, "generating", childRequest{Generate: c}, child.Command{Env: a.quietEnviron(),
+		OnNotice: notice})
 	if !root.JSON {
 		fmt.Fprintln(a.stdout)
 	}
@@ -124,14 +125,16 @@ func generateInChild(ctx context.Context, c *generateCmd) (_ *generateAnswer, er
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	g, err := generate.New(strat, store, config.Logits, generate.Options{Layers: config.Layers, KeyHeads: config.KeyHeads,
-		HeadSize: config.FeaturesPerHead(), Vocabulary: config.Vocabulary, MaxLength: len(prompt) + c.MaxTokens, Precision: policy})
+		HeadSize: config.FeaturesPerHead(), Vocabulary: config.Vocabulary, MaxLength: len(prompt) + c.MaxTokens,
+		Precision: policy})
 	if err != nil {
 		return nil, newUsageError("generate", err)
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
 	answer, start := &generateAnswer{Prompt: c.Prompt}, time.Now()
-	outputs, err := g.Generate(ctx, [][]int32{prompt}, generate.Sampling{MaxTokens: c.MaxTokens, Temperature: c.Temperature,
-		TopK: c.TopK, TopP: c.TopP, Seed: c.Seed, Stop: []int32{tokenizer.Separator()},
+	outputs, err := g.Generate(ctx, [][]int32{prompt}, generate.Sampling{MaxTokens: c.MaxTokens,
+		Temperature: c.Temperature,
+		TopK:        c.TopK, TopP: c.TopP, Seed: c.Seed, Stop: []int32{tokenizer.Separator()},
 		Stream: func(_ int, tokens []int32) error {
 			piece, err := tokenizer.AppendText(nil, tokens)
 			if err != nil {
@@ -177,17 +180,20 @@ func (c *generateCmd) readModel(tokenizer *text.BPE) (config decoder.Config, pro
 	}
 	prompt = tokenizer.Append(prompt, []byte(c.Prompt))
 	if len(prompt) == 0 {
-		return config, nil, &errkind.Fault{Op: "prompt", Reason: "it is empty", Hint: "give a text to continue", Class: errkind.ValueError}
+		return config, nil, &errkind.Fault{Op: "prompt", Reason: "it is empty", Hint: "give a text to continue",
+			Class: errkind.ValueError}
 	}
 	config = decoder.Config{Layers: of.Layers, Width: of.Width, Heads: of.Heads, KeyHeads: of.KeyHeads, Hidden: of.Hidden,
-		Vocabulary: of.Vocabulary, Sequence: len(prompt) + c.MaxTokens, Batch: 1, RotaryBase: of.RotaryBase, Epsilon: of.Epsilon}
+		Vocabulary: of.Vocabulary, Sequence: len(prompt) + c.MaxTokens, Batch: 1, RotaryBase: of.RotaryBase,
+		Epsilon: of.Epsilon}
 	config.HeadSize = of.HeadSize
 	return config, prompt, config.Validate(1, c.Logical, 1)
 }
 
 // loadVariables returns a store that reads the model's variables from the files. The caller must
 // keep the files open until the variables are read.
-func (c *generateCmd) loadVariables(ctx context.Context, strat *strategy.TPUStrategy) (*model.Store, *weights.File, error) {
+func (c *generateCmd) loadVariables(ctx context.Context, strat *strategy.TPUStrategy) (*model.Store, *weights.File,
+	error) {
 	config, err := weights.ReadConfig(c.Model)
 	if err != nil {
 		return nil, nil, err

@@ -24,14 +24,17 @@ func tinyLlama(t *testing.T) (dir string) {
 	dir = t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"model_type": "llama", "hidden_size": 16,
 		"intermediate_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2, "vocab_size": 264, "bos_token_id": 1}`), 0o644))
-	tokenizer, err := text.TrainText(t.Context(), bytes.Repeat([]byte("the cat sat on the mat. "), 50), 264, text.TrainOptions{})
+	tokenizer, err := text.TrainText(t.Context(), bytes.Repeat([]byte("the cat sat on the mat. "), 50), 264,
+		text.TrainOptions{})
 	require.NoError(t, err)
 	require.NoError(t, tokenizer.Save(filepath.Join(dir, "tokenizer.json")))
 	config, err := weights.ReadConfig(dir)
 	require.NoError(t, err)
-	plan, err := weights.NewPlan(config.Tensors("F32"), nil, weights.LlamaRules(config, weights.DenseNames()), weights.PlanOptions{Create: dtypes.Float32})
+	plan, err := weights.NewPlan(config.Tensors("F32"), nil, weights.LlamaRules(config, weights.DenseNames()),
+		weights.PlanOptions{Create: dtypes.Float32})
 	require.NoError(t, err)
-	require.NoError(t, plan.Write(t.Context(), dir, config.Tensors("F32"), func(_ context.Context, v weights.Variable) ([]byte, error) {
+	require.NoError(t, plan.Write(t.Context(), dir, config.Tensors("F32"), func(_ context.Context,
+		v weights.Variable) ([]byte, error) {
 		n := 1
 		for _, d := range v.Shape {
 			n *= d
@@ -52,8 +55,10 @@ func TestGenerateContinuesAText(t *testing.T) {
 	require.NoError(t, err)
 	generate := func(args ...string) string {
 		var stdout, stderr bytes.Buffer
-		a := &app{stdout: &stdout, stderr: &stderr, stdin: strings.NewReader(""), getenv: os.Getenv, environ: os.Environ(), executable: executable, argv0: "tpustrategy"}
-		code := a.run(t.Context(), append([]string{"generate", dir, "the cat", "--plugin", plugin, "--max-tokens", "12", "--temperature", "0"}, args...))
+		a := &app{stdout: &stdout, stderr: &stderr, stdin: strings.NewReader(""), getenv: os.Getenv, environ: os.Environ(),
+			executable: executable, argv0: "tpustrategy"}
+		code := a.run(t.Context(), append([]string{"generate", dir, "the cat", "--plugin", plugin, "--max-tokens", "12",
+			"--temperature", "0"}, args...))
 		require.Zero(t, code, "%s%s", &stdout, &stderr)
 		return stdout.String()
 	}

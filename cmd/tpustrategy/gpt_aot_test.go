@@ -34,8 +34,10 @@ func compileGPT(t *testing.T, flags ...string) []byte {
 	executable, err := os.Executable()
 	require.NoError(t, err)
 	var stdout, stderr bytes.Buffer
-	a := &app{stdout: &stdout, stderr: &stderr, stdin: strings.NewReader(""), getenv: os.Getenv, environ: os.Environ(), executable: executable, argv0: "tpustrategy"}
-	code := a.run(t.Context(), append([]string{"compile", "--example", "gpt", "--json", "--plugin", plugintest.Libtpu(t)}, flags...))
+	a := &app{stdout: &stdout, stderr: &stderr, stdin: strings.NewReader(""), getenv: os.Getenv, environ: os.Environ(),
+		executable: executable, argv0: "tpustrategy"}
+	code := a.run(t.Context(), append([]string{"compile", "--example", "gpt", "--json", "--plugin", plugintest.Libtpu(t)},
+		flags...))
 	require.Zero(t, code, stderr.String())
 	return stdout.Bytes()
 }
@@ -82,7 +84,8 @@ func compiledGPT(t *testing.T, preset, topology, logicalDevices string) {
 	}
 	assert.Positive(t, kinds["logical all-reduce bf16"], "%v", kinds)
 	assert.Positive(t, kinds["replica all-gather bf16"], "%v", kinds)
-	t.Logf("%s for %s as P = %s: %d parameters, %d bytes of text, %.2f s to lower, %.1f s to compile, %.1f s of the processor; needs %s of %s; %.3g operations of a core; %v",
+	t.Logf("%s for %s as P = %s: %d parameters, %d bytes of text, %.2f s to lower, %.1f s to compile, %.1f s of the "+
+		"processor; needs %s of %s; %.3g operations of a core; %v",
 		preset, topology, logicalDevices, one.Parameters, one.TextBytes, one.LowerSeconds, one.CompileSeconds, used.Seconds(),
 		units.Bytes(one.Memory.Needs), units.Bytes(one.Memory.Limit), one.FLOPs, kinds)
 }
@@ -121,11 +124,15 @@ func TestAOTLargeGPTTinyReport(t *testing.T) {
 	r := reportOfGPT(t, "--preset", "tiny", "--topology", "v5e:2x4", "--logical", "2", "--precision", "bf16")
 	assert.Equal(t, r.Schedule.Peak, r.Memory.Peak)
 	for _, layer := range []string{"layers/query/dense", "layers/up/dense", "head/dense"} {
-		assert.True(t, slices.ContainsFunc(r.Schedule.Layers, func(l report.LayerTime) bool { return l.Layer == layer && l.Kind == "products" && l.Seconds > 0 }), layer)
+		assert.True(t, slices.ContainsFunc(r.Schedule.Layers, func(l report.LayerTime) bool {
+			return l.Layer == layer &&
+				l.Kind == "products" && l.Seconds > 0
+		}), layer)
 	}
 }
 
 // A large step, which rematerializes its layers.
 func TestAOTLargeGPTLlama8BReport(t *testing.T) {
-	reportOfGPT(t, "--preset", "llama3-8b", "--topology", "v5p-512", "--batch", "512", "--remat", "full", "--shard-state", "parameters", "--precision", "bf16")
+	reportOfGPT(t, "--preset", "llama3-8b", "--topology", "v5p-512", "--batch", "512", "--remat", "full", "--shard-state",
+		"parameters", "--precision", "bf16")
 }

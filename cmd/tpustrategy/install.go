@@ -44,7 +44,8 @@ func (c *installCmd) Run(ctx context.Context, a *app, root *cli) error {
 	}
 	dir, err := os.MkdirTemp("", "tpustrategy-install-")
 	if err != nil {
-		return &failure{Category: "missing", Message: errkind.Format("install", "no place for the installer", err, "set TMPDIR to a directory that you can write to")}
+		return &failure{Category: "missing", Message: errkind.Format("install", "no place for the installer", err,
+			"set TMPDIR to a directory that you can write to")}
 	}
 	defer os.RemoveAll(dir)
 	for name, text := range map[string]string{"install.sh": pins.InstallScript, "pins.tsv": pins.TableText()} {
@@ -66,9 +67,11 @@ func (c *installCmd) Run(ctx context.Context, a *app, root *cli) error {
 				return &errkind.Fault{Op: "install", Subject: kind, Err: context.Cause(ctx)}
 			}
 			if errors.Is(err, exec.ErrNotFound) {
-				return &failure{Category: "missing", Message: errkind.Format("install "+kind, "", err, "install sh, or set PATH so that it is found")}
+				return &failure{Category: "missing", Message: errkind.Format("install "+kind, "", err,
+					"install sh, or set PATH so that it is found")}
 			}
-			return &failure{Category: "missing", Message: errkind.Format("install "+kind, "the installer failed", err, "see its messages above")}
+			return &failure{Category: "missing", Message: errkind.Format("install "+kind, "the installer failed", err,
+				"see its messages above")}
 		}
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		paths[kind] = lines[len(lines)-1]

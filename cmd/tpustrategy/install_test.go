@@ -19,14 +19,15 @@ func commandLine(t *testing.T, env []string, args ...string) (code int, stdout, 
 	t.Helper()
 	var out, errs bytes.Buffer
 	environ := append(os.Environ(), env...)
-	a := &app{stdout: &out, stderr: &errs, stdin: strings.NewReader(""), environ: environ, getenv: func(name string) string {
-		for i := len(environ) - 1; i >= 0; i-- {
-			if key, value, _ := strings.Cut(environ[i], "="); key == name {
-				return value
+	a := &app{stdout: &out, stderr: &errs, stdin: strings.NewReader(""), environ: environ,
+		getenv: func(name string) string {
+			for i := len(environ) - 1; i >= 0; i-- {
+				if key, value, _ := strings.Cut(environ[i], "="); key == name {
+					return value
+				}
 			}
-		}
-		return ""
-	}}
+			return ""
+		}}
 	code = a.run(t.Context(), args)
 	return code, out.String(), errs.String()
 }
@@ -59,7 +60,8 @@ func TestAnInstallThatFailsIsAnErrorAndLeavesNothing(t *testing.T) {
 	bin, cache := t.TempDir(), t.TempDir()
 	python := "#!/bin/sh\necho 'pip: no network here' >&2\nexit 1\n"
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "python3"), []byte(python), 0o755))
-	code, _, stderr := commandLine(t, []string{"XDG_CACHE_HOME=" + cache, "PATH=" + bin + ":" + os.Getenv("PATH")}, "install", "cpu")
+	code, _, stderr := commandLine(t, []string{"XDG_CACHE_HOME=" + cache, "PATH=" + bin + ":" + os.Getenv("PATH")},
+		"install", "cpu")
 	assert.Equal(t, exitMissing, code)
 	assert.Contains(t, stderr, "pip: no network here")
 	assert.Contains(t, stderr, "install cpu: the installer failed: exit status 1")

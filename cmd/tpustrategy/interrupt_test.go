@@ -40,7 +40,8 @@ func interruptedRun(t *testing.T, environ []string, once string, args ...string)
 	executable, err := os.Executable()
 	require.NoError(t, err)
 	var out, errs bytes.Buffer
-	a := &app{stdout: &out, stderr: &errs, stdin: strings.NewReader(""), environ: environ, executable: executable, argv0: "tpustrategy",
+	a := &app{stdout: &out, stderr: &errs, stdin: strings.NewReader(""), environ: environ, executable: executable,
+		argv0: "tpustrategy",
 		getenv: func(name string) string {
 			if strings.HasSuffix(name, "_PLUGIN") && name != "TPUSTRATEGY_CUDA_PLUGIN" {
 				return plugintest.Path(t, "cpu")
@@ -54,7 +55,8 @@ func interruptedRun(t *testing.T, environ []string, once string, args ...string)
 func TestAnInterruptIsOneLineAndItsExitCode(t *testing.T) {
 	for _, line := range []string{
 		"doctor", "topology v5e:4x4", "assign v3-8 --shape 1,1,1,2", "compile --example digits --topology cpu:2",
-		"compile --example digits --topology cpu:2,cpu:4", "install cpu", "plan --example gpt --topology v5e:2x2", "validate --row 34",
+		"compile --example digits --topology cpu:2,cpu:4", "install cpu", "plan --example gpt --topology v5e:2x2",
+		"validate --row 34",
 	} {
 		code, stdout, stderr := interruptedRun(t, os.Environ(), "", strings.Fields(line)...)
 		assert.Equal(t, 130, code, line)
@@ -69,10 +71,12 @@ func TestAnInterruptedInstallEndsItsPipAndLeavesNothing(t *testing.T) {
 	bin, cache := t.TempDir(), t.TempDir()
 	started := filepath.Join(bin, "started")
 	// Its number is written before the file has its name, and it would go on for five minutes.
-	python := "#!/bin/sh\n[ \"$3\" = --version ] || { echo $$ >" + started + ".pid; mv " + started + ".pid " + started + "; exec sleep 300; }\n"
+	python := "#!/bin/sh\n[ \"$3\" = --version ] || { echo $$ >" + started + ".pid; mv " + started + ".pid " + started +
+		"; exec sleep 300; }\n"
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "python3"), []byte(python), 0o755))
 	begun := time.Now()
-	code, _, stderr := interruptedRun(t, append(os.Environ(), "XDG_CACHE_HOME="+cache, "PATH="+bin+":"+os.Getenv("PATH")), started, "install", "cpu")
+	code, _, stderr := interruptedRun(t, append(os.Environ(), "XDG_CACHE_HOME="+cache, "PATH="+bin+":"+os.Getenv("PATH")),
+		started, "install", "cpu")
 	assert.Equal(t, 143, code)
 	assert.Contains(t, stderr, "tpustrategy: terminated\n")
 	assert.NotContains(t, stderr, "killed")

@@ -44,7 +44,8 @@ var multihostArguments = []string{"-slice", "-v", "-logical", "1", "-wait", "10m
 
 func (c *launchCmd) Run(a *app, root *cli) error {
 	if !c.DryRun {
-		return usageErrorf("launch", "give --dry-run, read the script, and run it with bash", "the command rents no machines itself")
+		return usageErrorf("launch", "give --dry-run, read the script, and run it with bash",
+			"the command rents no machines itself")
 	}
 	count, slice, err := system.ParseSlices(c.Topology)
 	if err != nil {
@@ -54,8 +55,10 @@ func (c *launchCmd) Run(a *app, root *cli) error {
 	if len(arguments) == 0 && c.Program == "./examples/multihost" {
 		arguments = multihostArguments
 	}
-	job := launch.Job{Slice: slice, Slices: count, On: launch.Service(c.On), Name: c.Name, Project: c.Project, Zone: c.Zone, Spot: c.Spot,
-		Image: c.Image, Program: c.Program, Arguments: arguments, Bucket: c.Bucket, Fetch: c.Fetch, Cluster: c.Cluster, Location: c.Location,
+	job := launch.Job{Slice: slice, Slices: count, On: launch.Service(c.On), Name: c.Name, Project: c.Project,
+		Zone: c.Zone, Spot: c.Spot,
+		Image: c.Image, Program: c.Program, Arguments: arguments, Bucket: c.Bucket, Fetch: c.Fetch, Cluster: c.Cluster,
+		Location: c.Location,
 		Restarts: c.Restarts, Command: c.commandLine()}
 	text, err := job.Text(launch.Document(c.Part))
 	if err != nil {
@@ -76,8 +79,10 @@ func (c *launchCmd) Run(a *app, root *cli) error {
 func (c *launchCmd) commandLine() string {
 	words := []string{"tpustrategy", "launch", c.Topology, "--on", c.On}
 	for _, option := range []struct{ name, value, usual string }{
-		{"part", c.Part, "script"}, {"program", c.Program, "./examples/multihost"}, {"name", c.Name, ""}, {"project", c.Project, ""},
-		{"zone", c.Zone, ""}, {"image", c.Image, ""}, {"bucket", c.Bucket, ""}, {"fetch", c.Fetch, ""}, {"cluster", c.Cluster, ""}, {"location", c.Location, ""},
+		{"part", c.Part, "script"}, {"program", c.Program, "./examples/multihost"}, {"name", c.Name, ""},
+		{"project", c.Project, ""},
+		{"zone", c.Zone, ""}, {"image", c.Image, ""}, {"bucket", c.Bucket, ""}, {"fetch", c.Fetch, ""}, {"cluster", c.Cluster,
+			""}, {"location", c.Location, ""},
 		{"restarts", strconv.Itoa(c.Restarts), "10"},
 	} {
 		if option.value != option.usual {

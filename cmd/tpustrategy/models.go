@@ -76,8 +76,9 @@ var exampleModels = []exampleModel{
 		},
 	},
 	{
-		name: "placement", about: "a little of everything: split, replicated and assigned tensors, and a region of one logical device",
-		size: modelSize{Width: 64, Layers: 1, Batch: 16}, checkFit: checkWidth,
+		name:  "placement",
+		about: "a little of everything: split, replicated and assigned tensors, and a region of one logical device",
+		size:  modelSize{Width: 64, Layers: 1, Batch: 16}, checkFit: checkWidth,
 		rules: func(p int) logical.Rules {
 			return logical.Rules{
 				logical.Match(`/hidden/.*weights`, logical.SplitInto(1, p)),
@@ -106,7 +107,8 @@ var exampleModels = []exampleModel{
 // checkWidth returns an error if the width is not divisible by the number of logical devices.
 func checkWidth(size modelSize, _, p int) error {
 	if size.Width%p != 0 {
-		return usageErrorf("--width", "give a multiple of --logical", "%d logical devices cannot share %d equally", p, size.Width)
+		return usageErrorf("--width", "give a multiple of --logical", "%d logical devices cannot share %d equally", p,
+			size.Width)
 	}
 	return nil
 }
@@ -153,24 +155,28 @@ func findModel(name string, size modelSize) (exampleModel, modelSize, error) {
 		for _, pair := range []struct {
 			flag       string
 			value, def *int
-		}{{"--width", &size.Width, &m.size.Width}, {"--layers", &size.Layers, &m.size.Layers}, {"--batch", &size.Batch, new(int)}} {
+		}{{"--width", &size.Width, &m.size.Width}, {"--layers", &size.Layers, &m.size.Layers}, {"--batch", &size.Batch,
+			new(int)}} {
 			switch {
 			case *pair.value == 0:
 				*pair.value = *pair.def
 			case *pair.value < 0 || *pair.value > 1<<20:
-				return m, size, usageErrorf("compile", fmt.Sprintf("give a number from 1 to %d", 1<<20), "%s %d", pair.flag, *pair.value)
+				return m, size, usageErrorf("compile", fmt.Sprintf("give a number from 1 to %d", 1<<20), "%s %d", pair.flag,
+					*pair.value)
 			}
 		}
 		return m, size, nil
 	}
-	return exampleModel{}, size, usageErrorf("compile", "there are "+strings.Join(names, ", "), "no example model %q", name)
+	return exampleModel{}, size, usageErrorf("compile", "there are "+strings.Join(names, ", "), "no example model %q",
+		name)
 }
 
 // rowsPerReplica returns the number of rows per replica, or 0 if the preset determines it.
 func (m exampleModel) rowsPerReplica(size modelSize, replicas int) (int, error) {
 	rows := cmp.Or(size.Batch, m.size.Batch*replicas)
 	if rows%replicas != 0 {
-		return 0, usageErrorf("compile", fmt.Sprintf("give a multiple of %d", replicas), "--batch: %d replicas cannot share %d rows equally", replicas, rows)
+		return 0, usageErrorf("compile", fmt.Sprintf("give a multiple of %d", replicas),
+			"--batch: %d replicas cannot share %d rows equally", replicas, rows)
 	}
 	return rows, nil
 }
@@ -194,8 +200,10 @@ func (m exampleModel) checkOptions(size modelSize) error {
 }
 
 // trainStep returns a training step of the model with the optimizer Adam.
-func (m exampleModel) trainStep(strat *strategy.TPUStrategy, size modelSize, policy precision.Policy, microbatches int) (*train.Step, error) {
+func (m exampleModel) trainStep(strat *strategy.TPUStrategy, size modelSize, policy precision.Policy,
+	microbatches int) (*train.Step, error) {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(42))
-	return train.New(strat, store, optimizer.Adam().LearningRate(1e-3).Done(), m.loss(size), train.Options{Name: m.name, Precision: policy, Accumulate: microbatches})
+	return train.New(strat, store, optimizer.Adam().LearningRate(1e-3).Done(), m.loss(size), train.Options{Name: m.name,
+		Precision: policy, Accumulate: microbatches})
 }

@@ -28,7 +28,8 @@ func TestAnAnswerThatCannotBeWrittenIsAnError(t *testing.T) {
 		var errs bytes.Buffer
 		a := &app{stdout: fullDisk{}, stderr: &errs, stdin: strings.NewReader(""), getenv: func(string) string { return "" }}
 		assert.Equal(t, exitFailed, a.run(t.Context(), strings.Fields(line)), line)
-		assert.Equal(t, "tpustrategy: the output is not complete: no space left on device; check the output file or pipe, and run the command again\n", errs.String(), line)
+		assert.Equal(t, "tpustrategy: the output is not complete: no space left on device; check the output file or pipe, "+
+			"and run the command again\n", errs.String(), line)
 	}
 	out := newCheckedOutput(fullDisk{})
 	_, err := out.Write([]byte("x"))
@@ -43,7 +44,8 @@ func TestAnAnswerIsShownThoughItsReportCannotBeWritten(t *testing.T) {
 		err := c.write(a, &cli{JSON: asJSON}, []ahead.Outcome{{Topology: "cpu:2", Report: &report.Report{Step: "digits"}}})
 		var f *failure
 		require.ErrorAs(t, err, &f)
-		assert.Equal(t, &failure{Category: "failed", Message: "writing " + c.Output + ": no such file or directory", Reported: asJSON}, f)
+		assert.Equal(t, &failure{Category: "failed", Message: "writing " + c.Output + ": no such file or directory",
+			Reported: asJSON}, f)
 		assert.Contains(t, out.String(), "digits")
 	}
 }

@@ -98,7 +98,8 @@ func (c *planCmd) check() error {
 	for i, topology := range c.Topology {
 		c.Topology[i] = strings.TrimSpace(topology)
 		if ahead.PluginKind(c.Topology[i]) != "tpu" {
-			return usageErrorf("plan", "give a TPU slice such as v5e:2x4", "--topology %s: no time is predicted for what is no TPU", topology)
+			return usageErrorf("plan", "give a TPU slice such as v5e:2x4",
+				"--topology %s: no time is predicted for what is no TPU", topology)
 		}
 		if err := ahead.CheckTopology("plan", "--topology", c.Topology[i]); err != nil {
 			return err
@@ -121,7 +122,8 @@ func (c *planCmd) check() error {
 			return usageErrorf("plan", "leave it out, or give --example gpt", "%s does not take %s", m.name, flag)
 		}
 	}
-	for flag, numbers := range map[string][]int{"batch": c.Batch, "logical": c.Logical, "accumulate": c.Accumulate, "compile": {c.Compile + 1}, "probes": {c.Probes + 1}} {
+	for flag, numbers := range map[string][]int{"batch": c.Batch, "logical": c.Logical, "accumulate": c.Accumulate,
+		"compile": {c.Compile + 1}, "probes": {c.Probes + 1}} {
 		for _, n := range numbers {
 			if n < 1 || n > 1<<20 {
 				return usageErrorf("plan", fmt.Sprintf("give numbers from 1 to %d", 1<<20), "--%s %d", flag, n)
@@ -161,7 +163,8 @@ func searchPlanInChild(ctx context.Context, a *app, r planRequest) (*planAnswer,
 	if err != nil {
 		return nil, err
 	}
-	space := plan.Space{Logical: c.Logical, Rules: []plan.RuleSet{{Name: m.name, Rules: nameAxes(m.rules(2))}}, Settings: map[string][]string{}}
+	space := plan.Space{Logical: c.Logical, Rules: []plan.RuleSet{{Name: m.name, Rules: nameAxes(m.rules(2))}},
+		Settings: map[string][]string{}}
 	if space.States, err = c.states(); err != nil {
 		return nil, newUsageError("plan", err)
 	}
@@ -175,7 +178,8 @@ func searchPlanInChild(ctx context.Context, a *app, r planRequest) (*planAnswer,
 	if m.sized && len(microbatches) == 0 {
 		microbatches = []int{1, 2, 4}
 	}
-	for name, values := range map[string][]string{"remat": remat, "accumulate": formatInts(microbatches), "batch": formatInts(c.Batch)} {
+	for name, values := range map[string][]string{"remat": remat, "accumulate": formatInts(microbatches),
+		"batch": formatInts(c.Batch)} {
 		if len(values) > 0 {
 			space.Settings[name] = values
 		}
@@ -225,8 +229,10 @@ func searchPlanInChild(ctx context.Context, a *app, r planRequest) (*planAnswer,
 		}
 	}
 	result, err := ahead.Search{
-		Topologies: c.Topology, Plugin: r.Plugin, Space: space, Prices: prices, Worker: []string{a.executable, "compile-worker"}, CacheDir: r.Folder, Build: build, SetOptions: with,
-		Options: plan.Options{Goal: plan.Goal(c.Goal), Budget: c.MaxPrice, TimeLimit: c.TimeLimit, MaxProbes: c.Probes, Splits: c.Splits, Compile: cmp.Or(c.Compile, -1), Concurrency: 2,
+		Topologies: c.Topology, Plugin: r.Plugin, Space: space, Prices: prices, Worker: []string{a.executable,
+			"compile-worker"}, CacheDir: r.Folder, Build: build, SetOptions: with,
+		Options: plan.Options{Goal: plan.Goal(c.Goal), Budget: c.MaxPrice, TimeLimit: c.TimeLimit, MaxProbes: c.Probes,
+			Splits: c.Splits, Compile: cmp.Or(c.Compile, -1), Concurrency: 2,
 			Progress: noteLine},
 	}.Run(ctx)
 	if err != nil {
@@ -268,12 +274,14 @@ func formatInts(numbers []int) (all []string) {
 
 // runSearch starts a child process for a request that needs a TPU compiler, and shows its progress.
 // keep is the folder for cached compiler results, "none", or "" for the default folder.
-func (a *app) runSearch(ctx context.Context, doing, plugin, keep string, request func(plugin, folder string) childRequest) (*childAnswer, error) {
+func (a *app) runSearch(ctx context.Context, doing, plugin, keep string,
+	request func(plugin, folder string) childRequest) (*childAnswer, error) {
 	found, err := a.findPlugin("tpu", plugin)
 	if err != nil {
 		return nil, err
 	}
 	line := progress.NewLine(a.stderr, progress.Options{Prefix: "tpustrategy: "})
 	defer line.Close()
-	return a.runChild(ctx, doing, request(found.Path, a.compilerCacheDir(keep)), child.Command{Env: a.quietEnviron(), OnNotice: showNotes(line)})
+	return a.runChild(ctx, doing, request(found.Path, a.compilerCacheDir(keep)), child.Command{Env: a.quietEnviron(),
+		OnNotice: showNotes(line)})
 }

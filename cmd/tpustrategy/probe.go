@@ -61,7 +61,8 @@ func probePlugin(ctx context.Context, r probeRequest) (*probeAnswer, error) {
 	}
 	if slice != nil {
 		facts := slice.Info()
-		answer.AheadOfTime, answer.Topology, answer.TopologyDevices, answer.Platform = true, facts.Name, facts.Devices, facts.Plugin
+		answer.AheadOfTime, answer.Topology, answer.TopologyDevices, answer.Platform = true, facts.Name, facts.Devices,
+			facts.Plugin
 	}
 	return answer, nil
 }

@@ -59,7 +59,8 @@ func describeInChild(ctx context.Context, r describeRequest) (*sliceDescription,
 	defer slice.Close()
 	t := slice.Topology()
 	mesh := t.MeshShape()
-	return &sliceDescription{Facts: slice.Info(), Mesh: mesh[:], Coordinates: t.DeviceCoordinates(), IDs: t.DeviceIDs()}, nil
+	return &sliceDescription{Facts: slice.Info(), Mesh: mesh[:], Coordinates: t.DeviceCoordinates(), IDs: t.DeviceIDs()},
+		nil
 }
 
 // describeSlice describes a slice with libtpu or, if libtpu is not installed, with the documented layout.
@@ -75,13 +76,15 @@ func (a *app) describeSlice(ctx context.Context, name, plugin string) (*sliceDes
 	found, err := a.findPlugin(kind, plugin)
 	var missing *pjrt.FindError
 	switch {
-	case errors.As(err, &missing) && plugin == "" && slices == 1 && !strings.HasPrefix(missing.Tried[len(missing.Tried)-1].Source, "$"):
+	case errors.As(err, &missing) && plugin == "" && slices == 1 &&
+		!strings.HasPrefix(missing.Tried[len(missing.Tried)-1].Source, "$"):
 		// There is no libtpu. A variable with an invalid path is an error.
 		return plannedDescription(accelerator)
 	case err != nil:
 		return nil, err
 	}
-	answer, err := a.runChild(ctx, "describing "+name, childRequest{Describe: &describeRequest{Plugin: found.Path, Name: name}}, child.Command{Env: a.quietEnviron()})
+	answer, err := a.runChild(ctx, "describing "+name, childRequest{Describe: &describeRequest{Plugin: found.Path,
+		Name: name}}, child.Command{Env: a.quietEnviron()})
 	if err != nil {
 		return nil, err
 	}
@@ -98,8 +101,10 @@ func plannedDescription(a tpu.Accelerator) (*sliceDescription, error) {
 	g := a.Generation()
 	d := &sliceDescription{Planned: true, Mesh: mesh[:], Coordinates: t.DeviceCoordinates(), IDs: t.DeviceIDs()}
 	d.Facts = system.SliceInfo{
-		Name: a.String(), Accelerator: a.Type(), Slices: 1, Kind: "TPU " + g.Name, Chips: a.Chips(), Hosts: a.Hosts(), Devices: a.Devices(),
-		DevicesPerChip: g.DevicesPerChip, HBMBytes: g.HBMBytes / int64(g.DevicesPerChip), PeakFLOPS: g.PeakFLOPS / float64(g.DevicesPerChip),
+		Name: a.String(), Accelerator: a.Type(), Slices: 1, Kind: "TPU " + g.Name, Chips: a.Chips(), Hosts: a.Hosts(),
+		Devices:        a.Devices(),
+		DevicesPerChip: g.DevicesPerChip, HBMBytes: g.HBMBytes / int64(g.DevicesPerChip),
+		PeakFLOPS:    g.PeakFLOPS / float64(g.DevicesPerChip),
 		HBMBandwidth: g.HBMBandwidth / float64(g.DevicesPerChip), Wrap: system.CloudWraparound(a),
 	}
 	return d, nil
@@ -135,7 +140,8 @@ func (c *topologyCmd) Run(ctx context.Context, a *app, root *cli) error {
 		return err
 	}
 	if d.Planned {
-		fmt.Fprintln(a.stdout, "\nlibtpu is not installed: this is the layout as planned; run `tpustrategy install tpu` to ask it")
+		fmt.Fprintln(a.stdout,
+			"\nlibtpu is not installed: this is the layout as planned; run `tpustrategy install tpu` to ask it")
 	}
 	fmt.Fprintln(a.stdout, "\ndevice ids, with their host")
 	drawMesh(a.stdout, t, f.Wrap, f.Slices, func(at tpu.Coordinates) string {

@@ -130,7 +130,8 @@ func writePredictions(w io.Writer, all []prediction) error {
 		} else if v.Fitted {
 			note = strings.TrimPrefix(note+"; a constant is fitted to it", "; ")
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Row, v.Name, v.Slice, published, predicted, off, memory, note)
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Row, v.Name, v.Slice, published, predicted, off, memory,
+			note)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -173,7 +174,8 @@ func rankCorrelation(all []prediction) (rho float64, n int) {
 	for _, v := range all {
 		if v.hasPrediction() && v.Utilization > 0 {
 			n++
-			d := rank(func(v prediction) float64 { return v.Utilization }, v) - rank(func(v prediction) float64 { return v.Utilization * v.Published / v.Predicted }, v)
+			d := rank(func(v prediction) float64 { return v.Utilization },
+				v) - rank(func(v prediction) float64 { return v.Utilization * v.Published / v.Predicted }, v)
 			squares += d * d
 		}
 	}
@@ -225,12 +227,15 @@ const attention = "generate.Cache.Attend"
 // that model. If kernel is true, attention is computed by a fused kernel. The search settings remat
 // and accumulate replace the published values.
 func newStepSearch(s published.Step, kernel bool) (decoder.Config, ahead.Search) {
-	c := decoder.Config{Layers: s.Layers, Width: s.Width, Heads: s.Heads, KeyHeads: s.KeyHeads, Hidden: s.Hidden, Vocabulary: s.Vocabulary, Sequence: s.Sequence,
-		Batch: s.Rows * s.Chips, RotaryBase: 1e4, Epsilon: 1e-6, ComputeOptions: decoder.ComputeOptions{HeadSize: s.HeadSize, FlashAttention: kernel, ShardByTokens: s.Model > 1}}
+	c := decoder.Config{Layers: s.Layers, Width: s.Width, Heads: s.Heads, KeyHeads: s.KeyHeads, Hidden: s.Hidden,
+		Vocabulary: s.Vocabulary, Sequence: s.Sequence,
+		Batch: s.Rows * s.Chips, RotaryBase: 1e4, Epsilon: 1e-6, ComputeOptions: decoder.ComputeOptions{HeadSize: s.HeadSize,
+			FlashAttention: kernel, ShardByTokens: s.Model > 1}}
 	search := ahead.Search{
 		Topologies: []string{s.Slice},
-		Space:      plan.Space{Logical: []int{s.Model}, States: []logical.StateSharding{logical.ShardParameters}, Rules: []plan.RuleSet{{Rules: decoder.Rules()}}},
-		Options:    plan.Options{Compile: -1},
+		Space: plan.Space{Logical: []int{s.Model}, States: []logical.StateSharding{logical.ShardParameters},
+			Rules: []plan.RuleSet{{Rules: decoder.Rules()}}},
+		Options: plan.Options{Compile: -1},
 		Build: func(strat *strategy.TPUStrategy, settings map[string]string) (ahead.Step, []any, error) {
 			c := c
 			var err error
@@ -241,7 +246,8 @@ func newStepSearch(s published.Step, kernel bool) (decoder.Config, ahead.Search)
 			if err != nil {
 				return nil, nil, err
 			}
-			step, err := train.New(strat, model.NewStore(), optimizer.Adam().Done(), c.Loss, train.Options{Precision: precision.MixedBFloat16, Accumulate: microbatches})
+			step, err := train.New(strat, model.NewStore(), optimizer.Adam().Done(), c.Loss,
+				train.Options{Precision: precision.MixedBFloat16, Accumulate: microbatches})
 			return step, []any{c.BatchShape()}, err
 		},
 	}
@@ -284,7 +290,9 @@ func predictOperation(ctx context.Context, c *probe.Compiler, o published.Operat
 	defer slice.Close()
 	ids := slices.Concat(slice.Topology().DeviceIDs()...)
 	ids = ids[:o.Devices*slice.Info().Slices]
-	f, err := c.Compile(ctx, probe.Program{Slice: slice, Program: pjrt.Program{Code: []byte(o.Text), Trusted: true}, Replicas: 1, Logical: len(ids),
-		Options: pjrt.CompileOptions{Partitions: len(ids), DeviceAssignment: [][]int{ids}, SPMD: len(ids) > 1, Shardy: len(ids) > 1, Overrides: o.Options}})
+	f, err := c.Compile(ctx, probe.Program{Slice: slice, Program: pjrt.Program{Code: []byte(o.Text), Trusted: true},
+		Replicas: 1, Logical: len(ids),
+		Options: pjrt.CompileOptions{Partitions: len(ids), DeviceAssignment: [][]int{ids}, SPMD: len(ids) > 1,
+			Shardy: len(ids) > 1, Overrides: o.Options}})
 	return f.Seconds, err
 }

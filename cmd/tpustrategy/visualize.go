@@ -55,7 +55,8 @@ func (c *visualizeCmd) Run(a *app, root *cli) error {
 	case c.Slices < 1 || c.Slices > 1 && l.mesh == "":
 		return usageErrorf("visualize", "give a number from 1, with axes of a --mesh", "--slices %d", c.Slices)
 	case l.devices%c.Slices != 0:
-		return usageErrorf("visualize", "take a number that divides the devices", "%d slices cannot share %d devices equally", c.Slices, l.devices)
+		return usageErrorf("visualize", "take a number that divides the devices", "%d slices cannot share %d devices equally",
+			c.Slices, l.devices)
 	}
 	var picture bytes.Buffer
 	if err := l.draw(&picture, sharding.VisualizeOptions{Dims: c.Dims}); err != nil {

@@ -19,7 +19,8 @@ func TestTheExamplesOfVisualizeDraw(t *testing.T) {
 		examples++
 		var out, errs bytes.Buffer
 		a := &app{stdout: &out, stderr: &errs, stdin: strings.NewReader(""), getenv: func(string) string { return "" }}
-		assert.Equal(t, 0, a.run(t.Context(), strings.Fields(strings.ReplaceAll(args, `"`, ""))), "%s: %s", args, errs.String())
+		assert.Equal(t, 0, a.run(t.Context(), strings.Fields(strings.ReplaceAll(args, `"`, ""))), "%s: %s", args,
+			errs.String())
 		assert.NotEmpty(t, out.String(), args)
 	}
 	require.Positive(t, examples)

@@ -72,7 +72,10 @@ func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 		case ctx.Err() != nil || last.Time.IsZero():
 			return err
 		default: // the error may be temporary
-			last.Remarks = append(slices.DeleteFunc(last.Remarks, func(text string) bool { return strings.HasPrefix(text, readFailedPrefix) }), plain.EscapeLine(readFailedPrefix+err.Error()))
+			last.Remarks = append(slices.DeleteFunc(last.Remarks, func(text string) bool {
+				return strings.HasPrefix(text,
+					readFailedPrefix)
+			}), plain.EscapeLine(readFailedPrefix+err.Error()))
 		}
 		if !c.Once {
 			err = show(&last)

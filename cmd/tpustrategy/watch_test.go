@@ -32,7 +32,8 @@ func hosts(t *testing.T, dir string, all []watchdog.Record, alive ...int) {
 	require.NoError(t, err)
 	put := func(i int, sequence int64) {
 		r := all[i]
-		r.Version, r.Run, r.Host, r.Hosts, r.Time, r.Name, r.Sequence = watchdog.Version, "r", i, len(all), time.Now(), "w", sequence
+		r.Version, r.Run, r.Host, r.Hosts, r.Time, r.Name, r.Sequence = watchdog.Version, "r", i, len(all), time.Now(), "w",
+			sequence
 		if r.State == "" {
 			r.State = watchdog.Running
 		}
@@ -62,13 +63,15 @@ func TestTheHostsOfARunAreShown(t *testing.T) {
 	dir := t.TempDir()
 	loss := watchdog.JSONFloat(0.25)
 	late := watchdog.Record{Step: 398, Activity: "input", Duration: 7, Timeout: 5, ActivityIndex: 1, Rate: 3}
-	waits := watchdog.Record{Step: 398, Steps: 1000, Activity: "launch", Duration: 6.9, Timeout: 30, ActivityIndex: 2, Loss: &loss, LossStep: 390, Checkpoint: 300, Rate: 3}
+	waits := watchdog.Record{Step: 398, Steps: 1000, Activity: "launch", Duration: 6.9, Timeout: 30, ActivityIndex: 2,
+		Loss: &loss, LossStep: 390, Checkpoint: 300, Rate: 3}
 	hosts(t, dir, []watchdog.Record{waits, late, waits}, 0, 1, 2)
 	out, _ := ran(t, 0, "watch", dir, "--once")
 	assert.Contains(t, out, "run r: step 398 of 1000, 3 steps/s, loss 0.25 after step 390, checkpoint 300, 3 of 3 hosts\n")
 	assert.Contains(t, out, "host  step  state    does    for    steps/s  loss  saved  name\n")
 	assert.Contains(t, out, "1     398   running  input   7.0 s  3        -     -      w\n")
-	assert.Contains(t, out, "host 1 (w): in the wait for its input for 7.0 s, after step 398; 2 hosts wait, in the launch after step 398\n")
+	assert.Contains(t, out,
+		"host 1 (w): in the wait for its input for 7.0 s, after step 398; 2 hosts wait, in the launch after step 398\n")
 
 	var answer watchdog.RunStatus
 	out, _ = ran(t, 0, "watch", dir, "--once", "--json")
@@ -89,10 +92,13 @@ func TestAPlaceWithoutAliveHostsIsSaidToBeSo(t *testing.T) {
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644))
 	}
-	write("host-0002.json", `{"version":1,"run":"an earlier one","host":2,"hosts":4,"state":"running","step":77,"time":"2001-01-01T00:00:00Z"}`+"\n")
+	write("host-0002.json",
+		`{"version":1,"run":"an earlier one","host":2,"hosts":4,"state":"running","step":77,"time":"2001-01-01T00:00:00Z"}`+
+			"\n")
 	write("host-0003.json", `{"version":1,"ru`)
 	out, _ = ran(t, 0, "watch", dir, "--once")
-	assert.Regexp(t, `no record has changed for [0-9.]+m?s; the last one was written \d+s ago, by its host's clock: the run is dead, stopped, or cut off`, out)
+	assert.Regexp(t, `no record has changed for [0-9.]+m?s; the last one was written \d+s ago, by its host's clock: `+
+		`the run is dead, stopped, or cut off`, out)
 	assert.Contains(t, out, `host 2 has a record of another run, "an earlier one" after step 77: it is left out`)
 	assert.Contains(t, out, "host-0003.json in "+dir+": record: 16 bytes without an end: it is half written")
 
@@ -108,7 +114,8 @@ func TestAPlaceWithoutAliveHostsIsSaidToBeSo(t *testing.T) {
 
 func TestARunIsFollowedToItsEnd(t *testing.T) {
 	dir := t.TempDir()
-	hosts(t, dir, []watchdog.Record{{Step: 5, Activity: "launch", State: watchdog.Ended}, {Step: 4, Activity: "launch", State: watchdog.Ended, Error: "no more\nmilk"}})
+	hosts(t, dir, []watchdog.Record{{Step: 5, Activity: "launch", State: watchdog.Ended}, {Step: 4, Activity: "launch",
+		State: watchdog.Ended, Error: "no more\nmilk"}})
 	out, _ := ran(t, 0, "watch", dir)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	require.Len(t, lines, 1)
@@ -137,7 +144,10 @@ func TestARunIsFollowedToItsEnd(t *testing.T) {
 
 	// On a low terminal, lines between the title and the end are omitted.
 	drawn.Reset()
-	require.NoError(t, redrawStatus(&drawn, func() (int, int, error) { return 100, 4, nil })(&watchdog.RunStatus{Hosts: make([]watchdog.Host, 9), Remarks: []string{"the end"}}))
+	require.NoError(t, redrawStatus(&drawn, func() (int, int, error) {
+		return 100, 4,
+			nil
+	})(&watchdog.RunStatus{Hosts: make([]watchdog.Host, 9), Remarks: []string{"the end"}}))
 	assert.Equal(t, 3, strings.Count(drawn.String(), "\n"))
 	assert.Contains(t, drawn.String(), "host  step")
 	assert.Contains(t, drawn.String(), "the end")

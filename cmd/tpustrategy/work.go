@@ -94,7 +94,8 @@ func compileInChild(ctx context.Context, a *app, r compileRequest) (*report.Repo
 	if err != nil {
 		return nil, err
 	}
-	rep, err := ahead.Compile(ctx, step, batch, ahead.Outputs{Text: c.Text, Save: c.Save, SuggestAnnotations: c.SuggestAnnotations, Progress: noteLine})
+	rep, err := ahead.Compile(ctx, step, batch, ahead.Outputs{Text: c.Text, Save: c.Save,
+		SuggestAnnotations: c.SuggestAnnotations, Progress: noteLine})
 	if err != nil {
 		return nil, err
 	}
@@ -130,32 +131,39 @@ func compileFile(ctx context.Context, r compileRequest) (*report.Report, error) 
 		return nil, newUsageError("compile", err)
 	}
 	if ahead.CPUDevices(r.Topology) > 0 {
-		return nil, usageErrorf("compile", "give a TPU slice such as v5e:2x4", "the CPU plugin does not compile a StableHLO file ahead of time")
+		return nil, usageErrorf("compile", "give a TPU slice such as v5e:2x4",
+			"the CPU plugin does not compile a StableHLO file ahead of time")
 	}
 	slice, err := ahead.Describe(ctx, r.Topology, r.Plugin)
 	if err != nil {
 		return nil, err
 	}
 	defer slice.Close()
-	replicas, partitions, perReplica := matchNumber(replicasPattern, text), matchNumber(partitionsPattern, text), max(r.Command.Logical, 1)
+	replicas, partitions, perReplica := matchNumber(replicasPattern, text), matchNumber(partitionsPattern, text),
+		max(r.Command.Logical, 1)
 	if replicas < 1 || partitions < 1 || partitions%perReplica != 0 {
-		return nil, usageErrorf("compile", "give a number that divides them", "--logical %d does not divide the %d partitions of %s", perReplica, partitions, r.Command.File)
+		return nil, usageErrorf("compile", "give a number that divides them",
+			"--logical %d does not divide the %d partitions of %s", perReplica, partitions, r.Command.File)
 	}
 	assignment, err := tpu.BuildDeviceAssignment(slice.Topology(), tpu.AssignmentOptions{Replicas: replicas * partitions})
 	if err != nil {
-		return nil, &usageError{Err: &errkind.Fault{Op: "compile", Reason: fmt.Sprintf("%s is for %d devices", r.Command.File, replicas*partitions), Err: err}}
+		return nil, &usageError{Err: &errkind.Fault{Op: "compile", Reason: fmt.Sprintf("%s is for %d devices", r.Command.File,
+			replicas*partitions), Err: err}}
 	}
 	var ids []int
 	for _, replica := range assignment.DeviceIDs() {
 		ids = append(ids, replica...)
 	}
 	in := report.Input{
-		Step: filepath.Base(r.Command.File), Target: report.TargetOf(slice.Info()), Replicas: replicas * partitions / perReplica, LogicalDevices: perReplica, Text: text,
+		Step: filepath.Base(r.Command.File), Target: report.TargetOf(slice.Info()),
+		Replicas: replicas * partitions / perReplica, LogicalDevices: perReplica, Text: text,
 	}
 	keeper := &probe.CachingCompiler{CacheDir: r.Keep}
-	in.Program, err = keeper.CompileTopology(ctx, slice.Description(), pjrt.Program{Code: text, Trusted: true}, pjrt.CompileOptions{
-		Replicas: replicas, Partitions: partitions, DeviceAssignment: slices.Collect(slices.Chunk(ids, partitions)), SPMD: partitions > 1, Shardy: strings.Contains(string(text), "sdy."),
-	})
+	in.Program, err = keeper.CompileTopology(ctx, slice.Description(), pjrt.Program{Code: text, Trusted: true},
+		pjrt.CompileOptions{
+			Replicas: replicas, Partitions: partitions, DeviceAssignment: slices.Collect(slices.Chunk(ids, partitions)),
+			SPMD: partitions > 1, Shardy: strings.Contains(string(text), "sdy."),
+		})
 	if err != nil {
 		f := ahead.FailureOf(&errkind.Fault{Op: "compiling", Subject: r.Command.File, Err: err})
 		if in.Refused = memory.RefusalOf(err); in.Refused != nil {

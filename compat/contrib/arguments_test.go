@@ -105,7 +105,8 @@ func TestVariablesAmongArgumentsArriveAsComponents(t *testing.T) {
 // counter counts the programs that a strategy compiles.
 type counter struct{ programs atomic.Int64 }
 
-func (c *counter) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+func (c *counter) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program,
+	opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	c.programs.Add(1)
 	return client.Compile(ctx, program, opts)
 }

@@ -152,7 +152,8 @@ func TestReductionsGiveMirroredValues(t *testing.T) {
 		require.NoError(t, err)
 		for method, want := range map[string]float32{"sum": float32(n*(n+1)) / 2, "mean": float32(n+1) / 2} {
 			for name, to := range map[string][]eager.Destination{
-				"where it is": nil, "a variable": {contrib.To(v)}, "the value itself": {contrib.To(x)}, "devices": {eager.ToDevices(d.WorkerDevices()...)},
+				"where it is": nil, "a variable": {contrib.To(v)}, "the value itself": {contrib.To(x)},
+				"devices": {eager.ToDevices(d.WorkerDevices()...)},
 			} {
 				m, err := d.Reduce(ctx, method, x, to...)
 				require.NoError(t, err, name)
@@ -162,7 +163,8 @@ func TestReductionsGiveMirroredValues(t *testing.T) {
 				require.Len(t, list(t, d, ctx, m), n)
 			}
 		}
-		both, err := d.BatchReduce(ctx, "sum", []contrib.ReducePair{{Value: x, To: []eager.Destination{contrib.To(v)}}, {Value: x}})
+		both, err := d.BatchReduce(ctx, "sum", []contrib.ReducePair{{Value: x, To: []eager.Destination{contrib.To(v)}},
+			{Value: x}})
 		require.NoError(t, err)
 		require.Len(t, both, 2)
 		require.Equal(t, list(t, d, ctx, both[0]), list(t, d, ctx, both[1]))
@@ -235,7 +237,10 @@ func TestCrossTowerCallsWantTheirScope(t *testing.T) {
 			return err
 		},
 		"update non-slot": func(ctx context.Context) error {
-			_, err := d.UpdateNonSlot(ctx, d.NonSlotDevices(), func(*contrib.UpdateContext, ...any) (any, error) { return nil, nil })
+			_, err := d.UpdateNonSlot(ctx, d.NonSlotDevices(), func(*contrib.UpdateContext, ...any) (any, error) {
+				return nil,
+					nil
+			})
 			return err
 		},
 		"dataset": func(ctx context.Context) error { _, err := d.DistributeDataset(ctx, nil); return err },
@@ -244,7 +249,10 @@ func TestCrossTowerCallsWantTheirScope(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			require.ErrorIs(t, call(context.Background()), strategy.ErrContext, "outside every scope")
 			require.ErrorIs(t, call(otherCtx), strategy.ErrOtherStrategy, "another strategy's scope")
-			_, err := d.CallForEachTower(ctx, func(tc *contrib.TowerContext, _ ...any) (any, error) { return nil, call(tc.Context()) })
+			_, err := d.CallForEachTower(ctx, func(tc *contrib.TowerContext, _ ...any) (any, error) {
+				return nil,
+					call(tc.Context())
+			})
 			require.ErrorIs(t, err, strategy.ErrContext, "a tower's code")
 		})
 	}
@@ -255,8 +263,9 @@ func TestCrossTowerCallsWantTheirScope(t *testing.T) {
 		"update": second(d.Update(ctx, foreign, func(*contrib.UpdateContext, ...any) (any, error) {
 			return nil, nil
 		})),
-		"argument": second(d.CallForEachTower(ctx, func(*contrib.TowerContext, ...any) (any, error) { return nil, nil }, []any{foreign})),
-		"scope":    second(other.Scope(ctx)),
+		"argument": second(d.CallForEachTower(ctx, func(*contrib.TowerContext, ...any) (any, error) { return nil, nil },
+			[]any{foreign})),
+		"scope": second(other.Scope(ctx)),
 	} {
 		require.ErrorIs(t, err, strategy.ErrOtherStrategy, name)
 	}
@@ -280,7 +289,8 @@ func TestPerDeviceIsAMapFromDevicesToValues(t *testing.T) {
 	require.False(t, p.OnDevice("/device:GPU:7"))
 	_, err = p.Get("/device:GPU:7")
 	require.Equal(t, errkind.ValueError, errkind.KindOf(err))
-	for _, bad := range []map[string]any{nil, {devices[0]: 1}, {devices[0]: 1, devices[1]: 1, "x": 1}, {devices[0]: 1, devices[1]: 1, devices[2]: 1, "x": 1}} {
+	for _, bad := range []map[string]any{nil, {devices[0]: 1}, {devices[0]: 1, devices[1]: 1, "x": 1},
+		{devices[0]: 1, devices[1]: 1, devices[2]: 1, "x": 1}} {
 		_, err = d.PerDevice(ctx, bad)
 		require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}

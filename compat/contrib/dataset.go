@@ -35,7 +35,8 @@ func (d *DistributionStrategy) DistributeDataset(ctx context.Context,
 		return nil, noDevicesError("distribute dataset", "read the dataset itself")
 	}
 	if d.strategy.NumProcesses() > 1 {
-		return nil, fmt.Errorf("contrib: distribute dataset: over %d processes: %w; use input.FromFunction and feed.Iterate", d.strategy.NumProcesses(), errors.ErrUnsupported)
+		return nil, fmt.Errorf("contrib: distribute dataset: over %d processes: %w; use input.FromFunction and feed.Iterate",
+			d.strategy.NumProcesses(), errors.ErrUnsupported)
 	}
 	if fn == nil {
 		return nil, newFault(errkind.ValueError, "distribute dataset", "give a function that returns a dataset",

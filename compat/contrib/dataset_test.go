@@ -26,8 +26,10 @@ func TestDatasetsDealWholeElements(t *testing.T) {
 		want   [][]any
 	}{
 		{"scalars", 2, input.Range(7), [][]any{{int64(0), int64(1)}, {int64(2), int64(3)}, {int64(4), int64(5)}}},
-		{"batches are not cut", 2, input.Range(8).Batch(2, false), [][]any{{[]int64{0, 1}, []int64{2, 3}}, {[]int64{4, 5}, []int64{6, 7}}}},
-		{"a short batch is an element", 2, input.Range(7).Batch(2, false), [][]any{{[]int64{0, 1}, []int64{2, 3}}, {[]int64{4, 5}, []int64{6}}}},
+		{"batches are not cut", 2, input.Range(8).Batch(2, false), [][]any{{[]int64{0, 1}, []int64{2, 3}},
+			{[]int64{4, 5}, []int64{6, 7}}}},
+		{"a short batch is an element", 2, input.Range(7).Batch(2, false), [][]any{{[]int64{0, 1}, []int64{2, 3}},
+			{[]int64{4, 5}, []int64{6}}}},
 		{"fewer elements than towers", 3, input.Range(2), nil},
 		{"one tower", 1, input.Range(2), [][]any{{int64(0)}, {int64(1)}}},
 		{"nothing", 2, input.Range(0), nil},
@@ -103,7 +105,8 @@ func TestWhatIsNoDatasetIsAValueError(t *testing.T) {
 }
 
 func TestDatasetsOfSeveralProcessesNameTheAlternative(t *testing.T) {
-	errs := strategytest.OnProcesses(t, plugintest.System(t, 2), simhost.Options{Processes: 2}, strategy.Options{Replicas: 2},
+	errs := strategytest.OnProcesses(t, plugintest.System(t, 2), simhost.Options{Processes: 2},
+		strategy.Options{Replicas: 2},
 		func(ctx context.Context, s *strategy.TPUStrategy) error {
 			d := contrib.New(s)
 			scope, err := d.Scope(ctx)

@@ -138,15 +138,18 @@ func TestTheDefaultStrategyHasNoDevices(t *testing.T) {
 		"per device":           second(d.PerDevice(ctx, nil)),
 		"broadcast":            second(d.Broadcast(ctx, 1, eager.ToDevices("device"))),
 		"fetch":                second(d.Fetch(ctx, 1, contrib.FetchOptions{Function: new(strategy.Function)})),
-		"dataset":              second(d.DistributeDataset(ctx, func() (input.Dataset, error) { return input.Range(1), nil })),
-		"colocate":             second(d.ColocateVarsWith(ctx, nil)),
-		"colocate on devices":  second(d.ColocateVarsWithDevices(ctx, nil)),
-		"add":                  second(tc.Add(1, 2)),
-		"sub":                  second(tc.Sub(1, 2)),
-		"mul":                  second(tc.Mul(1, 2)),
-		"div":                  second(tc.Div(1, 2)),
-		"call":                 second(tc.Call(nil)),
-		"configure":            d.Configure(nil),
+		"dataset": second(d.DistributeDataset(ctx, func() (input.Dataset, error) {
+			return input.Range(1),
+				nil
+		})),
+		"colocate":            second(d.ColocateVarsWith(ctx, nil)),
+		"colocate on devices": second(d.ColocateVarsWithDevices(ctx, nil)),
+		"add":                 second(tc.Add(1, 2)),
+		"sub":                 second(tc.Sub(1, 2)),
+		"mul":                 second(tc.Mul(1, 2)),
+		"div":                 second(tc.Div(1, 2)),
+		"call":                second(tc.Call(nil)),
+		"configure":           d.Configure(nil),
 	} {
 		require.ErrorIs(t, err, errors.ErrUnsupported, name)
 		require.Contains(t, err.Error(), "; ", "%s: what to write instead", name)
@@ -178,7 +181,8 @@ func TestTheDefaultStrategyIsOutsideOfEveryScope(t *testing.T) {
 			"update": second(d.Update(ctx, v, func(*contrib.UpdateContext, ...any) (any, error) {
 				return nil, nil
 			})),
-			"reduce": second(d.Reduce(ctx, "sum", 1)), "broadcast": second(d.Broadcast(ctx, 1)), "group": d.Group(ctx, 1), "unwrap": second(d.Unwrap(ctx, 1)),
+			"reduce": second(d.Reduce(ctx, "sum", 1)), "broadcast": second(d.Broadcast(ctx, 1)), "group": d.Group(ctx, 1),
+			"unwrap": second(d.Unwrap(ctx, 1)),
 		}
 	}
 	tc, ok := contrib.TowerContextOf(context.Background())
@@ -213,7 +217,8 @@ func TestTheDefaultStrategyIsOutsideOfEveryScope(t *testing.T) {
 	require.Equal(t, errkind.AssertionError, errkind.KindOf(second(d.Update(cross, nil, nil))))
 
 	// A tower of another strategy is not the default's, in eager code and in a compiled step.
-	_, err = eager.Of(s.Strategy()).CallForEachReplica(tc.Context(), func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+	_, err = eager.Of(s.Strategy()).CallForEachReplica(tc.Context(), func(rc *eager.ReplicaContext, _ ...any) (any,
+		error) {
 		_, ok := contrib.TowerContextOf(rc.Context())
 		assert.False(t, ok)
 		return nil, nil

@@ -26,16 +26,22 @@ func TestNumbersTakeTheDTypeBesideThem(t *testing.T) {
 		fn   func(tc *contrib.TowerContext) (any, error)
 		want []any
 	}{
-		"an int beside int32":   {func(tc *contrib.TowerContext) (any, error) { return tc.Add(tensors.FromScalar(int32(3)), tc.TowerID()) }, []any{int32(3), int32(4)}},
-		"an int before float32": {func(tc *contrib.TowerContext) (any, error) { return tc.Sub(tc.TowerID(), float32(0.5)) }, []any{float32(-0.5), float32(0.5)}},
+		"an int beside int32": {func(tc *contrib.TowerContext) (any, error) {
+			return tc.Add(tensors.FromScalar(int32(3)),
+				tc.TowerID())
+		}, []any{int32(3), int32(4)}},
+		"an int before float32": {func(tc *contrib.TowerContext) (any, error) { return tc.Sub(tc.TowerID(), float32(0.5)) },
+			[]any{float32(-0.5), float32(0.5)}},
 		"a float64 beside vector": {func(tc *contrib.TowerContext) (any, error) {
 			return tc.Mul([]float32{1, 2}, tensors.FromScalar(float32(tc.TowerID())))
 		}, []any{[]float32{0, 0}, []float32{1, 2}}},
 		"a float64 per tower": {func(tc *contrib.TowerContext) (any, error) {
 			return tc.Div(tensors.FromScalar(float32(8)), float64(tc.TowerID()+1))
 		}, []any{float32(8), float32(4)}},
-		"two ints":               {func(tc *contrib.TowerContext) (any, error) { return tc.Add(tc.TowerID(), 10) }, []any{int64(10), int64(11)}},
-		"an int beside int32 Go": {func(tc *contrib.TowerContext) (any, error) { return tc.Add(int32(1), tc.TowerID()) }, []any{int32(1), int32(2)}},
+		"two ints": {func(tc *contrib.TowerContext) (any, error) { return tc.Add(tc.TowerID(), 10) },
+			[]any{int64(10), int64(11)}},
+		"an int beside int32 Go": {func(tc *contrib.TowerContext) (any, error) { return tc.Add(int32(1), tc.TowerID()) },
+			[]any{int32(1), int32(2)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := d.CallForEachTower(ctx, func(tc *contrib.TowerContext, _ ...any) (any, error) { return c.fn(tc) })
@@ -90,13 +96,14 @@ func TestBroadcastMirrorsOneValue(t *testing.T) {
 		to    []eager.Destination
 		kind  errkind.Kind
 	}{
-		"per device":      {ids(t, d, ctx), nil, errkind.AssertionError},
-		"a variable":      {v, nil, errkind.AssertionError},
-		"text":            {"text", nil, errkind.TypeError},
-		"nothing":         {nil, nil, errkind.TypeError},
-		"no destination":  {float32(1), []eager.Destination{{}}, errkind.AssertionError},
-		"no such objects": {float32(1), []eager.Destination{contrib.To(d.WorkerDeviceIndex().(*contrib.PerDevice))}, errkind.AssertionError},
-		"no value":        {(*contrib.Mirrored)(nil), nil, errkind.RuntimeError},
+		"per device":     {ids(t, d, ctx), nil, errkind.AssertionError},
+		"a variable":     {v, nil, errkind.AssertionError},
+		"text":           {"text", nil, errkind.TypeError},
+		"nothing":        {nil, nil, errkind.TypeError},
+		"no destination": {float32(1), []eager.Destination{{}}, errkind.AssertionError},
+		"no such objects": {float32(1), []eager.Destination{contrib.To(d.WorkerDeviceIndex().(*contrib.PerDevice))},
+			errkind.AssertionError},
+		"no value": {(*contrib.Mirrored)(nil), nil, errkind.RuntimeError},
 	} {
 		_, err := d.Broadcast(ctx, c.value, c.to...)
 		require.Error(t, err, name)
@@ -124,10 +131,19 @@ func TestHostileTowersLeaveTheStrategyUsable(t *testing.T) {
 			require.ErrorAs(t, err, new(*errkind.PanicError))
 			require.ErrorIs(t, err, mine)
 		}},
-		"panics in a merge": {merge(func(context.Context, *contrib.DistributionStrategy, ...any) (any, error) { panic(mine) }),
+		"panics in a merge": {merge(func(context.Context, *contrib.DistributionStrategy, ...any) (any,
+			error) {
+			panic(mine)
+		}),
 			func(t *testing.T, err error) { require.ErrorIs(t, err, mine) }},
-		"no merge function": {merge(nil), func(t *testing.T, err error) { require.ErrorAs(t, err, new(*errkind.PanicError)) }},
-		"fails in a merge": {merge(func(context.Context, *contrib.DistributionStrategy, ...any) (any, error) { return nil, mine }),
+		"no merge function": {merge(nil), func(t *testing.T, err error) {
+			require.ErrorAs(t, err,
+				new(*errkind.PanicError))
+		}},
+		"fails in a merge": {merge(func(context.Context, *contrib.DistributionStrategy, ...any) (any, error) {
+			return nil,
+				mine
+		}),
 			func(t *testing.T, err error) { require.ErrorIs(t, err, mine) }},
 		"merges in its merge": {func(tc *contrib.TowerContext, _ ...any) (any, error) {
 			return tc.MergeCall(func(context.Context, *contrib.DistributionStrategy, ...any) (any, error) {
@@ -248,7 +264,8 @@ func TestNestsPassThroughTowersUnchanged(t *testing.T) {
 	}
 	for range 40 {
 		in := nest(3)
-		out, err := d.CallForEachTower(ctx, func(_ *contrib.TowerContext, args ...any) (any, error) { return args[0], nil }, in)
+		out, err := d.CallForEachTower(ctx, func(_ *contrib.TowerContext, args ...any) (any, error) { return args[0], nil },
+			in)
 		require.NoError(t, err)
 		require.Equal(t, fmt.Sprintf("%v", in), fmt.Sprintf("%v", out))
 		require.Equal(t, in, out)

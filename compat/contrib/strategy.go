@@ -167,7 +167,9 @@ func (d *DistributionStrategy) ColocateVarsWithDevices(ctx context.Context, devi
 		return nil, err
 	}
 	if d == defaultStrategy || !slices.Equal(devices, d.WorkerDevices()) {
-		return nil, fmt.Errorf("contrib: variables on devices %q: %w; use a Go variable on the host, or GetVariable, which mirrors it", devices, errors.ErrUnsupported)
+		return nil, fmt.Errorf(
+			"contrib: variables on devices %q: %w; use a Go variable on the host, or GetVariable, which mirrors it", devices,
+			errors.ErrUnsupported)
 	}
 	return ctx, nil
 }
@@ -175,7 +177,8 @@ func (d *DistributionStrategy) ColocateVarsWithDevices(ctx context.Context, devi
 // Configure corresponds to DistributionStrategy.configure. It always returns an error that matches
 // errors.ErrUnsupported, because there are no sessions.
 func (d *DistributionStrategy) Configure(any) error {
-	return fmt.Errorf("contrib: configure: there are no sessions: %w; set strategy.Options and the options of tpu/system", errors.ErrUnsupported)
+	return fmt.Errorf("contrib: configure: there are no sessions: %w; set strategy.Options and the options of tpu/system",
+		errors.ErrUnsupported)
 }
 
 // Group waits until all distributed values and variables in a nested structure are computed, like

@@ -15,7 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-func local(t testing.TB, d *contrib.DistributionStrategy, ctx context.Context, method, name string, initial any) *contrib.Variable {
+func local(t testing.TB, d *contrib.DistributionStrategy, ctx context.Context, method, name string,
+	initial any) *contrib.Variable {
 	t.Helper()
 	ctx, err := d.TowerLocalVarScope(ctx, method)
 	require.NoError(t, err)
@@ -27,19 +28,26 @@ func local(t testing.TB, d *contrib.DistributionStrategy, ctx context.Context, m
 	return v
 }
 
-func inUpdate(d *contrib.DistributionStrategy, ctx context.Context, of *contrib.Variable, f func(ctx context.Context) error) error {
+func inUpdate(d *contrib.DistributionStrategy, ctx context.Context, of *contrib.Variable,
+	f func(ctx context.Context) error) error {
 	_, err := d.Update(ctx, of, func(u *contrib.UpdateContext, _ ...any) (any, error) { return nil, f(u.Context()) })
 	return err
 }
 
 func inTower(d *contrib.DistributionStrategy, ctx context.Context, f func(ctx context.Context) error) error {
-	_, err := d.CallForEachTower(ctx, func(tc *contrib.TowerContext, _ ...any) (any, error) { return nil, f(tc.Context()) })
+	_, err := d.CallForEachTower(ctx, func(tc *contrib.TowerContext, _ ...any) (any, error) {
+		return nil,
+			f(tc.Context())
+	})
 	return err
 }
 
 func inMerge(d *contrib.DistributionStrategy, ctx context.Context, f func(ctx context.Context) error) error {
 	_, err := d.CallForEachTower(ctx, func(tc *contrib.TowerContext, _ ...any) (any, error) {
-		return tc.MergeCall(func(ctx context.Context, _ *contrib.DistributionStrategy, _ ...any) (any, error) { return nil, f(ctx) })
+		return tc.MergeCall(func(ctx context.Context, _ *contrib.DistributionStrategy, _ ...any) (any, error) {
+			return nil,
+				f(ctx)
+		})
 	})
 	return err
 }
@@ -65,7 +73,10 @@ func TestVariablesAreWrittenWhereTheirKindAllows(t *testing.T) {
 			},
 		}
 		nonSlot := func(f func(context.Context) error) error {
-			_, err := d.UpdateNonSlot(ctx, d.NonSlotDevices(), func(u *contrib.UpdateContext, _ ...any) (any, error) { return nil, f(u.Context()) })
+			_, err := d.UpdateNonSlot(ctx, d.NonSlotDevices(), func(u *contrib.UpdateContext, _ ...any) (any,
+				error) {
+				return nil, f(u.Context())
+			})
 			return err
 		}
 		for name, write := range writes {
@@ -123,7 +134,8 @@ func TestTowerLocalVariablesCombineWhereTheyAreRead(t *testing.T) {
 			require.NoError(t, err)
 			reduced, err := d.Reduce(ctx, method, v)
 			require.NoError(t, err)
-			for _, got := range append(append(list(t, d, ctx, across), list(t, d, ctx, reduced)...), fetched.Value(), saved.Value()) {
+			for _, got := range append(append(list(t, d, ctx, across), list(t, d, ctx, reduced)...), fetched.Value(),
+				saved.Value()) {
 				require.InDelta(t, want, got, 1e-6)
 			}
 		}
@@ -210,7 +222,10 @@ func TestUpdateFollowsTheReducedGradient(t *testing.T) {
 		require.ErrorContains(t, err, "reduce it first")
 		require.Equal(t, errkind.TypeError, errkind.KindOf(nonSlot))
 		// The result of the same computation on a mirrored value is the same on all towers.
-		same, err := d.CallForEachTower(ctx, func(tc *contrib.TowerContext, args ...any) (any, error) { return tc.Mul(args[0], 2) }, reduced)
+		same, err := d.CallForEachTower(ctx, func(tc *contrib.TowerContext, args ...any) (any, error) {
+			return tc.Mul(args[0],
+				2)
+		}, reduced)
 		require.NoError(t, err)
 		require.IsType(t, (*contrib.PerDevice)(nil), same)
 		_, err = d.Update(ctx, v, add, []any{same})
@@ -298,7 +313,8 @@ func TestColocatedVariablesShareDevices(t *testing.T) {
 	split, ctx := open(t, 2, 2, strategy.Options{Variables: logical.Rules{logical.Match("split", logical.SplitInto(2))}})
 	w, err := split.GetVariable(ctx, "split", []float32{1, 2})
 	require.NoError(t, err)
-	require.NoError(t, inUpdate(split, ctx, w, func(ctx context.Context) error { return second(w.AssignAdd(ctx, tensors.FromValue([]float32{10, 20}))) }))
+	require.NoError(t, inUpdate(split, ctx, w,
+		func(ctx context.Context) error { return second(w.AssignAdd(ctx, tensors.FromValue([]float32{10, 20}))) }))
 	require.Equal(t, []any{[]float32{11, 22}, []float32{11, 22}}, list(t, split, ctx, w))
 	require.Equal(t, 4, w.Variable().BytesPerDevice())
 }

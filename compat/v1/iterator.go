@@ -96,7 +96,8 @@ func (it *InputIterator) GetNext(ctx context.Context) (any, error) {
 		return nil, err
 	}
 	if it.iterator == nil {
-		return nil, &strategy.Error{Op: "v1: next", Reason: "the iterator is closed or not initialized", Match: strategy.ErrClosed, Hint: "call Initialize"}
+		return nil, &strategy.Error{Op: "v1: next", Reason: "the iterator is closed or not initialized",
+			Match: strategy.ErrClosed, Hint: "call Initialize"}
 	}
 	return it.iterator.Next(ctx)
 }

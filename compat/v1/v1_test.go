@@ -70,7 +70,8 @@ func TestDatasetIteratorsStartAgain(t *testing.T) {
 			require.NoError(t, err)
 			got = append(got, values(t, s, x))
 		}
-		require.Equal(t, []any{[]any{[]int64{0, 1}, []int64{2, 3}}, []any{[]int64{4, 5}, []int64{6, 7}}, []any{[]int64{8}, []int64{9}}}, got)
+		require.Equal(t, []any{[]any{[]int64{0, 1}, []int64{2, 3}}, []any{[]int64{4, 5}, []int64{6, 7}},
+			[]any{[]int64{8}, []int64{9}}}, got)
 		require.NoError(t, it.Initialize(ctx))
 	}
 	require.NoError(t, it.Close())
@@ -102,7 +103,8 @@ func TestInputFunctionsAreCalledOncePerWorker(t *testing.T) {
 	require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	require.Len(t, contexts, 1)
 	mine := errors.New("mine")
-	_, err = s.MakeInputFnIterator(ctx, func(input.Context) (input.Dataset, error) { return input.Dataset{}, mine }, input.PerWorker)
+	_, err = s.MakeInputFnIterator(ctx, func(input.Context) (input.Dataset, error) { return input.Dataset{}, mine },
+		input.PerWorker)
 	require.ErrorIs(t, err, mine)
 }
 
@@ -123,10 +125,12 @@ func TestExperimentalRunTakesTheNextElement(t *testing.T) {
 		}
 		_, err = s.ExperimentalRun(ctx, double, it)
 		require.ErrorIs(t, err, io.EOF)
-		out, err := s.ExperimentalRun(ctx, func(_ *eager.ReplicaContext, args ...any) (any, error) { return len(args), nil }, nil)
+		out, err := s.ExperimentalRun(ctx, func(_ *eager.ReplicaContext, args ...any) (any, error) { return len(args), nil },
+			nil)
 		require.NoError(t, err)
 		require.Equal(t, 0, out)
-		out, err = s.ExperimentalRunV2(ctx, func(_ *eager.ReplicaContext, args ...any) (any, error) { return args[1], nil }, 1, "two")
+		out, err = s.ExperimentalRunV2(ctx, func(_ *eager.ReplicaContext, args ...any) (any, error) { return args[1], nil },
+			1, "two")
 		require.NoError(t, err)
 		require.Equal(t, "two", out)
 	})
@@ -183,7 +187,8 @@ func TestConfigurationsAreUpdatedWithoutSharing(t *testing.T) {
 func TestNumpyDatasetsHaveTheRowsOfTheirArrays(t *testing.T) {
 	ctx := context.Background()
 	s := open(t, 2, 1, Options{})
-	ds, err := s.ExperimentalMakeNumpyDataset(ctx, map[string]any{"x": [][]float32{{1}, {2}, {3}, {4}}, "y": []int32{1, 2, 3, 4}})
+	ds, err := s.ExperimentalMakeNumpyDataset(ctx, map[string]any{"x": [][]float32{{1}, {2}, {3}, {4}},
+		"y": []int32{1, 2, 3, 4}})
 	require.NoError(t, err)
 	it, err := s.MakeDatasetIterator(ctx, ds.Batch(4, true))
 	require.NoError(t, err)
@@ -219,9 +224,15 @@ func TestInputBelongsOutsideTheReplicas(t *testing.T) {
 	}
 	for name, call := range calls {
 		require.ErrorIs(t, call(otherScope), strategy.ErrOtherStrategy, name)
-		_, err := s.ExperimentalRunV2(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return nil, call(rc.Context()) })
+		_, err := s.ExperimentalRunV2(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+			return nil,
+				call(rc.Context())
+		})
 		require.ErrorIs(t, err, strategy.ErrContext, name)
 	}
-	_, err = s.ExperimentalRunV2(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return it.GetNext(rc.Context()) })
+	_, err = s.ExperimentalRunV2(ctx, func(rc *eager.ReplicaContext, _ ...any) (any,
+		error) {
+		return it.GetNext(rc.Context())
+	})
 	require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 }

@@ -43,17 +43,20 @@ func outcome(t *testing.T, said string) (c trainer.ClassifierResult) {
 
 func TestDigitsAreLearnt(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	err := run(t.Context(), []string{"-plugin", plugintest.Path(t, "cpu"), "-replicas", "4", "-logical", "2", "-steps", "264", "-out", t.TempDir()}, &stdout, &stderr)
+	err := run(t.Context(), []string{"-plugin", plugintest.Path(t, "cpu"), "-replicas", "4", "-logical", "2", "-steps",
+		"264", "-out", t.TempDir()}, &stdout, &stderr)
 	require.NoError(t, err, "%s", &stderr)
 	c := outcome(t, stdout.String())
 	require.NotNil(t, c.Accuracy)
 	assert.GreaterOrEqual(t, *c.Accuracy, 0.95)
 	assert.Equal(t, []int{4, 2, 8, 64}, []int{c.Replicas, c.Logical, c.Devices, c.Batch})
-	for _, figure := range []float64{*c.Loss, *c.TestLoss, c.Seconds, c.TrainSeconds, c.ExamplesPerSecond, float64(c.Steps)} {
+	for _, figure := range []float64{*c.Loss, *c.TestLoss, c.Seconds, c.TrainSeconds, c.ExamplesPerSecond,
+		float64(c.Steps)} {
 		assert.Positive(t, figure)
 	}
 	assert.Contains(t, stdout.String(), "Held-out accuracy ")
-	for _, shown := range []string{"step 1 of 264", "replica=4,logical=2 of 8 cpu devices", "1440 of (uint8[8 8], int32[]) to train on, 357 to test with",
+	for _, shown := range []string{"step 1 of 264", "replica=4,logical=2 of 8 cpu devices",
+		"1440 of (uint8[8 8], int32[]) to train on, 357 to test with",
 		"/hidden/dense/weights  (Float32)[64, 256]  -,logical                 65536   32768"} {
 		assert.Contains(t, stderr.String(), shown)
 	}
@@ -64,7 +67,8 @@ func TestLossesAreTheSameOnEachMesh(t *testing.T) {
 	var want trainer.ClassifierResult
 	for i, mesh := range []string{"-replicas 1", "-replicas 4 -logical 2", "-replicas 1 -logical 8"} {
 		var stdout, stderr bytes.Buffer
-		require.NoError(t, run(t.Context(), append(strings.Fields(mesh), "-plugin", plugin, "-steps", "30", "-seed", "7", "-out", t.TempDir()), &stdout, &stderr), "%s", &stderr)
+		require.NoError(t, run(t.Context(), append(strings.Fields(mesh), "-plugin", plugin, "-steps", "30", "-seed", "7",
+			"-out", t.TempDir()), &stdout, &stderr), "%s", &stderr)
 		got := outcome(t, stdout.String())
 		if i == 0 {
 			want = got
@@ -76,8 +80,10 @@ func TestLossesAreTheSameOnEachMesh(t *testing.T) {
 }
 
 // started starts the command as a process, and returns when it has taken a step.
-func started(t *testing.T, ctx context.Context, args ...string) (cmd *exec.Cmd, stdout *bytes.Buffer, rest func() []string) {
-	cmd = exec.CommandContext(ctx, os.Args[0], append(args, "-plugin", plugintest.Path(t, "cpu"), "-steps", "100000000", "-replicas", "2", "-devices", "4")...)
+func started(t *testing.T, ctx context.Context, args ...string) (cmd *exec.Cmd, stdout *bytes.Buffer,
+	rest func() []string) {
+	cmd = exec.CommandContext(ctx, os.Args[0], append(args, "-plugin", plugintest.Path(t, "cpu"), "-steps", "100000000",
+		"-replicas", "2", "-devices", "4")...)
 	cmd.Env = append(os.Environ(), asCommand+"=1", "TF_CPP_MIN_LOG_LEVEL=2")
 	stdout = &bytes.Buffer{}
 	cmd.Stdout = stdout
@@ -117,12 +123,14 @@ func TestSIGTERMSavesAndTheRunGoesOn(t *testing.T) {
 		from = c.Steps
 	}
 	var stdout, stderr bytes.Buffer
-	args := []string{"-plugin", plugintest.Path(t, "cpu"), "-out", dir, "-steps", fmt.Sprint(from + 5), "-resume", "-devices", "2"}
+	args := []string{"-plugin", plugintest.Path(t, "cpu"), "-out", dir, "-steps", fmt.Sprint(from + 5), "-resume",
+		"-devices", "2"}
 	require.NoError(t, run(t.Context(), args, &stdout, &stderr), "%s", &stderr)
 	c := outcome(t, stdout.String())
 	assert.Equal(t, []int64{from, from + 5}, []int64{c.Resumed, c.Steps})
 	assert.False(t, c.Interrupted)
-	assert.ErrorContains(t, run(t.Context(), append(args, "-seed", "2"), &stdout, &stderr), `setting "initializer_seed" was 1`)
+	assert.ErrorContains(t, run(t.Context(), append(args, "-seed", "2"), &stdout, &stderr),
+		`setting "initializer_seed" was 1`)
 	assert.ErrorContains(t, run(t.Context(), args[:6], &stdout, &stderr), "add -resume to continue")
 }
 

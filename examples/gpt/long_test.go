@@ -46,7 +46,8 @@ func command(t *testing.T, out string, flags ...string) (cmd *exec.Cmd, said *bu
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
-	cmd = exec.CommandContext(ctx, os.Args[0], append([]string{"-plugin", plugintest.Path(t, "cpu"), "-vocab", "512", "-out", out,
+	cmd = exec.CommandContext(ctx, os.Args[0], append([]string{"-plugin", plugintest.Path(t, "cpu"), "-vocab", "512",
+		"-out", out,
 		"-replicas", "4", "-logical", "2", "-steps", "9", "-batch", "8"}, flags...)...)
 	cmd.Env = append(os.Environ(), asCommand+"=1", "TF_CPP_MIN_LOG_LEVEL=3")
 	stdout = &bytes.Buffer{}
@@ -164,8 +165,10 @@ func TestOptionsGiveTheLossesOfThePlainRun(t *testing.T) {
 		within float64
 	}{
 		{"-shard-state optimizer", 2e-4}, {"-shard-state gradients", 2e-4}, {"-shard-state parameters", 2e-4},
-		{"-remat products", 2e-4}, {"-remat full", 2e-4}, {"-accumulate 2", 2e-4}, {"-precision f32", 2e-4}, {"-precision bf16", 3e-2},
-		{"-replicas 8 -logical 1", 2e-4}, {"-replicas 2 -logical 4 -shard-state parameters -remat full -accumulate 2 -precision bf16", 3e-2},
+		{"-remat products", 2e-4}, {"-remat full", 2e-4}, {"-accumulate 2", 2e-4}, {"-precision f32", 2e-4},
+		{"-precision bf16", 3e-2},
+		{"-replicas 8 -logical 1", 2e-4},
+		{"-replicas 2 -logical 4 -shard-state parameters -remat full -accumulate 2 -precision bf16", 3e-2},
 	} {
 		got := losses(strings.Fields(option.flags)...)
 		for step, loss := range plain {
@@ -182,7 +185,8 @@ func TestOptionsGiveTheLossesOfThePlainRun(t *testing.T) {
 func TestCtrlCEndsEachPhase(t *testing.T) {
 	long(t)
 	text := data(t)
-	for _, after := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second, 5 * time.Second} {
+	for _, after := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second,
+		5 * time.Second} {
 		cmd, said, stdout := command(t, t.TempDir(), "-data", text, "-steps", "100000")
 		time.AfterFunc(after, func() { _ = cmd.Process.Signal(os.Interrupt) })
 		code, lines := finished(t, cmd, said)

@@ -30,9 +30,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	flags := flag.NewFlagSet("gpt", flag.ContinueOnError)
 	f := trainer.AddFlags(flags, trainer.Defaults{Steps: 1200, Devices: 8})
 	preset := flags.String("preset", "tiny", "size of the model: tiny, 125m, 1b3 or llama3-8b")
-	vocabulary := flags.Int("vocab", 0, "size of the vocabulary, which is trained on the data; 256 means bytes, 0 the preset's size")
+	vocabulary := flags.Int("vocab", 0, "tokens of the vocabulary; 256 means bytes, 0 means the preset's number")
 	data := flags.String("data", "", "text file to train on; by default the sources of Go's standard library")
-	tokens := flags.Bool("tokens", false, "shard activations between layers over the logical devices by tokens, which saves memory")
+	tokens := flags.Bool("tokens", false, "shard activations between layers by tokens, which saves memory")
 	prompt := flags.String("generate", "", "prompt that the model continues, during the training and after it")
 	if err := f.Parse(args, stderr); err != nil {
 		return err
@@ -79,12 +79,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	samples := f.SampleHooks(step, c.Logits, generate.Options{Layers: c.Layers, KeyHeads: c.KeyHeads,
-		HeadSize:   c.FeaturesPerHead(),
-		Vocabulary: c.Vocabulary, MaxLength: c.Sequence, Precision: f.Precision}, corpus.Tokenizer, *prompt, fit.Every(max(f.Steps/24, 1)), stdout)
+		HeadSize: c.FeaturesPerHead(), Vocabulary: c.Vocabulary, MaxLength: c.Sequence, Precision: f.Precision},
+		corpus.Tokenizer, *prompt, fit.Every(max(f.Steps/24, 1)), stdout)
 	result, err := fit.Run(ctx, step, fit.Dataset(windows.Repeat(-1).Batch(c.Batch, true)),
 		f.FitOptions(map[string]string{"preset": c.Name, "batch": fmt.Sprint(c.Batch)}), slices.Concat(held,
 			f.Hooks(third, "loss", "held/nats"), samples)...)
-	fmt.Fprintf(stdout, "Held out: %d bytes. By the frequency of tokens alone %.3f bits per byte, by gzip -9 %.3f. Files: %s\n", corpus.HeldOut.Bytes(), corpus.Unigram, corpus.Gzip, f.Out)
+	fmt.Fprintf(stdout, "Held out: %d bytes. By the frequency of tokens alone %.3f bits per byte, by gzip -9 %.3f. Files: %s\n",
+		corpus.HeldOut.Bytes(), corpus.Unigram, corpus.Gzip, f.Out)
 	return errors.Join(err, trainer.WriteTextResult(stdout, result, c.Sequence, c.Parameters()))
 }
 

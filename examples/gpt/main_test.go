@@ -26,14 +26,16 @@ import (
 func texts(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "text.go")
-	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("func add(a, b int) int {\n\treturn a + b\n}\n\n", 400)), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("func add(a, b int) int {\n\treturn a + b\n}\n\n", 400)),
+		0o600))
 	return path
 }
 
 func TestATinyModelTrainsAndWrites(t *testing.T) {
 	plugin, out := plugintest.Path(t, "cpu"), t.TempDir()
 	var stdout, stderr bytes.Buffer
-	err := run(t.Context(), []string{"-plugin", plugin, "-data", texts(t), "-vocab", "270", "-out", out, "-replicas", "2", "-logical", "2", "-devices", "4",
+	err := run(t.Context(), []string{"-plugin", plugin, "-data", texts(t), "-vocab", "270", "-out", out, "-replicas", "2",
+		"-logical", "2", "-devices", "4",
 		"-steps", "6", "-batch", "4", "-generate", "func"}, &stdout, &stderr)
 	require.NoError(t, err, "%s", stderr.String())
 	lines := strings.Split(strings.TrimSuffix(stdout.String(), "\n"), "\n")
@@ -52,8 +54,10 @@ func TestATinyModelTrainsAndWrites(t *testing.T) {
 	}
 
 	// A checkpoint of another preset, and a second run in the same folder.
-	for line, want := range map[string]string{"-resume -preset 125m": "preset", "-resume -batch 8": "batch", "": "resume"} {
-		args := append([]string{"-plugin", plugin, "-data", texts(t), "-vocab", "270", "-out", out, "-replicas", "2", "-logical", "2", "-devices", "4", "-steps", "6", "-batch", "4"},
+	for line, want := range map[string]string{"-resume -preset 125m": "preset", "-resume -batch 8": "batch",
+		"": "resume"} {
+		args := append([]string{"-plugin", plugin, "-data", texts(t), "-vocab", "270", "-out", out, "-replicas", "2",
+			"-logical", "2", "-devices", "4", "-steps", "6", "-batch", "4"},
 			strings.Fields(line)...)
 		err := run(t.Context(), args, &stdout, &stderr)
 		assert.ErrorContains(t, err, want, line)
@@ -103,7 +107,8 @@ func TestATerminatedRunIsStartedAgain(t *testing.T) {
 	assert.Contains(t, said.String(), "gpt: interrupt: stopped after step ")
 	assert.Contains(t, said.String(), "resume to continue")
 	stdout.Reset()
-	require.NoError(t, run(t.Context(), strings.Fields(fmt.Sprintf(line, plugin, data, out, 1, stopped.Step)), &stdout, &said), "%s", &said)
+	require.NoError(t, run(t.Context(), strings.Fields(fmt.Sprintf(line, plugin, data, out, 1, stopped.Step)), &stdout,
+		&said), "%s", &said)
 	assert.Contains(t, stdout.String(), fmt.Sprintf(`"steps":%d`, stopped.Step))
 }
 

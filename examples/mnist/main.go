@@ -35,7 +35,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	columns := logical.Match("/hidden/.*weights", logical.SplitOverAxes("", logical.LogicalAxis)) // over the logical devices
+	columns := logical.Match("/hidden/.*weights", logical.SplitOverAxes("", logical.LogicalAxis))
 	logits := func(rc *strategy.ReplicaContext, images *graph.Node) *graph.Node { return logits(rc, images, f.Remat) }
 	return f.Classify(ctx, trainer.Classifier{Logits: logits, Training: training, Test: test, Batch: 64,
 		Variables: logical.Rules{columns}}, stdout)

@@ -44,7 +44,8 @@ func TestAClassifierLearnsAndGoesOn(t *testing.T) {
 	require.NotNil(t, first.Accuracy)
 	assert.Greater(t, *first.Accuracy, 0.8)
 	assert.Equal(t, int64(60), first.Steps)
-	for _, name := range []string{"losses.csv", "curve.html", "checkpoints", "best", "status", "programs/compile-cache.key", "profile/plugins/profile/steps_10-12"} {
+	for _, name := range []string{"losses.csv", "curve.html", "checkpoints", "best", "status",
+		"programs/compile-cache.key", "profile/plugins/profile/steps_10-12"} {
 		_, err := os.Stat(filepath.Join(dir, name))
 		assert.NoError(t, err)
 	}

@@ -66,7 +66,8 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	flags.BoolVar(&cfg.slice, "slice", false, "run as one host of a TPU slice; start the command on every host")
 	flags.IntVar(&cfg.hosts, "hosts", 4, "number of simulated hosts that share the CPU devices")
 	flags.IntVar(&cfg.missing, "missing", -1, "index of a simulated host that does not start, or -1")
-	flags.DurationVar(&cfg.StartTimeout, "wait", 5*time.Minute, "timeout for the start-up, and for a simulated host to wait for another")
+	flags.DurationVar(&cfg.StartTimeout, "wait", 5*time.Minute,
+		"timeout for the start-up, and for a simulated host to wait for another")
 	flags.BoolVar(&cfg.verbose, "v", false, "log the steps of the start-up")
 	flags.StringVar(&cfg.data, "data", "", "folder of MNIST's files; empty uses 1,797 digits of 8x8 pixels")
 	if err := cfg.Parse(args, stderr); err != nil {
@@ -87,9 +88,11 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		cfg.Devices = 0
 		return cfg, nil
 	case cfg.Devices < 1:
-		return cfg, wrong("devices", "%d; simulated hosts need CPU devices: give -devices 8, or -slice to run on a TPU", cfg.Devices)
+		return cfg, wrong("devices", "%d; simulated hosts need CPU devices: give -devices 8, or -slice to run on a TPU",
+			cfg.Devices)
 	case cfg.hosts < 1 || cfg.Devices%cfg.hosts != 0:
-		return cfg, wrong("hosts", "%d hosts cannot share %d devices evenly; give a divisor of the number of devices", cfg.hosts, cfg.Devices)
+		return cfg, wrong("hosts", "%d hosts cannot share %d devices evenly; give a divisor of the number of devices",
+			cfg.hosts, cfg.Devices)
 	case cfg.missing < -1 || cfg.missing >= cfg.hosts:
 		return cfg, wrong("missing", "%d; give a host from 0 to %d, or -1 for none", cfg.missing, cfg.hosts-1)
 	}
@@ -99,8 +102,9 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	}
 	// Replicas use the devices in order, so the last host is the first one without replicas.
 	if used := replicas * cfg.Logical; used <= cfg.Devices-cfg.Devices/cfg.hosts {
-		return cfg, wrong("replicas", "%d replicas of %d logical devices use %d of the %d devices, and none of the last of %d hosts; "+
-			"raise -replicas or -logical, or lower -devices", replicas, cfg.Logical, used, cfg.Devices, cfg.hosts)
+		return cfg, wrong("replicas",
+			"%d replicas of %d logical devices use %d of the %d devices, and none of the last of %d hosts; "+
+				"raise -replicas or -logical, or lower -devices", replicas, cfg.Logical, used, cfg.Devices, cfg.hosts)
 	}
 	return cfg, nil
 }

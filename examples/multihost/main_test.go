@@ -25,7 +25,8 @@ func init() { plugintest.PlainCode() }
 
 // small is a short run on the given number of hosts.
 func small(t testing.TB, hosts, logical int, more ...string) config {
-	return with(t, fmt.Sprintf("-hosts %d -logical %d -wait 1m -steps 25 -seed 3 -plugin %s %s", hosts, logical, plugintest.Path(t, "cpu"), strings.Join(more, " ")))
+	return with(t, fmt.Sprintf("-hosts %d -logical %d -wait 1m -steps 25 -seed 3 -plugin %s %s", hosts, logical,
+		plugintest.Path(t, "cpu"), strings.Join(more, " ")))
 }
 
 func with(t testing.TB, args string) config {
@@ -110,21 +111,27 @@ func TestTheCommand(t *testing.T) {
 		stdout []string
 		stderr []string
 	}{
-		"trains": {args: []string{"-steps", "20", "-logical", "2", "-v"}, stdout: []string{"Host 0: Held-out accuracy", "Host 3: Held-out accuracy", "after 20 steps"},
+		"trains": {args: []string{"-steps", "20", "-logical", "2", "-v"}, stdout: []string{"Host 0: Held-out accuracy",
+			"Host 3: Held-out accuracy", "after 20 steps"},
 			stderr: []string{"replica=4,logical=2", `msg="system: check devices" host=3`}},
-		"missing host":  {args: []string{"-missing", "1", "-wait", "200ms"}, code: 69, stderr: []string{"host 0: system: create client", "host-1:8476"}},
-		"uneven":        {args: []string{"-hosts", "3"}, code: 2, stderr: []string{"-hosts: 3 hosts cannot share 8 devices"}},
-		"no logical":    {args: []string{"-logical", "0"}, code: 2, stderr: []string{"-logical"}},
-		"too many":      {args: []string{"-replicas", "9", "-steps", "1"}, code: 2, stderr: []string{"9 replicas of 1 logical devices do not fit"}},
-		"an idle host":  {args: []string{"-logical", "3"}, code: 2, stderr: []string{"-replicas: 2 replicas of 3 logical devices use 6 of the 8 devices"}},
-		"no data":       {args: []string{"-data", "."}, code: 1, stderr: []string{"the folder needs train-images-idx3-ubyte, plain or with .gz"}},
-		"no plugin":     {args: []string{"-plugin", "."}, code: 1, stderr: []string{"not a regular file"}},
-		"no such host":  {args: []string{"-missing", "4"}, code: 2, stderr: []string{"-missing: 4; give a host from 0 to 3"}},
-		"no wait":       {args: []string{"-wait", "0s"}, code: 2, stderr: []string{"-wait: 0s"}},
-		"no such flag":  {args: []string{"-host", "3"}, code: 2, stderr: []string{"-host"}},
-		"argument":      {args: []string{"train"}, code: 2, stderr: []string{`"train" is no flag`}},
-		"help":          {args: []string{"-help"}, stderr: []string{"-slice"}},
-		"no TPU at all": {args: []string{"-slice", "-wait", "20s", "-plugin", "/no/such/libtpu.so"}, code: 1, stderr: []string{"multihost: "}},
+		"missing host": {args: []string{"-missing", "1", "-wait", "200ms"}, code: 69,
+			stderr: []string{"host 0: system: create client", "host-1:8476"}},
+		"uneven":     {args: []string{"-hosts", "3"}, code: 2, stderr: []string{"-hosts: 3 hosts cannot share 8 devices"}},
+		"no logical": {args: []string{"-logical", "0"}, code: 2, stderr: []string{"-logical"}},
+		"too many": {args: []string{"-replicas", "9", "-steps", "1"}, code: 2,
+			stderr: []string{"9 replicas of 1 logical devices do not fit"}},
+		"an idle host": {args: []string{"-logical", "3"}, code: 2,
+			stderr: []string{"-replicas: 2 replicas of 3 logical devices use 6 of the 8 devices"}},
+		"no data": {args: []string{"-data", "."}, code: 1,
+			stderr: []string{"the folder needs train-images-idx3-ubyte, plain or with .gz"}},
+		"no plugin":    {args: []string{"-plugin", "."}, code: 1, stderr: []string{"not a regular file"}},
+		"no such host": {args: []string{"-missing", "4"}, code: 2, stderr: []string{"-missing: 4; give a host from 0 to 3"}},
+		"no wait":      {args: []string{"-wait", "0s"}, code: 2, stderr: []string{"-wait: 0s"}},
+		"no such flag": {args: []string{"-host", "3"}, code: 2, stderr: []string{"-host"}},
+		"argument":     {args: []string{"train"}, code: 2, stderr: []string{`"train" is no flag`}},
+		"help":         {args: []string{"-help"}, stderr: []string{"-slice"}},
+		"no TPU at all": {args: []string{"-slice", "-wait", "20s", "-plugin", "/no/such/libtpu.so"}, code: 1,
+			stderr: []string{"multihost: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name == "no TPU at all" {

@@ -49,7 +49,8 @@ func TestHostProcess(t *testing.T) {
 
 // asTest has the hosts be processes of this test.
 func asTest(cfg config, arguments string) config {
-	cfg.args = []string{fmt.Sprintf("%s=-plugin %s -steps %d -seed %d -logical %d -out=%s %s", hostArguments, cfg.Plugin, cfg.Steps, cfg.Seed, cfg.Logical, cfg.Out, arguments)}
+	cfg.args = []string{fmt.Sprintf("%s=-plugin %s -steps %d -seed %d -logical %d -out=%s %s", hostArguments, cfg.Plugin,
+		cfg.Steps, cfg.Seed, cfg.Logical, cfg.Out, arguments)}
 	return cfg
 }
 

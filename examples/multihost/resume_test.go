@@ -30,7 +30,8 @@ func TestHostsStopTogetherAndOthersGoOn(t *testing.T) {
 	for _, life := range []struct{ hosts, at int }{{4, 3}, {2, 9}, {8, 15}, {1, 0}} {
 		cfg := small(t, life.hosts, 2, "-out", out)
 		var mu sync.Mutex
-		outcomes, err := simulateEach(t.Context(), cfg, func(host int, opts system.Options) (trainer.ClassifierResult, error) {
+		outcomes, err := simulateEach(t.Context(), cfg, func(host int, opts system.Options) (trainer.ClassifierResult,
+			error) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			own, err := cfg.hostConfig(io.Discard)
@@ -74,8 +75,10 @@ func TestHostsSaveOnThemselves(t *testing.T) {
 	dir, died := t.TempDir(), errors.New("died")
 	shared := false
 	life := func(at int) []outcome {
-		cfg := small(t, 4, 2, "-out", filepath.Join(dir, "run"), "-save-every", "100", "-near", "3:"+filepath.Join(dir, "near"), "-steps", "12")
-		outcomes, err := simulateEach(t.Context(), cfg, func(host int, opts system.Options) (trainer.ClassifierResult, error) {
+		cfg := small(t, 4, 2, "-out", filepath.Join(dir, "run"), "-save-every", "100", "-near", "3:"+filepath.Join(dir,
+			"near"), "-steps", "12")
+		outcomes, err := simulateEach(t.Context(), cfg, func(host int, opts system.Options) (trainer.ClassifierResult,
+			error) {
 			own, err := cfg.hostConfig(io.Discard)
 			require.NoError(t, err)
 			if !shared {

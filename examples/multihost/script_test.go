@@ -28,11 +28,14 @@ func TestTheFilesAreWhatLaunchPrints(t *testing.T) {
 		image   string
 		command string
 	}{
-		"slice.sh":   {launch.TPUVM, launch.Script, "", "tpustrategy launch v5litepod-16 --on tpu-vm --dry-run"},
-		"slice.yaml": {launch.GKE, launch.Manifest, image, "tpustrategy launch v5litepod-16 --on gke --part manifest --image " + image + " --dry-run"},
-		"Dockerfile": {launch.GKE, launch.Dockerfile, image, "tpustrategy launch v5litepod-16 --on gke --part dockerfile --image " + image + " --dry-run"},
+		"slice.sh": {launch.TPUVM, launch.Script, "", "tpustrategy launch v5litepod-16 --on tpu-vm --dry-run"},
+		"slice.yaml": {launch.GKE, launch.Manifest, image,
+			"tpustrategy launch v5litepod-16 --on gke --part manifest --image " + image + " --dry-run"},
+		"Dockerfile": {launch.GKE, launch.Dockerfile, image,
+			"tpustrategy launch v5litepod-16 --on gke --part dockerfile --image " + image + " --dry-run"},
 	} {
-		want, err := launch.Job{Slice: slice, Slices: 1, On: c.on, Image: c.image, Program: "./examples/multihost", Restarts: 10,
+		want, err := launch.Job{Slice: slice, Slices: 1, On: c.on, Image: c.image, Program: "./examples/multihost",
+			Restarts:  10,
 			Arguments: []string{"-slice", "-v", "-logical", "1", "-wait", "10m"}, Command: c.command}.Text(c.part)
 		require.NoError(t, err)
 		got, err := os.ReadFile(file)
@@ -72,9 +75,11 @@ func TestTheProgramStartsOnTheOldestImage(t *testing.T) {
 	}
 	assert.Equal(t, "2.35", oldest)
 	if hostfacts.IsOlderVersion(oldest, needs.CLibrary) {
-		t.Logf("built here, the program needs C library %s and the oldest image has %s: the script refuses to rent for it", needs.CLibrary, oldest)
+		t.Logf("built here, the program needs C library %s and the oldest image has %s: the script refuses to rent for it",
+			needs.CLibrary, oldest)
 	}
-	grep, err := exec.Command("bash", "-c", `grep -aoE 'GLIBC_2\.[0-9]+' "$1" | sort -Vu | tail -n 1`, "bash", program).Output()
+	grep, err := exec.Command("bash", "-c", `grep -aoE 'GLIBC_2\.[0-9]+' "$1" | sort -Vu | tail -n 1`, "bash",
+		program).Output()
 	require.NoError(t, err)
 	assert.Equal(t, "GLIBC_"+needs.CLibrary+"\n", string(grep), "the script reads the same as debug/elf")
 }

@@ -25,7 +25,8 @@ func TestHostsTrainToTheSameLossesAsOneProcess(t *testing.T) {
 			require.Less(t, want[24], want[0])
 			var mu sync.Mutex
 			got := map[int][]float64{}
-			outcomes, err := simulateEach(t.Context(), cfg, func(host int, opts system.Options) (trainer.ClassifierResult, error) {
+			outcomes, err := simulateEach(t.Context(), cfg, func(host int, opts system.Options) (trainer.ClassifierResult,
+				error) {
 				own, err := cfg.hostConfig(io.Discard)
 				require.NoError(t, err)
 				own.hooks = eachStep(func(_ int, loss float64) {
@@ -76,7 +77,8 @@ func TestAHostWithOtherSettingsIsNamed(t *testing.T) {
 	} {
 		cfg := small(t, 4, 2, "-wait 30s")
 		start := time.Now()
-		outcomes, err := simulateEach(t.Context(), cfg, func(host int, opts system.Options) (trainer.ClassifierResult, error) {
+		outcomes, err := simulateEach(t.Context(), cfg, func(host int, opts system.Options) (trainer.ClassifierResult,
+			error) {
 			own, err := cfg.hostConfig(io.Discard)
 			require.NoError(t, err)
 			if host == 3 {

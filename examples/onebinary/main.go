@@ -174,15 +174,19 @@ func load(ctx context.Context, s *strategy.TPUStrategy, from embed.FS) (*train.S
 		}
 		unfit = append(unfit, fmt.Errorf("%s: %w", entry.Name(), err))
 	}
-	return nil, "", &errkind.Fault{Op: "onebinary", Reason: fmt.Sprintf("none of the %d embedded steps fits %s", len(unfit), s.System().Topology()),
-		Hint: "compile a step for it with -topology and -save into examples/onebinary/steps, and build again", Err: errors.Join(unfit...)}
+	return nil, "", &errkind.Fault{Op: "onebinary", Reason: fmt.Sprintf("none of the %d embedded steps fits %s",
+		len(unfit), s.System().Topology()),
+		Hint: "compile a step for it with -topology and -save into examples/onebinary/steps, and build again",
+		Err:  errors.Join(unfit...)}
 }
 
 // noCompiler is a compiler that always returns an error and counts its calls, because this program
 // must not compile when it runs.
 type noCompiler struct{ compileCount *int }
 
-func (c noCompiler) Compile(context.Context, *pjrt.Client, pjrt.Program, pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+func (c noCompiler) Compile(context.Context, *pjrt.Client, pjrt.Program, pjrt.CompileOptions) (*pjrt.LoadedExecutable,
+	error) {
 	*c.compileCount++
-	return nil, &errkind.Fault{Op: "onebinary", Reason: "the call needs a program that is not embedded", Hint: "call only the embedded steps", Class: errkind.FailedPreconditionError}
+	return nil, &errkind.Fault{Op: "onebinary", Reason: "the call needs a program that is not embedded",
+		Hint: "call only the embedded steps", Class: errkind.FailedPreconditionError}
 }

@@ -37,11 +37,13 @@ func buildWith(t *testing.T, step string) string {
 	here, err := os.Getwd()
 	require.NoError(t, err)
 	dir := t.TempDir()
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(here, "steps", "test.step"): step}})
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(here, "steps",
+		"test.step"): step}})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
 	program := filepath.Join(dir, "onebinary")
-	out, err := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, ".").CombinedOutput()
+	out, err := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-overlay", filepath.Join(dir, "overlay.json"),
+		"-o", program, ".").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return program
 }

@@ -46,7 +46,8 @@ func newStore() *model.Store {
 
 // newStep returns the training step. It is called only to compile.
 func newStep(s *strategy.TPUStrategy) (*train.Step, error) {
-	return train.New(s, newStore(), optimizer.StochasticGradientDescent().WithLearningRate(learningRate).WithDecay(false).Done(),
+	return train.New(s, newStore(),
+		optimizer.StochasticGradientDescent().WithLearningRate(learningRate).WithDecay(false).Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			first := rc.Scope().VariableWithValue("hidden", pseudoRandom(1, features, hidden)).NodeValue(rc.Graph())
 			last := rc.Scope().VariableWithValue("output", pseudoRandom(2, hidden, 1)).NodeValue(rc.Graph())

@@ -47,7 +47,8 @@ func TestABarFitsItsTerminal(t *testing.T) {
 // seconds, shows activities that take long, and shows no estimate that has passed.
 func TestABarIsNeverStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &display{line: progress.NewLine(&bytes.Buffer{}, progress.Options{}), step: 100, resumedFrom: 100, steps: 200, startTime: time.Now()}
+		b := &display{line: progress.NewLine(&bytes.Buffer{}, progress.Options{}), step: 100, resumedFrom: 100, steps: 200,
+			startTime: time.Now()}
 		b.update(at{100, 200, []fit.Metric{{Name: "loss", Value: 1}}})
 		b.startTime = time.Now()
 		before := ""
@@ -57,7 +58,8 @@ func TestABarIsNeverStill(t *testing.T) {
 			assert.NotEqual(t, before, b.render(79))
 			before = b.render(79)
 		}
-		assert.Equal(t, "loss 1.0000  100 rows/s   55% |███████████         |  110/200  10s, 1m30s left", before)
+		assert.Equal(t,
+			"loss 1.0000  100 rows/s   55% |███████████         |  110/200  10s, 1m30s left", before)
 		time.Sleep(time.Second)
 		assert.Contains(t, b.render(49), "launch 2s ")
 		b.setActivity(watchdog.Hook, "evaluate held")

@@ -84,8 +84,10 @@ func TestTheSharesOfRandomHistoriesAddUp(t *testing.T) {
 		wall := clock.Sub(first).Seconds()
 		assert.InDelta(t, wall, got.WallTime, 0.01*wall, "seed %d", seed)
 		assert.InDelta(t, wall, sum(got), 0.01*wall, "seed %d", seed)
-		for name, pair := range map[string][2]float64{"steps": {real.Steps, got.Steps}, "again": {real.Repeated, got.Repeated}, "start": {real.Start, got.Start},
-			"compile": {real.Compile, got.Compile}, "restore": {real.Restore, got.Restore}, "save": {real.Save, got.Save}, "input": {real.Input, got.Input},
+		for name, pair := range map[string][2]float64{"steps": {real.Steps, got.Steps}, "again": {real.Repeated,
+			got.Repeated}, "start": {real.Start, got.Start},
+			"compile": {real.Compile, got.Compile}, "restore": {real.Restore, got.Restore}, "save": {real.Save, got.Save},
+			"input": {real.Input, got.Input},
 			"peers": {real.OtherHosts, got.OtherHosts}, "hooks": {real.Hooks, got.Hooks}, "down": {real.Down, got.Down}} {
 			assert.InDelta(t, pair[0], pair[1], 0.01*wall, "seed %d, %s", seed, name)
 		}
@@ -96,7 +98,8 @@ func TestTheSharesOfRandomHistoriesAddUp(t *testing.T) {
 func TestClocksThatJumpLoseNothing(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
 	first := goodput.History{StartTime: at(100), EndTime: at(200), LastStep: 10, Seconds: map[string]float64{"launch": 80}}
-	all := first.Append(goodput.History{StartTime: at(150), EndTime: at(180), FirstStep: 20, LastStep: 30, Seconds: map[string]float64{"launch": 100, "nonsense": 1}})
+	all := first.Append(goodput.History{StartTime: at(150), EndTime: at(180), FirstStep: 20, LastStep: 30,
+		Seconds: map[string]float64{"launch": 100, "nonsense": 1}})
 	got := all.Breakdown()
 	assert.Equal(t, 2, got.Attempts)
 	assert.Equal(t, 181.0, got.WallTime, "as much as is known")
@@ -106,8 +109,11 @@ func TestClocksThatJumpLoseNothing(t *testing.T) {
 }
 
 func TestTheTextNamesTheLargestFirst(t *testing.T) {
-	h := goodput.History{StartTime: time.Unix(0, 0), EndTime: time.Unix(100, 0), LastStep: 5, Seconds: map[string]float64{"launch": 70, "save": 5, "compile": 20}}
+	h := goodput.History{StartTime: time.Unix(0, 0), EndTime: time.Unix(100, 0), LastStep: 5,
+		Seconds: map[string]float64{"launch": 70, "save": 5, "compile": 20}}
 	assert.Equal(t, "goodput 70.0 % of 1m40s: compile 20.0 %, start 5.0 %, save 5.0 %", h.Breakdown().String())
-	assert.Equal(t, "goodput 58.3 % of 2m0s in 2 attempts: compile 16.7 %, start 8.3 %, down 8.3 %, save 4.2 %, input 4.2 %",
-		h.Append(goodput.History{StartTime: time.Unix(110, 0), EndTime: time.Unix(120, 0), FirstStep: 5, LastStep: 5, Seconds: map[string]float64{"input": 5}}).Breakdown().String())
+	assert.Equal(t,
+		"goodput 58.3 % of 2m0s in 2 attempts: compile 16.7 %, start 8.3 %, down 8.3 %, save 4.2 %, input 4.2 %",
+		h.Append(goodput.History{StartTime: time.Unix(110, 0), EndTime: time.Unix(120, 0), FirstStep: 5, LastStep: 5,
+			Seconds: map[string]float64{"input": 5}}).Breakdown().String())
 }

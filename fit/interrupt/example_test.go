@@ -26,7 +26,8 @@ func ExampleNotify() {
 func ExampleExitCodeFor() {
 	saved := &interrupt.Error{Step: 1200, Notice: &interrupt.Notice{Reason: "SIGTERM"}}
 	fmt.Println(saved)
-	fmt.Println(interrupt.ExitCodeFor(nil), interrupt.ExitCodeFor(saved), interrupt.ExitCodeFor(errors.New("the loss is NaN")))
+	fmt.Println(interrupt.ExitCodeFor(nil), interrupt.ExitCodeFor(saved),
+		interrupt.ExitCodeFor(errors.New("the loss is NaN")))
 	// Output:
 	// interrupt: stopped after step 1200: SIGTERM; restart the process to resume
 	// 0 75 1

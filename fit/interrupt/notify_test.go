@@ -53,7 +53,8 @@ func TestASignalIsANotice(t *testing.T) {
 		reason   string
 		code     int
 		deadline bool
-	}{{syscall.SIGTERM, "SIGTERM", 143, true}, {syscall.SIGINT, "SIGINT", 130, false}, {syscall.SIGUSR1, `signal "user defined signal 1"`, 138, true}} {
+	}{{syscall.SIGTERM, "SIGTERM", 143, true}, {syscall.SIGINT, "SIGINT", 130, false},
+		{syscall.SIGUSR1, `signal "user defined signal 1"`, 138, true}} {
 		ctx, stop := interrupt.Notify(t.Context(), interrupt.Options{Signals: []os.Signal{c.signal}, Grace: time.Minute})
 		assert.Nil(t, interrupt.FromContext(ctx))
 		assert.Equal(t, time.Minute, interrupt.GracePeriod(ctx))
@@ -124,15 +125,17 @@ type answers func(path string) (string, int)
 
 func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	text, code := a(r.URL.Path)
-	for last := r.URL.Query().Get("last_etag"); last == fmt.Sprintf("%x", text); text, code = a(r.URL.Path) { // until it changes
+	// until it changes
+	for last := r.URL.Query().Get("last_etag"); last == fmt.Sprintf("%x", text); text, code = a(r.URL.Path) {
 		select {
 		case <-r.Context().Done():
 			return nil, r.Context().Err()
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	return &http.Response{StatusCode: code, Status: http.StatusText(code), Body: io.NopCloser(strings.NewReader(text)), Request: r,
-		Header: http.Header{"Metadata-Flavor": {"Google"}, "Etag": {fmt.Sprintf("%x", text)}}}, nil
+	return &http.Response{StatusCode: code, Status: http.StatusText(code), Body: io.NopCloser(strings.NewReader(text)),
+		Request: r,
+		Header:  http.Header{"Metadata-Flavor": {"Google"}, "Etag": {fmt.Sprintf("%x", text)}}}, nil
 }
 
 func TestNoticesOfTheMetadataServer(t *testing.T) {
@@ -145,15 +148,16 @@ func TestNoticesOfTheMetadataServer(t *testing.T) {
 		{"maintenance-event", "MIGRATE_ON_HOST_MAINTENANCE", "", 0},
 	} {
 		var noticed atomic.Bool
-		client := clusterresolver.NewMetadataClient(clusterresolver.MetadataOptions{Transport: answers(func(path string) (string, int) {
-			switch {
-			case strings.HasSuffix(path, c.key) && noticed.Load():
-				return c.value, 200
-			case strings.HasSuffix(path, "preempted"):
-				return "FALSE", 200
-			}
-			return "NONE", 200
-		})})
+		client := clusterresolver.NewMetadataClient(clusterresolver.MetadataOptions{Transport: answers(
+			func(path string) (string, int) {
+				switch {
+				case strings.HasSuffix(path, c.key) && noticed.Load():
+					return c.value, 200
+				case strings.HasSuffix(path, "preempted"):
+					return "FALSE", 200
+				}
+				return "NONE", 200
+			})})
 		ctx, stop := interrupt.Notify(t.Context(), interrupt.Options{Signals: []os.Signal{}, Metadata: client})
 		time.Sleep(100 * time.Millisecond)
 		require.NoError(t, ctx.Err())
@@ -177,7 +181,8 @@ func TestCodes(t *testing.T) {
 	}{
 		{nil, 0}, {errors.New("x"), 1}, {again, 75}, {errors.Join(errors.New("x"), fmt.Errorf("y: %w", again)), 75},
 		{exec.Command("false").Run(), 1}, {exec.Command("sh", "-c", "exit 9").Run(), 1},
-		{fmt.Errorf("start: %w", context.DeadlineExceeded), 69}, {errors.Join(errkind.New(errkind.UnavailableError, "no host 2"), errors.New("x")), 69},
+		{fmt.Errorf("start: %w", context.DeadlineExceeded), 69},
+		{errors.Join(errkind.New(errkind.UnavailableError, "no host 2"), errors.New("x")), 69},
 		{fmt.Errorf("start: %w", &interrupt.Notice{Reason: "SIGTERM", Signal: syscall.SIGTERM, Deadline: time.Now()}), 75},
 		{fmt.Errorf("start: %w", &interrupt.Notice{Reason: "the machine is being pre-empted", Deadline: time.Now()}), 75},
 		{fmt.Errorf("start: %w", &interrupt.Notice{Reason: "SIGINT", Signal: os.Interrupt}), 130},

@@ -295,6 +295,7 @@ func (j *compileJob) lateMessage(share float64) string {
 	if share < 0.5 {
 		why += fmt.Sprintf(". It has %.0f%% of one processor: the machine is busy, or limits it", 100*share)
 	}
-	return fmt.Sprintf("%s is still compiling, and the remaining time is not known: %s. Ctrl-C is safe: it loses only this compilation and the unsaved steps of a run. "+
+	return fmt.Sprintf("%s is still compiling, and the remaining time is not known: %s. Ctrl-C is safe: it loses only "+
+		"this compilation and the unsaved steps of a run. "+
 		"Layers of one shape in a loop (loop.Layers) make a program, and its compilation, much shorter.", j.Name, why)
 }

@@ -101,8 +101,10 @@ func TestTheMemoryIsTheCompilersProcesss(t *testing.T) {
 	for begin := processCPUTime(0); processCPUTime(0) < begin+20*time.Millisecond; {
 		processMemory(0)
 	}
-	m := compileJob{Phase: at(phase.Compiling, "s", 900), estimate: estimate{expected: 40 * time.Second, longest: time.Minute}}
-	assert.Equal(t, "compiling s for v5e:4x4 (4 x 4 devices): 23s of about 40s, 0.9 kB of program, 2.00 GiB of memory", m.text(23*time.Second, 2<<30))
+	m := compileJob{Phase: at(phase.Compiling, "s", 900), estimate: estimate{expected: 40 * time.Second,
+		longest: time.Minute}}
+	assert.Equal(t, "compiling s for v5e:4x4 (4 x 4 devices): 23s of about 40s, 0.9 kB of program, 2.00 GiB of memory",
+		m.text(23*time.Second, 2<<30))
 }
 
 // TestALineSaysWhenNothingIsKnownAnyMore checks a compilation that takes longer than similar ones,
@@ -132,11 +134,13 @@ func TestALineSaysWhenNothingIsKnownAnyMore(t *testing.T) {
 	assert.Equal(t, head+"1m40s of about 3m20s, 708.0 kB of program\n"+
 		head+"3m20s of about 3m20s, 708.0 kB of program\n"+
 		head+"5m0s of up to 5m0s, 708.0 kB of program\n"+
-		"p: elm is still compiling, and the remaining time is not known: it takes longer than any of its size before, up to 5m0s."+advice+
+		"p: elm is still compiling, and the remaining time is not known: it takes longer than any of its size before, up "+
+		"to 5m0s."+advice+
 		head+"6m40s, its end is not known, 708.0 kB of program\n"+
 		head+"8m20s, its end is not known, 708.0 kB of program\n", lines(path, 708000, 501*time.Second, 0))
-	assert.Equal(t, "p: elm is still compiling, and the remaining time is not known: no compilation of this size is on record."+advice+
-		head+"1m40s, its end is not known, 70.0 kB of program\n", lines(path, 70000, 101*time.Second, 0))
+	assert.Equal(t,
+		"p: elm is still compiling, and the remaining time is not known: no compilation of this size is on record."+advice+
+			head+"1m40s, its end is not known, 70.0 kB of program\n", lines(path, 70000, 101*time.Second, 0))
 
 	// A compiler that gets little processor time is reported.
 	shares := map[string]float64{"": 1.5, ". It has 7% of one processor: the machine is busy, or limits it": 0.07}
@@ -161,7 +165,9 @@ func TestALineSaysWhenNothingIsKnownAnyMore(t *testing.T) {
 	// On a terminal the message stays above the line and is not truncated.
 	drawn := lines("", 70000, 61*time.Second, 60)
 	assert.Equal(t, 1, strings.Count(drawn, "\n"))
-	assert.Contains(t, drawn, "\r\x1b[Kp: elm is still compiling, and the remaining time is not known: no compilation of this size is on record."+advice+"\r\x1b[K"+head)
+	assert.Contains(t, drawn,
+		"\r\x1b[Kp: elm is still compiling, and the remaining time is not known: no compilation of this size is on record."+
+			advice+"\r\x1b[K"+head)
 	assert.True(t, strings.HasSuffix(drawn, "\r\x1b[K"))
 }
 
@@ -169,7 +175,8 @@ func TestALineSaysWhenNothingIsKnownAnyMore(t *testing.T) {
 // estimates.
 func TestAnEstimateThatIsPassedIsNotShown(t *testing.T) {
 	of := regexp.MustCompile(`of (?:about|up to) (\S+?),`)
-	for _, k := range []estimate{{}, {30 * time.Second, 30 * time.Second}, {30 * time.Second, 50 * time.Second}, {70 * time.Second, 90 * time.Second}} {
+	for _, k := range []estimate{{}, {30 * time.Second, 30 * time.Second}, {30 * time.Second, 50 * time.Second},
+		{70 * time.Second, 90 * time.Second}} {
 		m := compileJob{Phase: at(phase.Compiling, "s", 900), estimate: k}
 		for passed := time.Duration(0); passed < 3*time.Minute; passed += time.Second {
 			text := m.text(passed, 0)
@@ -179,7 +186,8 @@ func TestAnEstimateThatIsPassedIsNotShown(t *testing.T) {
 				assert.GreaterOrEqual(t, d, passed, text)
 				continue
 			}
-			assert.Equal(t, passed > max(k.longest, time.Minute) || k.longest > 0, strings.Contains(text, "its end is not known"), text)
+			assert.Equal(t, passed > max(k.longest, time.Minute) || k.longest > 0, strings.Contains(text,
+				"its end is not known"), text)
 		}
 	}
 }
@@ -218,7 +226,10 @@ func TestCompilationsOfLikeSizeAreExpectedToTakeAsLong(t *testing.T) {
 	// Invalid lines, for example of a killed process, are skipped.
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(path, append([]byte("{\"name\":\n\x00\n{\"target\": \"v5e:4x4\", \"text_bytes\": 1000, \"seconds\": -1}\n"), data...), 0o600))
+	require.NoError(t,
+		os.WriteFile(path,
+			append([]byte("{\"name\":\n\x00\n{\"target\": \"v5e:4x4\", \"text_bytes\": 1000, \"seconds\": -1}\n"), data...),
+			0o600))
 	expect(40*time.Second, "gpt", "v5e:4x4", 1000)
 
 	// A long record keeps its newer part.
@@ -292,7 +303,8 @@ func TestATerminalsLineHasOneOwner(t *testing.T) {
 		assert.Equal(t, "p: reading: 3s|p: writing|a warning|49 columns, 3s", shown())
 		l.SetPhase(at(phase.Compiling, "s", 900))
 		time.Sleep(time.Second)
-		assert.Equal(t, "p: reading: 3s|p: writing|a warning|p: compiling s for v5e:4x4 (4 x 4 devices): 1s, 0", shown(), "cut off")
+		assert.Equal(t, "p: reading: 3s|p: writing|a warning|p: compiling s for v5e:4x4 (4 x 4 devices): 1s, 0", shown(),
+			"cut off")
 		l.SetPhase(at(phase.Done, "s", 900))
 		time.Sleep(time.Second)
 		assert.Equal(t, "p: reading: 3s|p: writing|a warning|49 columns, 5s", shown())
@@ -320,7 +332,8 @@ func TestATerminalsLineHasOneOwner(t *testing.T) {
 func TestWhatChangesOftenIsSaidNowAndThen(t *testing.T) {
 	var log strings.Builder
 	line := NewLine(&log, Options{Prefix: "p: ", Every: time.Hour})
-	for _, text := range []string{"probing 1 of 9", "probing 2 of 9", "compiling 1 of 3", "compiling 2 of 3", "probing 3 of 9"} {
+	for _, text := range []string{"probing 1 of 9", "probing 2 of 9", "compiling 1 of 3", "compiling 2 of 3",
+		"probing 3 of 9"} {
 		line.Update(text)
 	}
 	line.Close()

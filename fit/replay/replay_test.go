@@ -40,7 +40,8 @@ type trainer struct {
 const rows, features = 12, 4
 
 func newTrainer(s *strategy.TPUStrategy) *trainer {
-	return &trainer{s: s, step: strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(),
+	return &trainer{s: s, step: strategytest.OK(train.New(s, strategytest.SeededStore(),
+		optimizer.Adam().LearningRate(0.01).Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			h := graph.Tanh(logical.Split(layers.Dense(rc.Scope("hidden"), in[0], false, 16), 1, 2))
 			h = layers.DropoutStatic(rc.Scope("dropout"), h, 0.25)
@@ -64,7 +65,8 @@ func (r *trainer) batch() [3][]float32 {
 }
 
 func tensorsOf(b [3][]float32) []any {
-	return []any{tensors.FromFlatDataAndDimensions(b[0], rows, features), tensors.FromFlatDataAndDimensions(b[1], rows, 1), tensors.FromFlatDataAndDimensions(b[2], rows, 1)}
+	return []any{tensors.FromFlatDataAndDimensions(b[0], rows, features), tensors.FromFlatDataAndDimensions(b[1], rows, 1),
+		tensors.FromFlatDataAndDimensions(b[2], rows, 1)}
 }
 
 func (r *trainer) run(ctx context.Context, b [3][]float32) error {
@@ -184,7 +186,8 @@ func TestCleanStepsGiveNoAlarm(t *testing.T) {
 		require.NoError(t, err)
 		steps = n
 	}
-	for _, o := range []strategy.Options{{Replicas: 2, LogicalDevices: 2}, {Replicas: 2, LogicalDevices: 2, Variables: logical.Rules{logical.MatchState("", logical.ShardParameters)}}} {
+	for _, o := range []strategy.Options{{Replicas: 2, LogicalDevices: 2}, {Replicas: 2, LogicalDevices: 2,
+		Variables: logical.Rules{logical.MatchState("", logical.ShardParameters)}}} {
 		s, err := strategy.New(plugintest.System(t, 4), o)
 		require.NoError(t, err)
 		r := newTrainer(s)
@@ -198,27 +201,28 @@ func TestCleanStepsGiveNoAlarm(t *testing.T) {
 
 // TestAllProcessesAreTold flips a bit on a device of process 1: both processes name the device.
 func TestAllProcessesAreTold(t *testing.T) {
-	errs := strategytest.OnProcesses(t, plugintest.System(t, 8), simhost.Options{Processes: 2}, strategy.Options{Replicas: 4, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
-		r := newTrainer(s)
-		if err := errors.Join(r.run(ctx, r.batch()), r.replay(ctx, nil, nil)); err != nil {
-			return err
-		}
-		err := r.replay(ctx, nil, func() error {
-			if s.Process() == 0 {
-				return nil
-			}
-			m := replay.On(s)
-			all, err := m.Images(ctx, r.variables())
-			if err != nil {
+	errs := strategytest.OnProcesses(t, plugintest.System(t, 8), simhost.Options{Processes: 2},
+		strategy.Options{Replicas: 4, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+			r := newTrainer(s)
+			if err := errors.Join(r.run(ctx, r.batch()), r.replay(ctx, nil, nil)); err != nil {
 				return err
 			}
-			all[0][7][0] ^= 1
-			return m.Reinstate(ctx, r.variables(), all)
+			err := r.replay(ctx, nil, func() error {
+				if s.Process() == 0 {
+					return nil
+				}
+				m := replay.On(s)
+				all, err := m.Images(ctx, r.variables())
+				if err != nil {
+					return err
+				}
+				all[0][7][0] ^= 1
+				return m.Reinstate(ctx, r.variables(), all)
+			})
+			if e := (*replay.Error)(nil); !errors.As(err, &e) || len(e.Devices) != 1 {
+				return fmt.Errorf("process %d is told %w", s.Process(), err)
+			}
+			return nil
 		})
-		if e := (*replay.Error)(nil); !errors.As(err, &e) || len(e.Devices) != 1 {
-			return fmt.Errorf("process %d is told %w", s.Process(), err)
-		}
-		return nil
-	})
 	strategytest.NoErrors(t, errs)
 }

@@ -150,7 +150,8 @@ func (f *Flags) Train(ctx context.Context, c Classifier) (outcome ClassifierResu
 		return outcome, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	outcome.Replicas, outcome.Devices, outcome.Out = strat.NumReplicasInSync(), strat.System().Topology().NumDevices(), f.Out
+	outcome.Replicas, outcome.Devices, outcome.Out = strat.NumReplicasInSync(), strat.System().Topology().NumDevices(),
+		f.Out
 	step, err := f.newStep(strat, &c)
 	if err != nil {
 		return outcome, err
@@ -177,7 +178,8 @@ func (f *Flags) Train(ctx context.Context, c Classifier) (outcome ClassifierResu
 	settings := map[string]string{"batch": fmt.Sprint(batch), "seed": fmt.Sprint(f.Seed),
 		"data": fmt.Sprintf("%s of %s", c.Training.Info().Cardinality, c.Training.Info().Spec)}
 	result, err := fit.Run(ctx, step, fit.Dataset(batches), f.FitOptions(settings), append(hooks, c.Hooks...)...)
-	outcome.Steps, outcome.Resumed, outcome.Seconds, outcome.TrainSeconds = result.Step, result.ResumedFrom, result.Seconds, result.TrainSeconds
+	outcome.Steps, outcome.Resumed, outcome.Seconds, outcome.TrainSeconds = result.Step, result.ResumedFrom,
+		result.Seconds, result.TrainSeconds
 	outcome.Stopped = result.StopReason
 	if result.TrainSeconds > 0 {
 		outcome.ExamplesPerSecond = float64(result.Rows) / result.TrainSeconds

@@ -47,7 +47,8 @@ func (e *effectChecker) checkTrace(g *graph.Graph) error {
 func (e *effectChecker) checkApplied() error {
 	if e.precision != (precision.Policy{}) && !e.precisionApplied.Load() {
 		return noEffectError("-precision", "the training step does not compute in its policy",
-			"pass Flags.Precision to train.New as Options.Precision, or run the model of another step in Flags.Precision.Forward")
+			"pass Flags.Precision to train.New as Options.Precision, or run the model of another step in "+
+				"Flags.Precision.Forward")
 	}
 	if e.remat && !e.rematApplied.Load() {
 		return noEffectError("-remat", "no operation of the model is in a block or a layer loop that recomputes activations",

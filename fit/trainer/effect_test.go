@@ -51,7 +51,10 @@ func tokens(compute bool, keep remat.Policy) train.Loss {
 		if compute {
 			x = precision.Compute(x)
 		}
-		x = remat.Block(keep, x, func(x *graph.Node) *graph.Node { return graph.Tanh(layers.Dense(rc.Scope("a"), x, true, 4)) })
+		x = remat.Block(keep, x, func(x *graph.Node) *graph.Node {
+			return graph.Tanh(layers.Dense(rc.Scope("a"), x, true,
+				4))
+		})
 		return graph.ReduceAllMean(precision.Output(layers.Dense(rc.Scope("b"), x, true, 1)))
 	}
 }
@@ -66,15 +69,18 @@ func TestAFlagWithoutEffectIsAnError(t *testing.T) {
 		pass    bool // the policies are passed to the step and to its blocks
 		want    string
 	}{
-		"no flags":              {nil, false, false, ""},
-		"float32":               {[]string{"-precision", "f32"}, false, true, ""},
-		"bfloat16":              {[]string{"-precision", "bf16"}, true, true, ""},
-		"nothing computed":      {[]string{"-precision", "bf16"}, false, true, "no operation of the model computes in BFloat16"},
-		"policy not passed":     {[]string{"-precision", "bf16"}, true, false, "flag -precision: it has no effect: .*; pass Flags.Precision to train.New"},
-		"full":                  {[]string{"-remat", "full"}, false, true, ""},
-		"products":              {[]string{"-remat", "products"}, false, true, ""},
-		"none":                  {[]string{"-remat", "none"}, false, false, ""},
-		"nothing is in blocks":  {[]string{"-remat", "full"}, false, false, `flag -remat: it has no effect: .*; build the layers in remat.Block\(Flags.Keep, ...\)`},
+		"no flags": {nil, false, false, ""},
+		"float32":  {[]string{"-precision", "f32"}, false, true, ""},
+		"bfloat16": {[]string{"-precision", "bf16"}, true, true, ""},
+		"nothing computed": {[]string{"-precision", "bf16"}, false, true,
+			"no operation of the model computes in BFloat16"},
+		"policy not passed": {[]string{"-precision", "bf16"}, true, false,
+			"flag -precision: it has no effect: .*; pass Flags.Precision to train.New"},
+		"full":     {[]string{"-remat", "full"}, false, true, ""},
+		"products": {[]string{"-remat", "products"}, false, true, ""},
+		"none":     {[]string{"-remat", "none"}, false, false, ""},
+		"nothing is in blocks": {[]string{"-remat", "full"}, false, false,
+			`flag -remat: it has no effect: .*; build the layers in remat.Block\(Flags.Keep, ...\)`},
 		"products not in block": {[]string{"-remat", "products"}, false, false, "flag -remat: it has no effect"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,7 +114,8 @@ func TestAFunctionThatTrainsUsesTheFlags(t *testing.T) {
 	ignores := func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		l := tokens(false, remat.Everything())(rc, in)
 		v := rc.Scope("b", "dense").GetVariable("weights")
-		v.SetNodeValue(graph.Sub(v.NodeValue(rc.Graph()), rc.AllReduce(strategy.Mean, graph.Gradient(l, v.NodeValue(rc.Graph()))[0])))
+		v.SetNodeValue(graph.Sub(v.NodeValue(rc.Graph()), rc.AllReduce(strategy.Mean,
+			graph.Gradient(l, v.NodeValue(rc.Graph()))[0])))
 		return []*graph.Node{l}
 	}
 	_, err := s.Function(ignores, strategy.FunctionOptions{Store: f.NewStore(), SplitBatch: true}).Run(t.Context(), batch)

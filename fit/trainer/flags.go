@@ -98,13 +98,17 @@ func AddFlags(flags *flag.FlagSet, d Defaults) *Flags {
 	flags.Int64Var(&f.Steps, "steps", d.Steps, "number of training steps, including those before a resume")
 	flags.IntVar(&f.Batch, "batch", 0, "rows of a step over all replicas; 0 means the program's default")
 	flags.IntVar(&f.Accumulate, "accumulate", 1, "number of microbatches of a step, which run one after another")
-	flags.BoolVar(&f.Resume, "resume", false, "resume from the last checkpoint in the folder -out, if there is one; an interrupted run saves and exits with code 75")
+	flags.BoolVar(&f.Resume, "resume", false,
+		"resume from the last checkpoint in the folder -out, if there is one; an interrupted run saves and exits with "+
+			"code 75")
 	flags.Int64Var(&f.Seed, "seed", 1, "seed of the initial values and of the order of the data")
-	flags.StringVar(&f.Out, "out", "", "folder or URL, shared by all hosts, for checkpoints, metrics and curves; by default a temporary folder, without checkpoints if there are several hosts")
+	flags.StringVar(&f.Out, "out", "", "folder or URL, shared by all hosts, for checkpoints, metrics and curves; by "+
+		"default a temporary folder, without checkpoints if there are several hosts")
 	flags.StringVar(&f.Cache, "cache", "", "folder or URL of a cache of compiled programs, for later runs and other hosts")
 	flags.IntVar(&f.Devices, "devices", d.Devices, "number of CPU devices to create; 0 uses the machine's TPU")
 	flags.StringVar(&f.Plugin, "plugin", "", "path of the PJRT plugin; by default the installed plugin")
-	flags.Func("profile", "first and last step to record for XProf, such as 100-110; the profile is written to the folder profile in -out",
+	flags.Func("profile",
+		"first and last step to record for XProf, such as 100-110; the profile is written to the folder profile in -out",
 		func(text string) error {
 			if _, err := fmt.Sscanf(text+"\n", "%d-%d\n", &f.Profile.From, &f.Profile.To); err != nil || f.Profile.From < 1 ||
 				f.Profile.To < f.Profile.From {
@@ -112,9 +116,11 @@ func AddFlags(flags *flag.FlagSet, d Defaults) *Flags {
 			}
 			return nil
 		})
-	flags.Int64Var(&f.Replay, "replay", 0, "run every n-th step twice and compare the results on all devices bit by bit; 0 disables this")
+	flags.Int64Var(&f.Replay, "replay", 0,
+		"run every n-th step twice and compare the results on all devices bit by bit; 0 disables this")
 	flags.Int64Var(&f.SaveEvery, "save-every", 0, "number of steps between two checkpoints; 0 means the program's default")
-	flags.Func("near", "number of steps between two local checkpoints on the hosts, in /dev/shm/tpustrategy or in the folder after a colon, such as 10:/mnt/ssd", func(text string) error {
+	flags.Func("near", "number of steps between two local checkpoints on the hosts, in /dev/shm/tpustrategy or in the "+
+		"folder after a colon, such as 10:/mnt/ssd", func(text string) error {
 		steps, folder, _ := strings.Cut(text, ":")
 		n, err := strconv.ParseInt(steps, 10, 64)
 		if err != nil || n < 1 {
@@ -124,7 +130,8 @@ func AddFlags(flags *flag.FlagSet, d Defaults) *Flags {
 		return nil
 	})
 	addParsedFlag(flags, &f.StateSharding, "shard-state",
-		"training state that is sharded over the replicas, one of "+strings.Join(logical.StateShardingNames(), ", "), logical.ParseStateSharding)
+		"training state that is sharded over the replicas, one of "+strings.Join(logical.StateShardingNames(), ", "),
+		logical.ParseStateSharding)
 	addParsedFlag(flags, &f.Remat, "remat", "activations of a layer that are recomputed: none, products or full",
 		remat.ParsePolicy)
 	addParsedFlag(flags, &f.Precision, "precision", "dtype of the computation: f32, bf16 or f16", precision.ParsePolicy)

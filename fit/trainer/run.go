@@ -145,7 +145,8 @@ func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int)
 	if err != nil {
 		release()
 		if f.System == nil && errors.Is(err, system.ErrNoTPU) {
-			err = &errkind.Fault{Op: "-devices 0", Reason: "this host has no TPU", Hint: "give -devices 8 to run on 8 CPU devices", Match: system.ErrNoTPU}
+			err = &errkind.Fault{Op: "-devices 0", Reason: "this host has no TPU",
+				Hint: "give -devices 8 to run on 8 CPU devices", Match: system.ErrNoTPU}
 		}
 		return nil, nil, errors.Join(err, closeStore())
 	}
@@ -217,7 +218,8 @@ func (f *Flags) openSystem(ctx context.Context) (*system.System, error) {
 	}
 	metadata := clusterresolver.NewMetadataClient(clusterresolver.MetadataOptions{Logger: f.log})
 	several := opts
-	several.Metadata, several.Resolver = metadata, clusterresolver.Default(clusterresolver.DefaultOptions{Getenv: os.Getenv, Metadata: metadata})
+	several.Metadata, several.Resolver = metadata,
+		clusterresolver.Default(clusterresolver.DefaultOptions{Getenv: os.Getenv, Metadata: metadata})
 	sys, err := system.Open(starting, several)
 	if errors.Is(err, clusterresolver.ErrNotDetected) { // a single machine
 		return system.Open(starting, opts)

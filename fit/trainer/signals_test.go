@@ -69,7 +69,8 @@ func program(ctx context.Context, args []string, stdout, stderr io.Writer) (err 
 	}
 	defer func() { err = errors.Join(err, done()) }()
 	loss := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("a"), graph.Tanh(layers.Dense(rc.Scope("b"), in[0], true, 8)), true, 1)))
+		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("a"), graph.Tanh(layers.Dense(rc.Scope("b"), in[0],
+			true, 8)), true, 1)))
 	}
 	store := f.NewStore()
 	step, err := train.New(s, store, optimizer.Adam().Done(), loss, train.Options{})
@@ -121,7 +122,8 @@ func run(t *testing.T, dir, wait, flags string, signals ...syscall.Signal) *life
 	args := append(strings.Fields(flags), "-wait", wait, "-save-every", "4", "-plugin", plugintest.Path(t, "cpu"))
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), programVariable+"=1", "TMPDIR="+t.TempDir(), "TPUSTRATEGY_GOODPUT="+filepath.Join(dir, "goodput"))
+	cmd.Env = append(os.Environ(), programVariable+"=1", "TMPDIR="+t.TempDir(), "TPUSTRATEGY_GOODPUT="+filepath.Join(dir,
+		"goodput"))
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()

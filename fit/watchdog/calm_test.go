@@ -58,7 +58,8 @@ func TestAPlaceThatIsNotSharedEndsNothing(t *testing.T) {
 		errs := make([]error, s.hosts)
 		var wg sync.WaitGroup
 		for i := range s.hosts {
-			h, end, err := s.open(i, Options{RecordStore: NewRecordStore(view{newMemory(), i})}, func(h *host, place string, step int) error {
+			h, end, err := s.open(i, Options{RecordStore: NewRecordStore(view{newMemory(), i})}, func(h *host, place string,
+				step int) error {
 				if place == "save" && h.i == 0 {
 					time.Sleep(5 * time.Minute)
 				}
@@ -154,9 +155,10 @@ func (h *host) hurry(steps int) error {
 func TestATimeInWhichTheProcessWasStoppedDoesNotCount(t *testing.T) {
 	var ahead atomic.Int64
 	began := time.Now()
-	w, err := Start(t.Context(), Options{OnReport: func(r Report) { t.Errorf("%v", r.Findings) }, sinceStart: func() time.Duration {
-		return time.Since(began) + time.Duration(ahead.Load())
-	}})
+	w, err := Start(t.Context(), Options{OnReport: func(r Report) { t.Errorf("%v", r.Findings) },
+		sinceStart: func() time.Duration {
+			return time.Since(began) + time.Duration(ahead.Load())
+		}})
 	require.NoError(t, err)
 	defer w.Close(nil)
 	for range 10 {

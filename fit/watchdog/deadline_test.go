@@ -42,8 +42,13 @@ func TestADeadlineIsLearned(t *testing.T) {
 		loop func(w *Watchdog)
 		late Cause // empty if nothing is reported
 	}{
-		"the first steps have their time": {loop: func(w *Watchdog) { step(w, 20*time.Minute); step(w, time.Minute); step(w, time.Minute) }},
-		"not all of it":                   {loop: func(w *Watchdog) { step(w, 40*time.Minute) }, late: Undetermined},
+		"the first steps have their time": {loop: func(w *Watchdog) {
+			step(w, 20*time.Minute)
+			step(w, time.Minute)
+			step(w,
+				time.Minute)
+		}},
+		"not all of it": {loop: func(w *Watchdog) { step(w, 40*time.Minute) }, late: Undetermined},
 		"short steps": {loop: func(w *Watchdog) {
 			for range 100 {
 				step(w, 10*time.Millisecond)
@@ -121,7 +126,8 @@ func TestADeadlineIsLearned(t *testing.T) {
 			}
 			step(w, 2*time.Minute)
 		}},
-		"beyond it, in the first step": {opts: Options{StepTimeout: 3 * time.Minute}, loop: func(w *Watchdog) { step(w, 4*time.Minute) }, late: Undetermined},
+		"beyond it, in the first step": {opts: Options{StepTimeout: 3 * time.Minute},
+			loop: func(w *Watchdog) { step(w, 4*time.Minute) }, late: Undetermined},
 		"each hook has its own times": {loop: func(w *Watchdog) {
 			for range 50 {
 				step(w, 10*time.Millisecond)
@@ -167,7 +173,8 @@ func TestADeadlineIsLearned(t *testing.T) {
 func TestAWarningIsALineAndTheDumpAFile(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	var log bytes.Buffer
-	reports := alone(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(w *Watchdog) { step(w, 40*time.Minute) })
+	reports := alone(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))},
+		func(w *Watchdog) { step(w, 40*time.Minute) })
 	require.NotEmpty(t, reports)
 	line, _, _ := strings.Cut(log.String(), "\n")
 	assert.Contains(t, line, "watchdog: no host stands out")
@@ -238,9 +245,11 @@ func TestTheProgramsOwnGoroutinesComeFirst(t *testing.T) {
 		order = append(order, after[:1])
 	}
 	assert.Equal(t, []string{"4", "6", "1", "2", "5"}, order)
-	assert.Less(t, len(sortStacks(dump+strings.Repeat("1 @ 0x9\n#\t"+strings.Repeat("x", 9000)+"\n\n", 30))), maxGoroutines+200)
+	assert.Less(t, len(sortStacks(dump+strings.Repeat("1 @ 0x9\n#\t"+strings.Repeat("x", 9000)+"\n\n", 30))),
+		maxGoroutines+200)
 	w, err := Start(t.Context(), Options{})
 	require.NoError(t, err)
 	defer w.Close(nil)
-	assert.Contains(t, w.newReport([]Finding{{Cause: Undetermined}}).Goroutines, "watchdog.TestTheProgramsOwnGoroutinesComeFirst")
+	assert.Contains(t, w.newReport([]Finding{{Cause: Undetermined}}).Goroutines,
+		"watchdog.TestTheProgramsOwnGoroutinesComeFirst")
 }

@@ -239,13 +239,17 @@ func (d *diagnosis) addUnreachableHosts() {
 		switch h := &d.hosts[i]; {
 		case h.Missing || h.State == Ended:
 		case h.storeError != "":
-			d.addFinding(h, StoreUnreachable, "it cannot reach the place of the hosts' records, without which hosts do not see each other: %s", h.storeError)
+			d.addFinding(h, StoreUnreachable,
+				"it cannot reach the place of the hosts' records, without which hosts do not see each other: %s", h.storeError)
 		case h.isSelf && !d.hasOthers && slices.ContainsFunc(d.hosts,
 			func(o Host) bool { return o.Missing && o.Silent > 2*o.silenceLimit }):
-			d.addFinding(h, StoreUnreachable, "it sees no record of any other host: set a Dir that all hosts share, unless no other host has started")
+			d.addFinding(h, StoreUnreachable,
+				"it sees no record of any other host: set a Dir that all hosts share, unless no other host has started")
 		case !h.isSelf && h.Silent > h.silenceLimit && h.processState == "" && d.isCurrent &&
 			float64(step-h.Step) > maxStepsAhead+maxRecordInterval*h.Rate:
-			d.addFinding(h, StoreUnreachable, "its records ended %s ago, after step %d, while the run is at step %d: it cannot reach their place", formatSeconds(h.Silent), h.Step, step)
+			d.addFinding(h, StoreUnreachable,
+				"its records ended %s ago, after step %d, while the run is at step %d: it cannot reach their place",
+				formatSeconds(h.Silent), h.Step, step)
 		}
 	}
 }

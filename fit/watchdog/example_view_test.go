@@ -24,7 +24,8 @@ func ExampleMonitor() {
 	}
 	defer records.Close()
 	for host := range 3 {
-		r := watchdog.Record{Version: watchdog.Version, Run: "a", Host: host, Hosts: 3, State: watchdog.Running, Step: 400, Steps: 1000,
+		r := watchdog.Record{Version: watchdog.Version, Run: "a", Host: host, Hosts: 3, State: watchdog.Running, Step: 400,
+			Steps:    1000,
 			Activity: "launch", Duration: 6, Timeout: 30, ActivityIndex: 2, Sequence: 1, Time: time.Now()}
 		if host == 1 {
 			r.Activity, r.Duration, r.Timeout, r.ActivityIndex = "input", 6.1, 5, 1

@@ -190,7 +190,8 @@ func (w *Watchdog) monitor() (exits bool) {
 			o.Logger.Error("watchdog: the run cannot continue: its context ends", "error", w.Err())
 		case endTime > 0 && now-endTime >= min(exitDelay, o.CancelDelay):
 			if endTime = 0; o.Exit == nil {
-				o.Logger.Error("watchdog: the wait cannot be canceled, and the process continues; set watchdog.Options.Exit to os.Exit to end it")
+				o.Logger.Error(
+					"watchdog: the wait cannot be canceled, and the process continues; set watchdog.Options.Exit to os.Exit to end it")
 				continue
 			}
 			o.Logger.Error("watchdog: the wait cannot be canceled: the process ends", "code", ExitCode)

@@ -42,12 +42,13 @@ var faults = []fault{
 			h.hush(0)
 		}
 	}},
-	{name: "a host that is stopped and goes on after 20 s", host: 2, cause: Silent, goes: true, at: func(h *host, place string, step int, once func()) {
-		if place == "input" && step == 45 {
-			once()
-			h.hush(20 * time.Second)
-		}
-	}},
+	{name: "a host that is stopped and goes on after 20 s", host: 2, cause: Silent, goes: true,
+		at: func(h *host, place string, step int, once func()) {
+			if place == "input" && step == 45 {
+				once()
+				h.hush(20 * time.Second)
+			}
+		}},
 	{name: "input that blocks", host: 3, cause: InInput, at: func(h *host, place string, step int, once func()) {
 		if place == "input" && step == 45 {
 			once()
@@ -66,19 +67,22 @@ var faults = []fault{
 			block(h)
 		}
 	}},
-	{name: "a full disk", host: 0, cause: OperationFailed, goes: true, at: func(h *host, place string, step int, once func()) {
+	{name: "a full disk", host: 0, cause: OperationFailed, goes: true, at: func(h *host, place string, step int,
+		once func()) {
 		if place == "save" && step == 80 {
 			once()
 			h.ReportError(fmt.Errorf("save step 80: %w", syscall.ENOSPC))
 		}
 	}},
-	{name: "a launch that never returns", host: 7, cause: InLaunch, at: func(h *host, place string, step int, once func()) {
+	{name: "a launch that never returns", host: 7, cause: InLaunch, at: func(h *host, place string, step int,
+		once func()) {
 		if place == "launched" && step == 45 {
 			once()
 			block(h)
 		}
 	}},
-	{name: "a host that compiles for ever", host: 4, cause: InCompile, at: func(h *host, place string, step int, once func()) {
+	{name: "a host that compiles for ever", host: 4, cause: InCompile, at: func(h *host, place string, step int,
+		once func()) {
 		if place == "compile" {
 			once()
 			block(h)
@@ -91,18 +95,20 @@ var faults = []fault{
 			block(h)
 		}
 	}},
-	{name: "a status store that one host lost", host: 4, cause: StoreUnreachable, goes: true, at: func(h *host, place string, step int, once func()) {
-		if place == "input" && step == 45 {
-			once()
-			h.lose()
-		}
-	}},
+	{name: "a status store that one host lost", host: 4, cause: StoreUnreachable, goes: true,
+		at: func(h *host, place string, step int, once func()) {
+			if place == "input" && step == 45 {
+				once()
+				h.lose()
+			}
+		}},
 	{name: "a clock that is an hour off", host: 2, cause: ClockSkew, goes: true, opts: func(i int, o *Options) {
 		if i == 2 {
 			o.wallClock = func() time.Time { return time.Now().Add(time.Hour) }
 		}
 	}},
-	{name: "a host in another exchange", host: 5, cause: InExchange, at: func(h *host, place string, step int, once func()) {
+	{name: "a host in another exchange", host: 5, cause: InExchange, at: func(h *host, place string, step int,
+		once func()) {
 		if place == "exchange" && step == 50 {
 			once()
 			h.SetActivity(Exchange, "barrier mine")

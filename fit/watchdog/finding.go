@@ -84,7 +84,8 @@ func hostTitle(host int, name string) string {
 // activityTexts are the texts of the activities in findings.
 var activityTexts = map[Activity]string{Other: "its own code", Input: "the wait for its input", Launch: "the launch",
 	Result:   "the wait for its result",
-	Exchange: "the exchange", Compile: "the compiler", Save: "its save", Restore: "its restore", Hook: "the hook", Setup: "its start"}
+	Exchange: "the exchange", Compile: "the compiler", Save: "its save", Restore: "its restore", Hook: "the hook",
+	Setup: "its start"}
 
 // activityText describes the current activity, such as `the exchange "barrier x"`.
 func (r *Record) activityText() string {

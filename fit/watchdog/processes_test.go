@@ -67,7 +67,8 @@ func TestHostProcess(t *testing.T) {
 	if i >= 0 {
 		f = faults[i]
 	}
-	o := Options{Host: c.Host, Hosts: c.Hosts, Run: "run", Name: "w", Dir: c.Place, MinTimeout: c.MinTimeout, CancelDelay: c.MinTimeout, Exit: os.Exit,
+	o := Options{Host: c.Host, Hosts: c.Hosts, Run: "run", Name: "w", Dir: c.Place, MinTimeout: c.MinTimeout,
+		CancelDelay: c.MinTimeout, Exit: os.Exit,
 		OnReport: func(r Report) {
 			for _, f := range r.Findings {
 				say(said{First: &f})
@@ -186,7 +187,8 @@ func processes(t *testing.T, name string, steps int, floor, pause time.Duration,
 		}
 		place := filepath.Join(dir, "place-"+strconv.Itoa(i))
 		require.NoError(t, os.Symlink("run", place))
-		c, err := json.Marshal(child{Fault: name, Host: i, Hosts: hosts, Steps: steps, Place: place, Meet: meet, MinTimeout: floor, Pause: pause})
+		c, err := json.Marshal(child{Fault: name, Host: i, Hosts: hosts, Steps: steps, Place: place, Meet: meet,
+			MinTimeout: floor, Pause: pause})
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestHostProcess$")
@@ -252,7 +254,8 @@ func namedByProcesses(t *testing.T, f fault, floor time.Duration) {
 			}
 		}
 		if assert.NotNil(t, first, "host %d says nothing\n%s", i, o.stderr) {
-			assert.Equal(t, []any{f.host, f.cause}, []any{first.First.Host, first.First.Cause}, "host %d says %s", i, first.First)
+			assert.Equal(t, []any{f.host, f.cause}, []any{first.First.Host, first.First.Cause}, "host %d says %s", i,
+				first.First)
 			longest = max(longest, first.Time.Sub(began))
 			if i == (f.host+1)%8 {
 				t.Logf("host %d: %s", i, first.First)

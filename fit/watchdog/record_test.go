@@ -22,7 +22,8 @@ import (
 )
 
 func record(host, hosts int, step int64) Record {
-	return Record{Version: Version, Run: "r", Host: host, Hosts: hosts, Step: step, Sequence: step, State: Running, Activity: "launch", Time: time.Unix(1000+step, 0)}
+	return Record{Version: Version, Run: "r", Host: host, Hosts: hosts, Step: step, Sequence: step, State: Running,
+		Activity: "launch", Time: time.Unix(1000+step, 0)}
 }
 
 // boards returns a board in a folder and a board in an object store.
@@ -89,7 +90,8 @@ func TestRecordsThatCannotBeReadAreNamed(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 	require.Len(t, unreadable, 3)
-	for i, want := range []string{"host-0001.json in " + dir + ": record: ", "it is of host 0", "its format is version 0"} {
+	for i, want := range []string{"host-0001.json in " + dir + ": record: ", "it is of host 0",
+		"its format is version 0"} {
 		assert.ErrorContains(t, unreadable[i], want)
 		assert.ErrorIs(t, unreadable[i], errRecord)
 	}
@@ -144,8 +146,10 @@ func FuzzParse(f *testing.F) {
 	require.NoError(f, err)
 	f.Add(whole, "", int64(0), 0.0, uint8(0))
 	f.Add(append(whole, "rest of a longer one"...), "input", int64(1), 6.5, uint8(1))
-	f.Add([]byte(`{"version":1,"hosts":2,"host":5,"state":"running"}`+"\n"), "\x1b[2J\xff\n", int64(math.MinInt64), math.NaN(), uint8(7))
-	f.Add([]byte(`{"version":1,"hosts":65536,"host":65535,"state":"stuck","loss":"-Inf","took":{"input":1e308},"findings":[{"host":-9,"cause":"silent"}]}`+"\n"),
+	f.Add([]byte(`{"version":1,"hosts":2,"host":5,"state":"running"}`+"\n"), "\x1b[2J\xff\n", int64(math.MinInt64),
+		math.NaN(), uint8(7))
+	f.Add([]byte(
+		`{"version":1,"hosts":65536,"host":65535,"state":"stuck","loss":"-Inf","took":{"input":1e308},"findings":[{"host":-9,"cause":"silent"}]}`+"\n"),
 		"exchange", int64(math.MaxInt64), math.Inf(1), uint8(255))
 	f.Fuzz(func(t *testing.T, data []byte, text string, n int64, x float64, choice uint8) {
 		text = strings.ToValidUTF8(text, "\ufffd") // as JSON has it
@@ -163,9 +167,12 @@ func FuzzParse(f *testing.F) {
 		kinds := []string{text, "input", "launch", "result", "exchange", "compile", "save", "hook"}
 		hosts := 1 + int(choice%5)
 		for host := range hosts {
-			r := Record{Version: Version, Run: text, Host: host, Hosts: hosts, Name: text, PID: int(n), Machine: text, Sequence: n, Time: now.Add(time.Duration(n)),
-				State: []State{Running, Stuck, Ended}[(int(choice)+host)%3], Step: max(n>>host, 0), Steps: n, Rate: x, Loss: &loss, LossStep: n,
-				Checkpoint: n, Activity: kinds[(int(choice)+host)%len(kinds)], ActivityName: text, Duration: x, Timeout: x / 2, ActivityIndex: n, LastDurations: map[string]float64{text: x, "input": x},
+			r := Record{Version: Version, Run: text, Host: host, Hosts: hosts, Name: text, PID: int(n), Machine: text,
+				Sequence: n, Time: now.Add(time.Duration(n)),
+				State: []State{Running, Stuck, Ended}[(int(choice)+host)%3], Step: max(n>>host, 0), Steps: n, Rate: x, Loss: &loss,
+				LossStep:   n,
+				Checkpoint: n, Activity: kinds[(int(choice)+host)%len(kinds)], ActivityName: text, Duration: x, Timeout: x / 2,
+				ActivityIndex: n, LastDurations: map[string]float64{text: x, "input": x},
 				TimeFractions: map[string]float64{"input": x, "launch": -x}, Window: x, NonFatalError: text, Error: text,
 				Findings: []Finding{{Host: int(choice) - 3, Name: text, Cause: Silent, Text: text, Duration: x}}}
 			line, err := r.encode()

@@ -39,7 +39,8 @@ func (e *StuckError) Error() string {
 		all = append(all, f.String())
 	}
 	return errkind.Format("watchdog", strings.Join(all, "; "), nil,
-		fmt.Sprintf("host %d waited for %s in %s after step %d: end all hosts (code %d) and start again from the last checkpoint",
+		fmt.Sprintf(
+			"host %d waited for %s in %s after step %d: end all hosts (code %d) and start again from the last checkpoint",
 			e.Host, formatSeconds(e.Duration), e.activityText(), e.Step, ExitCode))
 }
 

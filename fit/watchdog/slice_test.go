@@ -110,7 +110,8 @@ type meeting struct {
 }
 
 func newSlice(hosts int) *slice {
-	return &slice{hosts: hosts, store: newMemory(), at: map[string]*meeting{}, reports: make([][]Report, hosts), times: make([][]time.Time, hosts)}
+	return &slice{hosts: hosts, store: newMemory(), at: map[string]*meeting{}, reports: make([][]Report, hosts),
+		times: make([][]time.Time, hosts)}
 }
 
 // meet waits until all hosts are at the same call.
@@ -167,7 +168,8 @@ func (s *slice) open(i int, o Options, at func(h *host, place string, step int) 
 		return nil, nil, err
 	}
 	ctx, stop := w.Context(context.Background())
-	h := &host{Watchdog: w, i: i, ctx: ctx, dice: rand.New(rand.NewPCG(7, uint64(i))), at: at, meet: s.meet, lose: func() { s.lose(i) }}
+	h := &host{Watchdog: w, i: i, ctx: ctx, dice: rand.New(rand.NewPCG(7, uint64(i))), at: at, meet: s.meet,
+		lose: func() { s.lose(i) }}
 	h.hush = func(d time.Duration) { s.hush(h, d) }
 	return h, func(err error) { stop(); _ = w.Close(err) }, nil
 }

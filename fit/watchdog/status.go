@@ -41,7 +41,8 @@ func (v *Monitor) newStatus(dir string, records []Record, unreadable []error, no
 	hosts := v.currentHosts()
 	l := RunStatus{Dir: dir, Run: v.run, Time: now, Summary: formatSummary(hosts), Ended: len(hosts) > 0,
 		Hosts:    append([]Host{}, hosts...),
-		Findings: append([]Finding{}, diagnose(hosts, minSilence)...), Unreadable: len(unreadable), Settled: len(hosts) > 0 || len(unreadable) == 0}
+		Findings: append([]Finding{}, diagnose(hosts, minSilence)...), Unreadable: len(unreadable), Settled: len(hosts) > 0 ||
+			len(unreadable) == 0}
 	addRemark := func(format string, args ...any) {
 		l.Remarks = append(l.Remarks, singleLine(fmt.Sprintf(format, args...)))
 	}
@@ -58,7 +59,8 @@ func (v *Monitor) newStatus(dir string, records []Record, unreadable []error, no
 		}
 	}
 	if running && !alive {
-		addRemark("no record has changed for %v; the last one was written %v ago, by its host's clock: the run is dead, stopped, or cut off",
+		addRemark("no record has changed for %v; the last one was written %v ago, by its host's clock: the run is dead, "+
+			"stopped, or cut off",
 			(v.lastRead - v.runSeen).Round(100*time.Millisecond), max(now.Sub(newestRecord(records).Time), 0).Round(time.Second))
 	}
 	for _, r := range records {

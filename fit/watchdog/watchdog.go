@@ -252,7 +252,8 @@ func (w *Watchdog) currentRecord() (r Record, moves int64) {
 	top := w.countTime()
 	r = w.record
 	r.Time, r.Activity, r.ActivityName = w.opts.wallClock().UTC().Round(0), top.kind.String(), truncateText(top.name)
-	r.Duration, r.Timeout, r.LastDurations = top.duration.Seconds(), w.timeout(top).Seconds(), w.lastTimes.toMap(time.Second)
+	r.Duration, r.Timeout, r.LastDurations = top.duration.Seconds(), w.timeout(top).Seconds(),
+		w.lastTimes.toMap(time.Second)
 	if r.State == Running && slices.ContainsFunc(r.Findings, isFatal) {
 		r.State = Stuck
 	}
@@ -268,7 +269,8 @@ func (w *Watchdog) currentRecord() (r Record, moves int64) {
 		for k, start := range w.olderSample.times {
 			current.times[k] -= start
 		}
-		r.Rate, r.Window, r.TimeFractions = float64(current.step-w.olderSample.step)/d.Seconds(), d.Seconds(), current.times.toMap(d)
+		r.Rate, r.Window, r.TimeFractions = float64(current.step-w.olderSample.step)/d.Seconds(), d.Seconds(),
+			current.times.toMap(d)
 	}
 	return r, w.progress
 }

@@ -95,7 +95,8 @@ func TestTrainDatasetErrors(t *testing.T) {
 }
 
 func TestDatasetFeedsGoMLX(t *testing.T) {
-	ds := gomlxdata.ToTrain(context.Background(), "numbers", input.Range(5).Shuffle(5, input.ShuffleOptions{}).Batch(2, false))
+	ds := gomlxdata.ToTrain(context.Background(), "numbers", input.Range(5).Shuffle(5, input.ShuffleOptions{}).Batch(2,
+		false))
 	assert.Equal(t, "numbers", ds.Name())
 	epoch := func() (out []int64) {
 		for batch, err := range ds.Iter() {

@@ -18,9 +18,11 @@ import (
 
 func TestTensorsOfAllKindsConvertBothWays(t *testing.T) {
 	for _, x := range []input.Tensor{
-		input.Vector(true, false), input.Vector[int8](-1, 2), input.Vector[int16](-3), input.Vector[int32](4), input.Scalar[int64](-5),
+		input.Vector(true, false), input.Vector[int8](-1, 2), input.Vector[int16](-3), input.Vector[int32](4),
+		input.Scalar[int64](-5),
 		input.Vector[uint8](6), input.Vector[uint16](7), input.Vector[uint32](8), input.Vector[uint64](9),
-		input.Vector(float16.FromFloat32(1.5)), input.Vector(bfloat16.FromFloat32(-2)), input.Vector[float32](1, 2), input.Vector(3.5),
+		input.Vector(float16.FromFloat32(1.5)), input.Vector(bfloat16.FromFloat32(-2)), input.Vector[float32](1, 2),
+		input.Vector(3.5),
 		input.Vector[complex64](1i), input.Vector[complex128](2i), input.Vector[float32](),
 	} {
 		y, err := gomlxdata.ToTensor(x)

@@ -48,10 +48,13 @@ func TestWhatAreNoPairsIsAnError(t *testing.T) {
 		folder fstest.MapFS
 		want   string
 	}{
-		"no labels":    {fstest.MapFS{"train-images-idx3-ubyte": {Data: images}}, "train-labels-idx1-ubyte"},
-		"other counts": {fstest.MapFS{"train-images-idx3-ubyte": {Data: images}, "train-labels-idx1-ubyte": {Data: file([]byte{1, 2}, 2)}}, "images of shape [1 2 2] with labels of shape [2]"},
-		"no images":    {fstest.MapFS{"train-images-idx3-ubyte": {Data: file(nil, 0, 2, 2)}, "train-labels-idx1-ubyte": {Data: file(nil, 0)}}, "images of shape [0 2 2]"},
-		"cut short":    {fstest.MapFS{"train-images-idx3-ubyte": {Data: images[:10]}, "train-labels-idx1-ubyte": {Data: labels}}, "train-images-idx3-ubyte"},
+		"no labels": {fstest.MapFS{"train-images-idx3-ubyte": {Data: images}}, "train-labels-idx1-ubyte"},
+		"other counts": {fstest.MapFS{"train-images-idx3-ubyte": {Data: images},
+			"train-labels-idx1-ubyte": {Data: file([]byte{1, 2}, 2)}}, "images of shape [1 2 2] with labels of shape [2]"},
+		"no images": {fstest.MapFS{"train-images-idx3-ubyte": {Data: file(nil, 0, 2, 2)},
+			"train-labels-idx1-ubyte": {Data: file(nil, 0)}}, "images of shape [0 2 2]"},
+		"cut short": {fstest.MapFS{"train-images-idx3-ubyte": {Data: images[:10]},
+			"train-labels-idx1-ubyte": {Data: labels}}, "train-images-idx3-ubyte"},
 	} {
 		_, err := idx.ReadLabeledImages(c.folder, "train")
 		assert.ErrorContains(t, err, c.want, name)

@@ -39,7 +39,8 @@ func onHosts(t testing.TB, devices, hosts int, o Options) []*Report {
 // onHostsWith is onHosts, with the cluster before the parts begin.
 func onHostsWith(t testing.TB, devices, hosts int, o Options, know func(*simhost.Cluster)) []*Report {
 	base := plugintest.System(t, devices)
-	cluster, err := simhost.New(base, simhost.Options{Processes: hosts, Patience: 20 * time.Second, Compiler: plugintest.Programs(t)})
+	cluster, err := simhost.New(base, simhost.Options{Processes: hosts, Patience: 20 * time.Second,
+		Compiler: plugintest.Programs(t)})
 	require.NoError(t, err)
 	know(cluster)
 	reports := make([]*Report, hosts)
@@ -61,7 +62,9 @@ func onHostsWith(t testing.TB, devices, hosts int, o Options, know func(*simhost
 // writes with -update.
 func TestStoredLosses(t *testing.T) {
 	sys := plugintest.System(t, 1)
-	made := ReferenceLosses{Origin: "go test ./internal/accept -run TestStoredLosses -update", Plugin: sys.Client().Plugin().APIVersion().String() + " " + sys.Client().PlatformVersion(), Losses: map[string][]float64{}}
+	made := ReferenceLosses{Origin: "go test ./internal/accept -run TestStoredLosses -update",
+		Plugin: sys.Client().Plugin().APIVersion().String() + " " + sys.Client().PlatformVersion(),
+		Losses: map[string][]float64{}}
 	for _, losses := range []string{"float32", "bfloat16"} {
 		s, err := strategy.New(sys, strategy.Options{Precision: lowering.PrecisionHighest})
 		require.NoError(t, err)
@@ -91,7 +94,8 @@ func TestStoredLosses(t *testing.T) {
 func TestAcceptedOnCPUDevices(t *testing.T) {
 	began := time.Now()
 	var told []Outcome
-	report, err := Run(t.Context(), Options{Open: cpu(t, 2), Getenv: os.Getenv, OnOutcome: func(o Outcome) { told = append(told, o) }})
+	report, err := Run(t.Context(), Options{Open: cpu(t, 2), Getenv: os.Getenv,
+		OnOutcome: func(o Outcome) { told = append(told, o) }})
 	require.NoError(t, err)
 	for _, o := range report.Outcomes {
 		t.Log(o.Text())

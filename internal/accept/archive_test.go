@@ -16,7 +16,8 @@ const maxLine = 4 << 20
 // ReadArchive reads what [WriteArchive] wrote.
 func ReadArchive(r io.Reader) (*Report, error) {
 	fail := func(err error) (*Report, error) {
-		return nil, &errkind.Fault{Op: "accept: read archive", Err: err, Hint: "give the file that tpustrategy accept wrote", Class: errkind.DataLossError}
+		return nil, &errkind.Fault{Op: "accept: read archive", Err: err, Hint: "give the file that tpustrategy accept wrote",
+			Class: errkind.DataLossError}
 	}
 	packed, err := gzip.NewReader(r)
 	if err != nil {

@@ -70,7 +70,8 @@ func (w *partRun) runCase(ctx context.Context, c functionCase) (err error) {
 }
 
 // runOnReplicas runs a function and calls do with the results of each replica on this host.
-func (w *partRun) runOnReplicas(ctx context.Context, s *strategy.TPUStrategy, f *strategy.Function, args []any, do func(replica int, results []*tensors.Tensor) error) (err error) {
+func (w *partRun) runOnReplicas(ctx context.Context, s *strategy.TPUStrategy, f *strategy.Function, args []any,
+	do func(replica int, results []*tensors.Tensor) error) (err error) {
 	results, err := f.Run(ctx, args...)
 	if err != nil {
 		return err
@@ -194,10 +195,12 @@ func regionCase(size [2]int, axes []string, g int, what string) functionCase {
 		strategy: meshOptions(size), options: strategy.FunctionOptions{SplitBatch: true},
 		args: []any{countingInt32(replicas * rows)},
 		step: func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-			return manual.Region(names, []manual.Arg{manual.In(in[0], names)}, []sharding.Spec{sharding.P(), sharding.P(), cut, cut, cut, sharding.P()},
+			return manual.Region(names, []manual.Arg{manual.In(in[0], names)}, []sharding.Spec{sharding.P(), sharding.P(), cut,
+				cut, cut, sharding.P()},
 				func(in []*graph.Node) []*graph.Node {
 					x := in[0]
-					return []*graph.Node{manual.AllReduce(x, manual.Sum, names...), manual.AllGather(x, 0, names...), manual.ReduceScatter(x, 0, names...),
+					return []*graph.Node{manual.AllReduce(x, manual.Sum, names...), manual.AllGather(x, 0, names...),
+						manual.ReduceScatter(x, 0, names...),
 						manual.AllToAll(x, 0, 0, names...), manual.Shift(x, 1, names...), manual.Broadcast(x, g-1, names...)}
 				})
 		},
@@ -211,7 +214,8 @@ func regionCase(size [2]int, axes []string, g int, what string) functionCase {
 				}
 				return all
 			}
-			return []any{of("all_reduce", 1), of("all_gather", 1), of("reduce_scatter", g), of("all_to_all", g), of("collective_permute", g), of("broadcast", 1)}
+			return []any{of("all_reduce", 1), of("all_gather", 1), of("reduce_scatter", g), of("all_to_all", g),
+				of("collective_permute", g), of("broadcast", 1)}
 		},
 	}
 }

@@ -89,7 +89,8 @@ const checkpointSteps = 3
 
 // continueTraining calls reach, which trains or restores the model up to the save. It then trains
 // checkpointSteps more steps and returns their losses.
-func (w *partRun) continueTraining(ctx context.Context, opts strategy.Options, store storage.Store, reach func(context.Context, *train.Step, *checkpoint.Manager) error) (losses []float64, err error) {
+func (w *partRun) continueTraining(ctx context.Context, opts strategy.Options, store storage.Store,
+	reach func(context.Context, *train.Step, *checkpoint.Manager) error) (losses []float64, err error) {
 	s, err := w.newStrategy(opts)
 	if err != nil {
 		return nil, err
@@ -99,7 +100,8 @@ func (w *partRun) continueTraining(ctx context.Context, opts strategy.Options, s
 	if err != nil {
 		return nil, err
 	}
-	m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: s, TakeOver: true, PartTimeout: w.session.opts.timeLimit(w.part)})
+	m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: s, TakeOver: true,
+		PartTimeout: w.session.opts.timeLimit(w.part)})
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +127,8 @@ func (w *partRun) trainAndSave(ctx context.Context, step *train.Step, m *checkpo
 	}
 	w.setActivity("the save")
 	s, began := step.Strategy(), time.Now()
-	if err := m.Save(ctx, checkpointSteps, checkpoint.StrategyGroup(s, step.Store()), checkpoint.SaveOptions{Metadata: map[string]string{"accept": "1"}}); err != nil {
+	if err := m.Save(ctx, checkpointSteps, checkpoint.StrategyGroup(s, step.Store()),
+		checkpoint.SaveOptions{Metadata: map[string]string{"accept": "1"}}); err != nil {
 		return err
 	}
 	blocked := time.Since(began)
@@ -151,7 +154,8 @@ func (w *partRun) restoreCheckpoint(ctx context.Context, step *train.Step, m *ch
 		w.addFailure("the checkpoint is of step %d with metadata %v", c.Step(), c.Metadata())
 	}
 	w.setActivity("the restore")
-	if err := c.Restore(ctx, checkpoint.StrategyGroup(step.Strategy(), step.Store()), checkpoint.RestoreOptions{}); err != nil {
+	if err := c.Restore(ctx, checkpoint.StrategyGroup(step.Strategy(), step.Store()),
+		checkpoint.RestoreOptions{}); err != nil {
 		return err
 	}
 	w.addMeasurement(Measurement{Name: "restore, checked", Value: time.Since(began).Seconds() * 1e3, Unit: "ms"})

@@ -42,7 +42,8 @@ func deviceGroupings(n int) []grouping {
 }
 
 // collectiveKinds lists the tested collectives. all_reduce_max is an all_reduce that computes the maximum.
-var collectiveKinds = []string{"all_reduce", "all_reduce_max", "all_gather", "reduce_scatter", "all_to_all", "collective_permute"}
+var collectiveKinds = []string{"all_reduce", "all_reduce_max", "all_gather", "reduce_scatter", "all_to_all",
+	"collective_permute"}
 
 // collectiveText returns the StableHLO text of a collective. Its input is %x0, and its result is %r
 // followed by the index i.
@@ -55,7 +56,8 @@ func collectiveText(kind string, i int, in, out tensorType, groups [][]int) stri
 			pairs = append(pairs, []int{g[k], g[(k+1)%len(g)]})
 		}
 	}
-	groupsText := fmt.Sprintf("replica_groups = dense<[%s]> : tensor<%dx%dxi64>", strings.Join(rows, ", "), len(groups), len(groups[0]))
+	groupsText := fmt.Sprintf("replica_groups = dense<[%s]> : tensor<%dx%dxi64>", strings.Join(rows, ", "), len(groups),
+		len(groups[0]))
 	reduction := "add"
 	if kind == "all_reduce_max" {
 		kind, reduction = "all_reduce", "maximum"
@@ -64,7 +66,8 @@ func collectiveText(kind string, i int, in, out tensorType, groups [][]int) stri
 		reduction = "or"
 	}
 	element := tensorType{dtype: in.dtype}
-	region := fmt.Sprintf("({\n    ^bb0(%%a%[1]d: %[2]s, %%b%[1]d: %[2]s):\n      %%s%[1]d = stablehlo.%[3]s %%a%[1]d, %%b%[1]d : %[2]s\n      stablehlo.return %%s%[1]d : %[2]s\n    }) ",
+	region := fmt.Sprintf("({\n    ^bb0(%%a%[1]d: %[2]s, %%b%[1]d: %[2]s):\n      %%s%[1]d = stablehlo.%[3]s %%a%[1]d, "+
+		"%%b%[1]d : %[2]s\n      stablehlo.return %%s%[1]d : %[2]s\n    }) ",
 		i, element, reduction)
 	attributes := groupsText
 	switch kind {
@@ -73,13 +76,16 @@ func collectiveText(kind string, i int, in, out tensorType, groups [][]int) stri
 	case "reduce_scatter":
 		attributes = "scatter_dimension = 0 : i64, " + groupsText
 	case "all_to_all":
-		region, attributes = "", fmt.Sprintf("split_dimension = 0 : i64, concat_dimension = 0 : i64, split_count = %d : i64, %s", len(groups[0]), groupsText)
+		region, attributes = "",
+			fmt.Sprintf("split_dimension = 0 : i64, concat_dimension = 0 : i64, split_count = %d : i64, %s", len(groups[0]),
+				groupsText)
 	case "collective_permute":
 		var to []string
 		for _, p := range pairs {
 			to = append(to, strings.ReplaceAll(fmt.Sprint(p), " ", ", "))
 		}
-		region, attributes = "", fmt.Sprintf("source_target_pairs = dense<[%s]> : tensor<%dx2xi64>", strings.Join(to, ", "), len(pairs))
+		region, attributes = "", fmt.Sprintf("source_target_pairs = dense<[%s]> : tensor<%dx2xi64>", strings.Join(to, ", "),
+			len(pairs))
 	}
 	return fmt.Sprintf("    %%r%d = \"stablehlo.%s\"(%%x0) %s{%s} : (%s) -> %s\n", i, kind, region, attributes, in, out)
 }
@@ -88,7 +94,8 @@ func collectiveText(kind string, i int, in, out tensorType, groups [][]int) stri
 func collectiveProgram(g grouping, dtype pjrt.DType, kinds []string) rawProgram {
 	size := len(g.groups[0])
 	in := tensorType{dtype, []int{2 * size}}
-	p := rawProgram{name: fmt.Sprintf("%s over %s of %s", strings.Join(kinds, " and "), g.name, dtype), inputs: []tensorType{in}}
+	p := rawProgram{name: fmt.Sprintf("%s over %s of %s", strings.Join(kinds, " and "), g.name, dtype),
+		inputs: []tensorType{in}}
 	for i, kind := range kinds {
 		out := in
 		switch kind {
@@ -189,6 +196,7 @@ func (w *partRun) checkCollectives(ctx context.Context, g grouping, dtype pjrt.D
 	}, func(d, i int, data []byte) {
 		members, at := g.groupOf(d)
 		right := expectedCollective(kinds[i], len(members), at, func(m, j int) int { return collectiveInput(members[m], j) })
-		w.compareBytes(fmt.Sprintf("%s over %s of %s, device %d", kinds[i], g.name, dtype, d), dtype, data, encodeNumbers(dtype, right...))
+		w.compareBytes(fmt.Sprintf("%s over %s of %s, device %d", kinds[i], g.name, dtype, d), dtype, data,
+			encodeNumbers(dtype, right...))
 	})
 }

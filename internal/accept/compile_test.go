@@ -75,14 +75,18 @@ func Compile(ctx context.Context, slice *system.Slice, done func(name string, op
 	for _, c := range slices.Concat(collectiveCases(n), splitCases(n), unevenBatchCases(n)) {
 		with(c.name, c.strategy, c.args, func(s *strategy.TPUStrategy) (compilable, error) { return c.function(s), nil })
 	}
-	with("masked batch", strategy.Options{}, []any{shapes.Make(dtypes.Float32, 2*n), shapes.Make(dtypes.Bool, 2*n)}, func(s *strategy.TPUStrategy) (compilable, error) {
-		return maskedFunction(s, strategy.FunctionOptions{SplitBatch: true}), nil
-	})
+	with("masked batch", strategy.Options{}, []any{shapes.Make(dtypes.Float32, 2*n), shapes.Make(dtypes.Bool, 2*n)},
+		func(s *strategy.TPUStrategy) (compilable, error) {
+			return maskedFunction(s, strategy.FunctionOptions{SplitBatch: true}), nil
+		})
 	with("donation", strategy.Options{}, nil, func(s *strategy.TPUStrategy) (compilable, error) {
 		return donatingFunction(s, workloadSizesFor("tpu")), nil
 	})
 	for _, own := range []bool{false, true} {
-		with(fmt.Sprintf("random own=%t", own), strategy.Options{}, nil, func(s *strategy.TPUStrategy) (compilable, error) { return randomFunction(s, own), nil })
+		with(fmt.Sprintf("random own=%t", own), strategy.Options{}, nil, func(s *strategy.TPUStrategy) (compilable,
+			error) {
+			return randomFunction(s, own), nil
+		})
 	}
 	for _, c := range trainCases(n, slice.Topology().NumSlices()) {
 		tell(c.name, false, compileTraining(ctx, slice, c))
@@ -92,10 +96,14 @@ func Compile(ctx context.Context, slice *system.Slice, done func(name string, op
 
 func compileTraining(ctx context.Context, slice *system.Slice, c trainCase) error {
 	x, y := trainingBatch(0)
-	return compileOn(ctx, slice, c.strategy, []any{x, y}, func(s *strategy.TPUStrategy) (compilable, error) { return trainingStep(s, c.losses) })
+	return compileOn(ctx, slice, c.strategy, []any{x, y}, func(s *strategy.TPUStrategy) (compilable,
+		error) {
+		return trainingStep(s, c.losses)
+	})
 }
 
-func compileOn(ctx context.Context, slice *system.Slice, opts strategy.Options, args []any, make func(s *strategy.TPUStrategy) (compilable, error)) (err error) {
+func compileOn(ctx context.Context, slice *system.Slice, opts strategy.Options, args []any,
+	make func(s *strategy.TPUStrategy) (compilable, error)) (err error) {
 	s, err := strategy.NewAheadOfTime(slice, opts)
 	if err != nil {
 		return err

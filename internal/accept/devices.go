@@ -92,7 +92,8 @@ func checkDeviceTable(ctx context.Context, w *partRun) error {
 		generation = &g
 		w.addFact("type", "%s: %d chips, %d hosts, %d devices", a, a.Chips(), a.Hosts(), a.Devices())
 	} else if sys.Platform() == "tpu" {
-		w.addFinding("the type of the slice is not known, so the devices are held against nothing: give --topology, such as v5litepod-16")
+		w.addFinding(
+			"the type of the slice is not known, so the devices are held against nothing: give --topology, such as v5litepod-16")
 	}
 	wrong, odd := CheckDevices(found, expected, generation)
 	for _, text := range wrong {
@@ -137,7 +138,8 @@ func CheckDevices(found []Device, expected tpu.Topology, generation *tpu.Generat
 	whole := generation.HBMBytes / int64(generation.DevicesPerChip)
 	for _, d := range found {
 		if d.Memory > 0 && (d.Memory > whole || d.Memory < whole*8/10) {
-			odd = append(odd, fmt.Sprintf("device %d has %s for programs, and a %s has %s", d.ID, units.Bytes(d.Memory), generation.Name, units.Bytes(whole)))
+			odd = append(odd, fmt.Sprintf("device %d has %s for programs, and a %s has %s", d.ID, units.Bytes(d.Memory),
+				generation.Name, units.Bytes(whole)))
 		}
 	}
 	return wrong, odd
@@ -172,7 +174,8 @@ func checkSlice(found []Device, expected tpu.Topology) (wrong, odd []string) {
 		seen[at] = d
 		task, ok := want[at]
 		if !ok {
-			wrong = append(wrong, fmt.Sprintf("device %d is at %v, which the mesh %v does not have", d.ID, d.Coords, expected.MeshShape()))
+			wrong = append(wrong, fmt.Sprintf("device %d is at %v, which the mesh %v does not have", d.ID, d.Coords,
+				expected.MeshShape()))
 			continue
 		}
 		if !slices.Contains(processes[d.Process], task) {

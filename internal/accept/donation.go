@@ -68,7 +68,8 @@ func checkDonation(ctx context.Context, w *partRun) (err error) {
 			before, peak = stats.BytesInUse, stats.PeakBytesInUse
 		}
 		if i == 9 {
-			w.addFact("allocator", "%d bytes in use after the first update and %d after the tenth; at most %d and %d", before, stats.BytesInUse, peak, stats.PeakBytesInUse)
+			w.addFact("allocator", "%d bytes in use after the first update and %d after the tenth; at most %d and %d", before,
+				stats.BytesInUse, peak, stats.PeakBytesInUse)
 			if stats.BytesInUse > before+int64(sz.donated)/2 {
 				w.addFailure("%d bytes are in use after ten updates, and %d were after the first", stats.BytesInUse, before)
 			}
@@ -88,6 +89,7 @@ func (w *partRun) checkAliasing(program *pjrt.Executable, sz workloadSizes) {
 	case memory.Alias < int64(sz.donated):
 		w.addFailure("results take the memory of %d bytes of arguments, and %d are donated", memory.Alias, sz.donated)
 	default:
-		w.addFact("program", "arguments %d bytes, results %d, of which in the arguments' memory %d, temporary %d", memory.Arguments, memory.Outputs, memory.Alias, memory.Temp)
+		w.addFact("program", "arguments %d bytes, results %d, of which in the arguments' memory %d, temporary %d",
+			memory.Arguments, memory.Outputs, memory.Alias, memory.Temp)
 	}
 }

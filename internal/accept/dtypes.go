@@ -10,7 +10,8 @@ import (
 )
 
 // requiredDTypes must work on all platforms.
-var requiredDTypes = []pjrt.DType{pjrt.Pred, pjrt.S8, pjrt.U8, pjrt.S16, pjrt.U16, pjrt.S32, pjrt.U32, pjrt.F32, pjrt.BF16}
+var requiredDTypes = []pjrt.DType{pjrt.Pred, pjrt.S8, pjrt.U8, pjrt.S16, pjrt.U16, pjrt.S32, pjrt.U32, pjrt.F32,
+	pjrt.BF16}
 
 // optionalDTypes may be unsupported on a platform.
 var optionalDTypes = []pjrt.DType{pjrt.S64, pjrt.U64, pjrt.F16, pjrt.F64, pjrt.C64, pjrt.C128, pjrt.S4, pjrt.U4,
@@ -34,7 +35,8 @@ func dtypeProgram(t pjrt.DType, n int) rawProgram {
 	case t == pjrt.Pred:
 		p.body = fmt.Sprintf("    %%r0 = stablehlo.or %%x0, %%x0 : %s\n", in)
 	case isFloat8(t):
-		p.body = fmt.Sprintf("    %%w = stablehlo.convert %%x0 : (%[1]s) -> %[2]s\n    %%d = stablehlo.add %%w, %%w : %[2]s\n    %%r0 = stablehlo.convert %%d : (%[2]s) -> %[1]s\n", in, wide)
+		p.body = fmt.Sprintf("    %%w = stablehlo.convert %%x0 : (%[1]s) -> %[2]s\n    %%d = stablehlo.add %%w, %%w : "+
+			"%[2]s\n    %%r0 = stablehlo.convert %%d : (%[2]s) -> %[1]s\n", in, wide)
 	default:
 		p.body = fmt.Sprintf("    %%r0 = stablehlo.add %%x0, %%x0 : %s\n", in)
 	}

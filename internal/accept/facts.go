@@ -17,11 +17,16 @@ import (
 // Environment lists the environment variables that a report contains. The package reads no other
 // variables, so a report contains no secrets.
 var Environment = []string{
-	"CLOUD_TPU_TASK_ID", "CUDA_VISIBLE_DEVICES", "GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "JOB_COMPLETION_INDEX", "LD_LIBRARY_PATH", "LD_PRELOAD",
-	"LIBTPU_INIT_ARGS", "MALLOC_ARENA_MAX", "MEGASCALE_COORDINATOR_ADDRESS", "MEGASCALE_NUM_SLICES", "MEGASCALE_PORT", "MEGASCALE_SLICE_ID", "TF_CONFIG",
-	"TF_CPP_MIN_LOG_LEVEL", "TPUSTRATEGY_CPU_PLUGIN", "TPUSTRATEGY_CUDA_PLUGIN", "TPUSTRATEGY_TPU_PLUGIN", "TPU_ACCELERATOR_TYPE",
-	"TPU_CHIPS_PER_HOST_BOUNDS", "TPU_CHIPS_PER_PROCESS_BOUNDS", "TPU_HOST_BOUNDS", "TPU_LIBRARY_PATH", "TPU_LOG_DIR", "TPU_MIN_LOG_LEVEL", "TPU_NAME",
-	"TPU_PREMAPPED_BUFFER_SIZE", "TPU_PROCESS_ADDRESSES", "TPU_PROCESS_BOUNDS", "TPU_PROCESS_PORT", "TPU_SKIP_MDS_QUERY", "TPU_STDERR_LOG_LEVEL",
+	"CLOUD_TPU_TASK_ID", "CUDA_VISIBLE_DEVICES", "GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "JOB_COMPLETION_INDEX",
+	"LD_LIBRARY_PATH", "LD_PRELOAD",
+	"LIBTPU_INIT_ARGS", "MALLOC_ARENA_MAX", "MEGASCALE_COORDINATOR_ADDRESS", "MEGASCALE_NUM_SLICES", "MEGASCALE_PORT",
+	"MEGASCALE_SLICE_ID", "TF_CONFIG",
+	"TF_CPP_MIN_LOG_LEVEL", "TPUSTRATEGY_CPU_PLUGIN", "TPUSTRATEGY_CUDA_PLUGIN", "TPUSTRATEGY_TPU_PLUGIN",
+	"TPU_ACCELERATOR_TYPE",
+	"TPU_CHIPS_PER_HOST_BOUNDS", "TPU_CHIPS_PER_PROCESS_BOUNDS", "TPU_HOST_BOUNDS", "TPU_LIBRARY_PATH", "TPU_LOG_DIR",
+	"TPU_MIN_LOG_LEVEL", "TPU_NAME",
+	"TPU_PREMAPPED_BUFFER_SIZE", "TPU_PROCESS_ADDRESSES", "TPU_PROCESS_BOUNDS", "TPU_PROCESS_PORT", "TPU_SKIP_MDS_QUERY",
+	"TPU_STDERR_LOG_LEVEL",
 	"TPU_TOPOLOGY", "TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES", "TPU_WORKER_HOSTNAMES", "TPU_WORKER_ID", "XLA_FLAGS",
 }
 
@@ -60,7 +65,8 @@ func checkVersions(ctx context.Context, w *partRun) error {
 func readEnvironment(_ context.Context, w *partRun) error {
 	if cluster, ok := w.system().Cluster(); ok {
 		w.addFact("resolver", "%s, %s of %d tasks", cluster.Source, cluster.Task, cluster.Spec.Len())
-		w.addFact("slice", "type %q, topology %q, name %q, zone %q, hosts %v", cluster.TPU.AcceleratorType, cluster.TPU.Topology, cluster.TPU.Name, cluster.TPU.Zone, cluster.TPU.Hosts)
+		w.addFact("slice", "type %q, topology %q, name %q, zone %q, hosts %v", cluster.TPU.AcceleratorType,
+			cluster.TPU.Topology, cluster.TPU.Name, cluster.TPU.Zone, cluster.TPU.Hosts)
 		if cluster.TPU.Multislice.NumSlices > 1 {
 			w.addFact("slices", "%+v", cluster.TPU.Multislice)
 		}

@@ -31,38 +31,50 @@ func wrong(part, check string) TestHooks {
 
 func faults() []fault {
 	return []fault{
-		{"a wrong sum", "collectives", "all_reduce over all devices of S32, device 0: 1 of 4 elements are wrong; element 0 is", Rejected, wrong("collectives", "all_reduce over")},
-		{"a wrong gather of the strategy", "collectives", "between replicas, 2 x 1, result 1, replica 0", Rejected, wrong("collectives", "between replicas, 2 x 1, result 1")},
-		{"a dtype that computes wrongly", "dtypes", "BF16 doubled, device 1: 1 of 16 elements are wrong", Rejected, wrong("dtypes", "BF16 doubled, device 1")},
-		{"a split that loses elements", "splits", "rows split, 1 x 2, result 0", Rejected, wrong("splits", "rows split, 1 x 2, result 0")},
+		{"a wrong sum", "collectives",
+			"all_reduce over all devices of S32, device 0: 1 of 4 elements are wrong; element 0 is", Rejected,
+			wrong("collectives", "all_reduce over")},
+		{"a wrong gather of the strategy", "collectives", "between replicas, 2 x 1, result 1, replica 0", Rejected,
+			wrong("collectives", "between replicas, 2 x 1, result 1")},
+		{"a dtype that computes wrongly", "dtypes", "BF16 doubled, device 1: 1 of 16 elements are wrong", Rejected,
+			wrong("dtypes", "BF16 doubled, device 1")},
+		{"a split that loses elements", "splits", "rows split, 1 x 2, result 0", Rejected,
+			wrong("splits", "rows split, 1 x 2, result 0")},
 		{"a variable that is not updated", "donation", "the variable's maximum", Rejected, wrong("donation", "maximum")},
 		{"a padded batch", "batches", "padded batch 2", Rejected, wrong("batches", "padded batch 2")},
-		{"a transfer that changes bytes", "transfers", "what comes back from device 1", Rejected, wrong("transfers", "device 1")},
-		{"a training that goes elsewhere", "training", "float32, 2 x 1: the loss of step 52 is", Rejected, TestHooks{ChangeResult: func(_ int, p, c string, answer []byte) {
-			if p == "training" && strings.HasPrefix(c, "float32") {
-				answer[0] ^= 0x10
-			}
-		}}},
-		{"a missing device", "devices", "no device at (0,0,0,1) of host 0", Rejected, TestHooks{ChangeDevices: func(_ int, all []Device) []Device { return all[:1] }}},
-		{"wrong coordinates", "devices", "device 1 is at [7 0 0 0], which the mesh", Rejected, TestHooks{ChangeDevices: func(_ int, all []Device) []Device {
-			all[1].Coords = [4]int{7, 0, 0, 0}
-			return all
-		}}},
-		{"two devices at one place", "devices", "devices 0 and 1 are both at", Rejected, TestHooks{ChangeDevices: func(_ int, all []Device) []Device {
-			all[1].Coords = all[0].Coords
-			return all
-		}}},
+		{"a transfer that changes bytes", "transfers", "what comes back from device 1", Rejected,
+			wrong("transfers", "device 1")},
+		{"a training that goes elsewhere", "training", "float32, 2 x 1: the loss of step 52 is", Rejected,
+			TestHooks{ChangeResult: func(_ int, p, c string, answer []byte) {
+				if p == "training" && strings.HasPrefix(c, "float32") {
+					answer[0] ^= 0x10
+				}
+			}}},
+		{"a missing device", "devices", "no device at (0,0,0,1) of host 0", Rejected,
+			TestHooks{ChangeDevices: func(_ int, all []Device) []Device { return all[:1] }}},
+		{"wrong coordinates", "devices", "device 1 is at [7 0 0 0], which the mesh", Rejected,
+			TestHooks{ChangeDevices: func(_ int, all []Device) []Device {
+				all[1].Coords = [4]int{7, 0, 0, 0}
+				return all
+			}}},
+		{"two devices at one place", "devices", "devices 0 and 1 are both at", Rejected,
+			TestHooks{ChangeDevices: func(_ int, all []Device) []Device {
+				all[1].Coords = all[0].Coords
+				return all
+			}}},
 		{"a part that is late", "memory", "the time of the part, 50ms, is over", Rejected, TestHooks{
 			TimeLimits: map[string]time.Duration{"memory": 50 * time.Millisecond},
 			BeforePart: func(ctx context.Context, _ int, part string) error { return late(ctx, part == "memory") },
 		}},
-		{"a part that fails", "random", "the machine is on fire", Rejected, TestHooks{BeforePart: func(_ context.Context, _ int, part string) error {
+		{"a part that fails", "random", "the machine is on fire", Rejected, TestHooks{BeforePart: func(_ context.Context,
+			_ int, part string) error {
 			if part == "random" {
 				return errors.New("the machine is on fire")
 			}
 			return nil
 		}}},
-		{"a part that panics", "random", "panic: oh", Rejected, TestHooks{BeforePart: func(_ context.Context, _ int, part string) error {
+		{"a part that panics", "random", "panic: oh", Rejected, TestHooks{BeforePart: func(_ context.Context, _ int,
+			part string) error {
 			if part == "random" {
 				panic("oh")
 			}
@@ -85,7 +97,8 @@ func TestFaultsAreNamed(t *testing.T) {
 	open := cpu(t, 2)
 	for _, f := range faults() {
 		t.Run(f.name, func(t *testing.T) {
-			report, err := Run(t.Context(), Options{Open: open, Quick: f.part == "training", Hooks: f.seams, Only: []string{f.part, "matmul"}})
+			report, err := Run(t.Context(), Options{Open: open, Quick: f.part == "training", Hooks: f.seams,
+				Only: []string{f.part, "matmul"}})
 			require.NoError(t, err)
 			assert.Equal(t, f.verdict, report.Verdict)
 			assert.Equal(t, 1, report.Verdict.Code())
@@ -131,9 +144,10 @@ func states(r *Report) (all []Status) {
 
 // The time of a run is bounded as a whole, and what was not run by then says so.
 func TestTheWholeRunIsBounded(t *testing.T) {
-	report, err := Run(t.Context(), Options{Open: cpu(t, 2), Only: []string{"memory", "matmul"}, TimeLimit: 2 * time.Second, Hooks: TestHooks{
-		BeforePart: func(ctx context.Context, _ int, part string) error { return late(ctx, part == "memory") },
-	}})
+	report, err := Run(t.Context(), Options{Open: cpu(t, 2), Only: []string{"memory", "matmul"},
+		TimeLimit: 2 * time.Second, Hooks: TestHooks{
+			BeforePart: func(ctx context.Context, _ int, part string) error { return late(ctx, part == "memory") },
+		}})
 	require.NoError(t, err)
 	assert.Equal(t, []Status{Passed, Failed, NotRun}, states(report))
 	assert.Contains(t, report.Reasons[0], "the run reached its time limit of 2s")
@@ -161,7 +175,8 @@ func TestAHostsFaultIsKnownOnAll(t *testing.T) {
 		}
 		slowest := report.Outcomes[len(report.Outcomes)-1]
 		assert.Equal(t, 1, slowest.Host)
-		assert.Equal(t, []string{"slow: matmul bfloat16, a device: 2 TFLOP/s, and the median of the hosts is 10"}, slowest.Findings)
+		assert.Equal(t, []string{"slow: matmul bfloat16, a device: 2 TFLOP/s, and the median of the hosts is 10"},
+			slowest.Findings)
 	}
 }
 
@@ -182,7 +197,8 @@ func TestAHostThatEndsIsNamed(t *testing.T) {
 }
 
 func TestWhatCannotBeRunIsRefused(t *testing.T) {
-	for _, o := range []Options{{}, {Open: cpu(t, 1), Only: []string{"colectives"}}, {Open: cpu(t, 1), Skip: []string{"start"}}, {Open: cpu(t, 1), TimeLimit: -1}} {
+	for _, o := range []Options{{}, {Open: cpu(t, 1), Only: []string{"colectives"}},
+		{Open: cpu(t, 1), Skip: []string{"start"}}, {Open: cpu(t, 1), TimeLimit: -1}} {
 		_, err := Run(t.Context(), o)
 		assert.Error(t, err)
 	}

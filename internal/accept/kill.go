@@ -38,7 +38,8 @@ func killHost(ctx context.Context, w *partRun) error {
 	case err == nil:
 		return fmt.Errorf("host %d came to the exchange after its end", victim)
 	case errors.Is(err, context.DeadlineExceeded):
-		w.addFinding("host %d is gone, and the runtime did not say so in %.0f s: the wait ended by its deadline: %v", victim, took, err)
+		w.addFinding("host %d is gone, and the runtime did not say so in %.0f s: the wait ended by its deadline: %v", victim,
+			took, err)
 	default:
 		w.addFact("kill", "after %.1f s: %v", took, err)
 	}

@@ -59,7 +59,8 @@ func asHost(host prochost.Host) error {
 // A host's process ends by SIGKILL, and the other one goes on to a verdict that says what it was told.
 func TestAKilledHostIsNamedByTheOthers(t *testing.T) {
 	base := plugintest.System(t, 4)
-	machine, err := prochost.Listen(base, "unix", filepath.Join(t.TempDir(), "machine"), prochost.Options{Patience: 20 * time.Second})
+	machine, err := prochost.Listen(base, "unix", filepath.Join(t.TempDir(), "machine"),
+		prochost.Options{Patience: 20 * time.Second})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, machine.Close()) }()
 	archive := filepath.Join(t.TempDir(), "0.jsonl.gz")
@@ -96,7 +97,8 @@ func TestAKilledHostIsNamedByTheOthers(t *testing.T) {
 // Where the runtime does not tell of the end of a host, the wait ends by itself, within the part.
 func TestAKilledHostOfWhichNobodyTellsIsAFinding(t *testing.T) {
 	victim := 1
-	reports := onHosts(t, 4, 2, Options{Only: []string{"devices"}, Kill: &victim, KillSelf: func() {}, Hooks: TestHooks{TimeLimits: map[string]time.Duration{killName: 2 * time.Second}}})
+	reports := onHosts(t, 4, 2, Options{Only: []string{"devices"}, Kill: &victim, KillSelf: func() {},
+		Hooks: TestHooks{TimeLimits: map[string]time.Duration{killName: 2 * time.Second}}})
 	assert.Equal(t, WithFindings, reports[0].Verdict, "%v", reports[0].Reasons)
 	assert.Contains(t, reports[0].Reasons[0], "host 1 is gone, and the runtime did not say so in 2 s")
 }

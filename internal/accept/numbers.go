@@ -13,7 +13,8 @@ import (
 var mlirNames = map[pjrt.DType]string{
 	pjrt.Pred: "i1", pjrt.S4: "i4", pjrt.S8: "i8", pjrt.S16: "i16", pjrt.S32: "i32", pjrt.S64: "i64",
 	pjrt.U4: "ui4", pjrt.U8: "ui8", pjrt.U16: "ui16", pjrt.U32: "ui32", pjrt.U64: "ui64",
-	pjrt.F16: "f16", pjrt.BF16: "bf16", pjrt.F32: "f32", pjrt.F64: "f64", pjrt.C64: "complex<f32>", pjrt.C128: "complex<f64>",
+	pjrt.F16: "f16", pjrt.BF16: "bf16", pjrt.F32: "f32", pjrt.F64: "f64", pjrt.C64: "complex<f32>",
+	pjrt.C128:   "complex<f64>",
 	pjrt.F8E5M2: "f8E5M2", pjrt.F8E4M3FN: "f8E4M3FN", pjrt.F8E4M3B11FNUZ: "f8E4M3B11FNUZ", pjrt.F8E5M2FNUZ: "f8E5M2FNUZ",
 	pjrt.F8E4M3FNUZ: "f8E4M3FNUZ", pjrt.F8E4M3: "f8E4M3", pjrt.F8E3M4: "f8E3M4",
 }

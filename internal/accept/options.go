@@ -66,7 +66,10 @@ func (o Options) Validate() error {
 	for _, p := range parts {
 		names = append(names, p.Name)
 	}
-	unknown := slices.DeleteFunc(slices.Concat(o.Only, o.Skip), func(name string) bool { return slices.Contains(names, name) })
+	unknown := slices.DeleteFunc(slices.Concat(o.Only, o.Skip), func(name string) bool {
+		return slices.Contains(names,
+			name)
+	})
 	switch {
 	case o.Open == nil:
 		return optionError("give a function that opens the devices", "Options.Open is nil")

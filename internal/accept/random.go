@@ -61,8 +61,10 @@ func (w *partRun) drawNumbers(ctx context.Context, own bool) (steps [][]float32,
 		var first []float32
 		err := w.runOnReplicas(ctx, s, f, nil, func(r int, got []*tensors.Tensor) error {
 			numbers := tensors.MustCopyFlatData[float32](got[0])
-			if m := tensors.ToScalar[float32](got[1]); m < 0.45 || m > 0.55 || slices.Min(numbers) < 0 || slices.Max(numbers) >= 1 {
-				w.addFailure("own=%t, replica %d: not uniform from 0 to 1: mean %g, from %g to %g", own, r, m, slices.Min(numbers), slices.Max(numbers))
+			if m := tensors.ToScalar[float32](got[1]); m < 0.45 || m > 0.55 || slices.Min(numbers) < 0 ||
+				slices.Max(numbers) >= 1 {
+				w.addFailure("own=%t, replica %d: not uniform from 0 to 1: mean %g, from %g to %g", own, r, m, slices.Min(numbers),
+					slices.Max(numbers))
 			}
 			switch {
 			case first == nil:

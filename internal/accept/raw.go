@@ -57,9 +57,11 @@ func (p rawProgram) stablehlo(n int) []byte {
 	for i, t := range p.outputs {
 		out, ret, types = append(out, t.String()), append(ret, fmt.Sprintf("%%r%d", i)), append(types, t.String())
 	}
-	return fmt.Appendf(nil, "module @accept_%s attributes {mhlo.num_replicas = %d : i32, mhlo.num_partitions = 1 : i32} {\n"+
-		"  func.func public @main(%s) -> (%s) {\n%s    return %s : %s\n  }\n}\n",
-		strings.NewReplacer(" ", "_", ",", "", "-", "_").Replace(p.name), n, strings.Join(in, ", "), strings.Join(out, ", "), p.body, strings.Join(ret, ", "), strings.Join(types, ", "))
+	return fmt.Appendf(nil,
+		"module @accept_%s attributes {mhlo.num_replicas = %d : i32, mhlo.num_partitions = 1 : i32} {\n"+
+			"  func.func public @main(%s) -> (%s) {\n%s    return %s : %s\n  }\n}\n",
+		strings.NewReplacer(" ", "_", ",", "", "-", "_").Replace(p.name), n, strings.Join(in, ", "), strings.Join(out, ", "),
+		p.body, strings.Join(ret, ", "), strings.Join(types, ", "))
 }
 
 // rawCompileOptions returns compile options that assign replica i to the i-th device.
@@ -81,7 +83,8 @@ type executable struct {
 
 func (s *session) compile(ctx context.Context, p rawProgram) (*executable, error) {
 	ids := s.deviceIDs()
-	x, err := s.sys.Runtime().Compile(ctx, pjrt.Program{Code: p.stablehlo(len(ids)), Trusted: true}, rawCompileOptions(ids))
+	x, err := s.sys.Runtime().Compile(ctx, pjrt.Program{Code: p.stablehlo(len(ids)), Trusted: true},
+		rawCompileOptions(ids))
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +96,8 @@ func (s *session) compile(ctx context.Context, p rawProgram) (*executable, error
 }
 
 // copyArguments copies the arguments to the devices of this host.
-func (l *executable) copyArguments(ctx context.Context, s *session, value func(replica, argument int) []byte) ([][]*pjrt.Buffer, error) {
+func (l *executable) copyArguments(ctx context.Context, s *session,
+	value func(replica, argument int) []byte) ([][]*pjrt.Buffer, error) {
 	rows := make([][]*pjrt.Buffer, len(l.devices))
 	for d, device := range l.devices {
 		for i, t := range l.inputs {
@@ -150,7 +154,8 @@ func closeBuffers(rows [][]*pjrt.Buffer) (err error) {
 }
 
 // runRaw compiles and runs a program, and calls got with each result of each device on this host.
-func (s *session) runRaw(ctx context.Context, p rawProgram, value func(replica, argument int) []byte, got func(replica, result int, data []byte)) (err error) {
+func (s *session) runRaw(ctx context.Context, p rawProgram, value func(replica, argument int) []byte,
+	got func(replica, result int, data []byte)) (err error) {
 	l, err := s.compile(ctx, p)
 	if err != nil {
 		return err
@@ -181,7 +186,8 @@ func (s *session) runRaw(ctx context.Context, p rawProgram, value func(replica, 
 // allDevicesProgram returns a program whose result depends on the inputs of all devices.
 func allDevicesProgram(n int) rawProgram {
 	t := tensorType{pjrt.S32, []int{8}}
-	return rawProgram{name: "devices", inputs: []tensorType{t}, outputs: []tensorType{t}, body: collectiveText("all_reduce", 0, t, t, [][]int{sequence(n)})}
+	return rawProgram{name: "devices", inputs: []tensorType{t}, outputs: []tensorType{t},
+		body: collectiveText("all_reduce", 0, t, t, [][]int{sequence(n)})}
 }
 
 // checkDevices runs a small program on all devices. It returns an error if they do not respond.

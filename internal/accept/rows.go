@@ -45,7 +45,8 @@ func maskedFunction(s *strategy.TPUStrategy, options strategy.FunctionOptions) *
 	options.Name = "accept masked batch"
 	return s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		mask := graph.ConvertDType(in[1], dtypes.Float32)
-		return []*graph.Node{rc.AllReduce(strategy.Sum, graph.ReduceAllSum(graph.Mul(in[0], mask))), rc.AllReduce(strategy.Sum, graph.ReduceAllSum(mask))}
+		return []*graph.Node{rc.AllReduce(strategy.Sum, graph.ReduceAllSum(graph.Mul(in[0], mask))),
+			rc.AllReduce(strategy.Sum, graph.ReduceAllSum(mask))}
 	}, options)
 }
 
@@ -88,7 +89,8 @@ func (w *partRun) feedPadded(ctx context.Context, s *strategy.TPUStrategy) (err 
 	if err != nil {
 		return err
 	}
-	f, err := feed.FromDataset(ctx, s, input.FromSlices(input.Leaf(x)).Batch(batch, false), feed.Options{Partial: feed.Pad})
+	f, err := feed.FromDataset(ctx, s, input.FromSlices(input.Leaf(x)).Batch(batch, false),
+		feed.Options{Partial: feed.Pad})
 	if err != nil {
 		return err
 	}
@@ -106,7 +108,8 @@ func (w *partRun) feedPadded(ctx context.Context, s *strategy.TPUStrategy) (err 
 		}
 		err = w.runOnReplicas(ctx, s, masked, b.Args(), func(r int, got []*tensors.Tensor) error {
 			for i, want := range []float32{total, float32(len(part))} {
-				if err := w.compareTensor(fmt.Sprintf("padded batch %d, result %d, replica %d", taken, i, r), got[i], []float32{want}); err != nil {
+				if err := w.compareTensor(fmt.Sprintf("padded batch %d, result %d, replica %d", taken, i, r), got[i],
+					[]float32{want}); err != nil {
 					return err
 				}
 			}

@@ -49,9 +49,11 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	began := time.Now()
 	steps := &startLog{}
-	s := &session{opts: o, log: steps, logger: slog.New(steps), report: &Report{Version: Version, Quick: o.Quick, Began: began.UTC().Truncate(time.Second)}}
+	s := &session{opts: o, log: steps, logger: slog.New(steps), report: &Report{Version: Version, Quick: o.Quick,
+		Began: began.UTC().Truncate(time.Second)}}
 	whole := o.TotalTimeLimit()
-	ctx, cancel := withRunningTime(ctx, whole, fmt.Errorf("the run reached its time limit of %v; raise --time-limit", whole))
+	ctx, cancel := withRunningTime(ctx, whole, fmt.Errorf("the run reached its time limit of %v; raise --time-limit",
+		whole))
 	defer cancel()
 	for _, p := range parts {
 		if o.includes(p.Name) {
@@ -66,7 +68,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 
 // runPart runs one test and exchanges its outcome with the other hosts.
 func (s *session) runPart(ctx context.Context, p Part) {
-	w := &partRun{session: s, part: p, outcome: Outcome{Part: p.Name, Host: s.report.Host, TimeLimit: s.opts.timeLimit(p).Seconds()}}
+	w := &partRun{session: s, part: p, outcome: Outcome{Part: p.Name, Host: s.report.Host,
+		TimeLimit: s.opts.timeLimit(p).Seconds()}}
 	switch {
 	case s.stopReason != "":
 		w.outcome.Status, w.outcome.Findings = NotRun, []string{s.stopReason}
@@ -130,7 +133,8 @@ func (s *session) exchangeOutcomes(ctx context.Context, p Part, mine Outcome) (a
 		return err
 	})
 	if !back {
-		return nil, &errkind.Fault{Op: "accept", Reason: fmt.Sprintf("no answer in %v", wait), Class: errkind.DeadlineExceededError}
+		return nil, &errkind.Fault{Op: "accept", Reason: fmt.Sprintf("no answer in %v", wait),
+			Class: errkind.DeadlineExceededError}
 	}
 	return <-came, err
 }
@@ -189,7 +193,8 @@ func (s *session) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 	defer cancel()
 	if err := errors.Join(s.exchange.Shutdown(ctx), s.sys.Shutdown(ctx)); err != nil {
-		s.recordOutcome(Outcome{Part: startName, Host: s.report.Host, Status: PassedWithFindings, Findings: []string{"closing: " + err.Error()}})
+		s.recordOutcome(Outcome{Part: startName, Host: s.report.Host, Status: PassedWithFindings,
+			Findings: []string{"closing: " + err.Error()}})
 	}
 }
 

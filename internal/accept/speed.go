@@ -23,9 +23,11 @@ type workloadSizes struct {
 // workloadSizesFor returns small sizes for CPU devices, whose performance is not of interest.
 func workloadSizesFor(platform string) workloadSizes {
 	if platform == "cpu" {
-		return workloadSizes{donated: 1 << 20, transfer: 1 << 20, memory: 1 << 20, links: []int{4 << 10, 256 << 10}, matrix: 64, products: 2, launches: 5}
+		return workloadSizes{donated: 1 << 20, transfer: 1 << 20, memory: 1 << 20, links: []int{4 << 10, 256 << 10},
+			matrix: 64, products: 2, launches: 5}
 	}
-	return workloadSizes{donated: 64 << 20, transfer: 64 << 20, memory: 1 << 29, links: []int{4 << 10, 64 << 10, 1 << 20, 16 << 20, 128 << 20}, matrix: 8192, products: 8, launches: 10}
+	return workloadSizes{donated: 64 << 20, transfer: 64 << 20, memory: 1 << 29, links: []int{4 << 10, 64 << 10, 1 << 20,
+		16 << 20, 128 << 20}, matrix: 8192, products: 8, launches: 10}
 }
 
 func (w *partRun) dataSizes() workloadSizes { return workloadSizesFor(w.system().Platform()) }
@@ -41,7 +43,8 @@ func memoryProgram(sz workloadSizes) rawProgram {
 // argument is equal on all devices. It can therefore run repeatedly.
 func linkProgram(n, bytes int) rawProgram {
 	t := tensorType{pjrt.F32, []int{bytes / 4}}
-	return rawProgram{name: fmt.Sprintf("all-reduce of %d bytes", bytes), inputs: []tensorType{t}, outputs: []tensorType{t}, aliased: true,
+	return rawProgram{name: fmt.Sprintf("all-reduce of %d bytes", bytes), inputs: []tensorType{t},
+		outputs: []tensorType{t}, aliased: true,
 		body: collectiveText("all_reduce_max", 0, t, t, [][]int{sequence(n)})}
 }
 
@@ -55,7 +58,8 @@ func matmulProgram(sz workloadSizes) rawProgram {
 		if i == sz.products-1 {
 			to = "%r0"
 		}
-		p.body += fmt.Sprintf("    %s = stablehlo.dot_general %s, %%x1, contracting_dims = [1] x [0] : (%[3]s, %[3]s) -> %[3]s\n", to, from, t)
+		p.body += fmt.Sprintf(
+			"    %s = stablehlo.dot_general %s, %%x1, contracting_dims = [1] x [0] : (%[3]s, %[3]s) -> %[3]s\n", to, from, t)
 		from = to
 	}
 	return p
@@ -63,7 +67,8 @@ func matmulProgram(sz workloadSizes) rawProgram {
 
 // bestLaunchTime runs three rounds of launches without waiting between launches. It returns the average
 // time per launch in the fastest round. The program must update its first argument in place.
-func (w *partRun) bestLaunchTime(ctx context.Context, p rawProgram, launches int, value func(argument int) []byte) (best time.Duration, err error) {
+func (w *partRun) bestLaunchTime(ctx context.Context, p rawProgram, launches int,
+	value func(argument int) []byte) (best time.Duration, err error) {
 	w.setActivity("%s", p.name)
 	l, err := w.session.compile(ctx, p)
 	if err != nil {
@@ -188,8 +193,10 @@ func measureLinks(ctx context.Context, w *partRun) error {
 		if err != nil {
 			return err
 		}
-		w.addMeasurement(Measurement{Name: fmt.Sprintf("all-reduce of %d KiB, time", bytes>>10), Value: t.Seconds() * 1e6, Unit: "us"})
-		w.addMeasurement(Measurement{Name: fmt.Sprintf("all-reduce of %d KiB, bus", bytes>>10), Value: 2 * float64(n-1) / float64(n) * float64(bytes) / t.Seconds() / 1e9, Unit: "GB/s"})
+		w.addMeasurement(Measurement{Name: fmt.Sprintf("all-reduce of %d KiB, time", bytes>>10), Value: t.Seconds() * 1e6,
+			Unit: "us"})
+		w.addMeasurement(Measurement{Name: fmt.Sprintf("all-reduce of %d KiB, bus", bytes>>10),
+			Value: 2 * float64(n-1) / float64(n) * float64(bytes) / t.Seconds() / 1e9, Unit: "GB/s"})
 	}
 	return nil
 }
@@ -218,7 +225,8 @@ func measureMatmul(ctx context.Context, w *partRun) error {
 		return err
 	}
 	n := float64(sz.matrix)
-	f := Measurement{Name: "matmul bfloat16, a device", Value: 2 * n * n * n * float64(sz.products) / t.Seconds() / 1e12, Unit: "TFLOP/s"}
+	f := Measurement{Name: "matmul bfloat16, a device", Value: 2 * n * n * n * float64(sz.products) / t.Seconds() / 1e12,
+		Unit: "TFLOP/s"}
 	w.addAndCompare(f, func(of tpu.Generation) float64 { return of.PeakFLOPS / 1e12 })
 	return nil
 }
@@ -252,7 +260,8 @@ func compareHosts(all []Outcome) {
 		middle := slices.Sorted(slices.Values(values))[len(values)/2]
 		for h, v := range values {
 			if strings.HasSuffix(all[h].Measurements[i].Unit, "/s") && v < slowFraction*middle {
-				all[h].Findings = append(all[h].Findings, fmt.Sprintf("slow: %s, and the median of the hosts is %.4g", all[h].Measurements[i], middle))
+				all[h].Findings = append(all[h].Findings, fmt.Sprintf("slow: %s, and the median of the hosts is %.4g",
+					all[h].Measurements[i], middle))
 				if all[h].Status == Passed {
 					all[h].Status = PassedWithFindings
 				}

@@ -104,7 +104,8 @@ func (w *partRun) checkSplitVariables(ctx context.Context, size [2]int) (err err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	for i, f := range placementCases(size[1]) {
-		v, err := s.NewVariable(ctx, countingFloat32(rows, columns), strategy.VariableOptions{Name: fmt.Sprintf("v%d", i), Annotation: f.annotation})
+		v, err := s.NewVariable(ctx, countingFloat32(rows, columns), strategy.VariableOptions{Name: fmt.Sprintf("v%d", i),
+			Annotation: f.annotation})
 		if err != nil {
 			return fmt.Errorf("variable %s: %w", f.name, err)
 		}

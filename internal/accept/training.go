@@ -71,13 +71,15 @@ func trainCases(n, slices int) (all []trainCase) {
 			o.Precision = lowering.PrecisionHighest
 		}
 		if p > 1 && trainHidden%p == 0 && len(o.LogicalAxes) == 0 {
-			o.Variables = append(o.Variables, logical.Match("hidden", logical.SplitInto(1, p)), logical.Match("output", logical.SplitInto(p, 1)))
+			o.Variables = append(o.Variables, logical.Match("hidden", logical.SplitInto(1, p)), logical.Match("output",
+				logical.SplitInto(p, 1)))
 		}
 		all = append(all, trainCase{fmt.Sprintf("%s%s, %d x %d", losses, what, r, p), losses, o})
 	}
 	add("float32", "", replicas, n/replicas, strategy.Options{})
 	if replicas > 1 && slices == 1 {
-		add("float32", " with the state in parts", replicas, n/replicas, strategy.Options{Variables: logical.Rules{logical.MatchState("", logical.ShardParameters)}})
+		add("float32", " with the state in parts", replicas, n/replicas,
+			strategy.Options{Variables: logical.Rules{logical.MatchState("", logical.ShardParameters)}})
 	}
 	if replicas%2 == 0 {
 		add("float32", "", replicas/2, 2*n/replicas, strategy.Options{})
@@ -86,7 +88,8 @@ func trainCases(n, slices int) (all []trainCase) {
 		add("float32", "", replicas/8, p, strategy.Options{})
 		add("float32", " on four axes", replicas/8, p, strategy.Options{
 			LogicalAxes: []sharding.Axis{{Name: "x", Size: 2}, {Name: "y", Size: 2}, {Name: "z", Size: 2}},
-			Variables:   logical.Rules{logical.Match("hidden", logical.SplitOverAxes("x", "y,z")), logical.Match("output", logical.SplitOverAxes("y,z", ""))},
+			Variables: logical.Rules{logical.Match("hidden", logical.SplitOverAxes("x", "y,z")), logical.Match("output",
+				logical.SplitOverAxes("y,z", ""))},
 		})
 	}
 	add("bfloat16", "", replicas, n/replicas, strategy.Options{})
@@ -140,8 +143,10 @@ func trainingStep(s *strategy.TPUStrategy, losses string) (*train.Step, error) {
 	store.VariableWithValue("/output", pseudorandomTensor(20011, trainHidden, 1))
 	return train.New(s, store, optimizer.StochasticGradientDescent().WithLearningRate(0.2).WithDecay(false).Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-			hidden := precision.Compute(rc.Scope().VariableWithValue("hidden", pseudorandomTensor(10007, trainFeatures, trainHidden)).NodeValue(rc.Graph()))
-			output := precision.Compute(rc.Scope().VariableWithValue("output", pseudorandomTensor(20011, trainHidden, 1)).NodeValue(rc.Graph()))
+			hidden := precision.Compute(rc.Scope().VariableWithValue("hidden", pseudorandomTensor(10007, trainFeatures,
+				trainHidden)).NodeValue(rc.Graph()))
+			output := precision.Compute(rc.Scope().VariableWithValue("output", pseudorandomTensor(20011, trainHidden,
+				1)).NodeValue(rc.Graph()))
 			y := graph.Dot(graph.Tanh(graph.Dot(in[0], hidden).Product()), output).Product()
 			return graph.ReduceAllMean(graph.Square(graph.Sub(y, in[1])))
 		}, o)
@@ -164,7 +169,8 @@ func Tolerance(platform, losses string) float64 {
 // runTraining runs the training and returns the loss of each step. first is the time until the
 // first step completes, and each is the average time of timedSteps additional steps that are
 // launched without waiting.
-func runTraining(ctx context.Context, s *strategy.TPUStrategy, losses string) (all []float64, first, each time.Duration, err error) {
+func runTraining(ctx context.Context, s *strategy.TPUStrategy, losses string) (all []float64, first, each time.Duration,
+	err error) {
 	step, err := trainingStep(s, losses)
 	if err != nil {
 		return nil, 0, 0, err
@@ -258,7 +264,8 @@ func (w *partRun) runTrainCase(ctx context.Context, c trainCase, want []float64)
 		}
 	}
 	if !(worst <= limit) {
-		w.addFailure("%s: the loss of step %d is %g, and %g is right: off by %.2g, more than %g", c.name, at, got[at], want[at], worst, limit)
+		w.addFailure("%s: the loss of step %d is %g, and %g is right: off by %.2g, more than %g", c.name, at, got[at],
+			want[at], worst, limit)
 	}
 	w.addMeasurement(Measurement{Name: c.name + ", greatest difference of a loss", Value: worst, Unit: "of it"})
 	w.addMeasurement(Measurement{Name: c.name + ", first step with compilation", Value: first.Seconds(), Unit: "s"})

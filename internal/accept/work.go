@@ -138,6 +138,7 @@ func (w *partRun) compareBytes(check string, dtype pjrt.DType, got, want []byte)
 			}
 		}
 	}
-	w.addFailure("%s: %d of %d elements are wrong; element %d is %s, and %s is right", check, wrong, len(want)/size, first/size,
+	w.addFailure("%s: %d of %d elements are wrong; element %d is %s, and %s is right", check, wrong, len(want)/size,
+		first/size,
 		formatElement(dtype, got[first:first+size]), formatElement(dtype, want[first:first+size]))
 }

@@ -30,8 +30,10 @@ var categories = map[string]struct {
 	code int
 	kind errkind.Kind
 }{
-	"failed": {Failed, errkind.RuntimeError}, "usage": {Usage, errkind.ValueError}, "missing": {Missing, errkind.NotFoundError},
-	"memory": {Memory, errkind.ResourceExhaustedError}, "died": {Died, errkind.RuntimeError}, "findings": {Findings, errkind.RuntimeError},
+	"failed": {Failed, errkind.RuntimeError}, "usage": {Usage, errkind.ValueError},
+	"missing": {Missing, errkind.NotFoundError},
+	"memory":  {Memory, errkind.ResourceExhaustedError}, "died": {Died, errkind.RuntimeError}, "findings": {Findings,
+		errkind.RuntimeError},
 	"interrupted": {0, errkind.CancelledError}, // whose code is the signal's
 }
 
@@ -91,7 +93,8 @@ func (f *Failure) Kind() errkind.Kind {
 func (f *Failure) Code() int { return categories[f.Category].code }
 
 // optionFlags maps options of package strategy to the flags that set them.
-var optionFlags = map[string]string{"LogicalDevices": "--logical", "Replicas": "--replicas", "BySlice": "--by-slice", "State": "--shard-state"}
+var optionFlags = map[string]string{"LogicalDevices": "--logical", "Replicas": "--replicas", "BySlice": "--by-slice",
+	"State": "--shard-state"}
 
 // optionErrorText returns the message for an invalid option that has a flag, or "" for other errors.
 func optionErrorText(err error) string {
@@ -128,7 +131,8 @@ func FailureOf(err error) *Failure {
 		f.Category, f.Log = "died", gone.StderrTail
 	case hasType[*pjrt.FindError](err), hasType[*pjrt.PluginError](err):
 		f.Category = "missing"
-	case hasType[*UsageError](err), hasType[*tpu.AcceleratorError](err), hasType[*tpu.AssignmentError](err), hasType[*strategy.OptionError](err), errors.Is(err, tpu.ErrTopology), hasType[*logical.Error](err):
+	case hasType[*UsageError](err), hasType[*tpu.AcceleratorError](err), hasType[*tpu.AssignmentError](err),
+		hasType[*strategy.OptionError](err), errors.Is(err, tpu.ErrTopology), hasType[*logical.Error](err):
 		f.Category = "usage"
 		f.Message = cmp.Or(optionErrorText(err), f.Message)
 	case errors.As(err, &compiler):

@@ -32,7 +32,8 @@ func CheckWritable(path string) error {
 	case err != nil:
 		return err
 	case !info.IsDir():
-		return &errkind.Fault{Op: dir, Reason: "it is not a directory", Hint: "use a path in a directory", Class: errkind.ValueError}
+		return &errkind.Fault{Op: dir, Reason: "it is not a directory", Hint: "use a path in a directory",
+			Class: errkind.ValueError}
 	}
 	const write = 2 // W_OK
 	if err := syscall.Access(dir, write); err != nil {

@@ -63,7 +63,8 @@ func Describe(ctx context.Context, name, plugin string) (*system.Slice, error) {
 
 // Open opens a strategy for a topology. plugin is the path of the plugin, or "" for the installed
 // one. The caller must call done, which closes the strategy and the devices.
-func Open(ctx context.Context, topology, plugin string, opts strategy.Options) (s *strategy.TPUStrategy, done func(), err error) {
+func Open(ctx context.Context, topology, plugin string, opts strategy.Options) (s *strategy.TPUStrategy, done func(),
+	err error) {
 	var under io.Closer
 	if n := CPUDevices(topology); n > 0 {
 		var sys *system.System

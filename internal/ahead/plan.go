@@ -100,13 +100,15 @@ func (s Search) buildProgram(ctx context.Context, p plan.Plan) (built probe.Buil
 	if err != nil {
 		return built, err
 	}
-	built.Program = probe.Program{Slice: s.slices[p.Slice], Program: recorder.program, Options: recorder.options, Replicas: p.Replicas, Logical: p.Logical()}
+	built.Program = probe.Program{Slice: s.slices[p.Slice], Program: recorder.program, Options: recorder.options,
+		Replicas: p.Replicas, Logical: p.Logical()}
 	if s.Kernel != "" {
 		built.Module, built.Kernels = compiled.Module, []string{s.Kernel}
 	}
 	for i, a := range compiled.Module.Arguments {
 		if compiled.Variables[i] {
-			built.Variables = append(built.Variables, plan.Variable{Path: a.Name, Dims: a.ReplicaShard.UnshardedDims(a.LocalDims)})
+			built.Variables = append(built.Variables, plan.Variable{Path: a.Name,
+				Dims: a.ReplicaShard.UnshardedDims(a.LocalDims)})
 		}
 	}
 	for _, arg := range args {
@@ -125,12 +127,15 @@ type programRecorder struct {
 }
 
 // Compile returns an error, because the slice has no devices.
-func (k *programRecorder) Compile(context.Context, *pjrt.Client, pjrt.Program, pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
-	return nil, &errkind.Fault{Op: "plan", Reason: "a plan is for a slice that is described", Class: errkind.NotImplementedError}
+func (k *programRecorder) Compile(context.Context, *pjrt.Client, pjrt.Program,
+	pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+	return nil, &errkind.Fault{Op: "plan", Reason: "a plan is for a slice that is described",
+		Class: errkind.NotImplementedError}
 }
 
 // CompileTopology records the program and returns an empty executable.
-func (k *programRecorder) CompileTopology(_ context.Context, _ *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
+func (k *programRecorder) CompileTopology(_ context.Context, _ *pjrt.Topology, program pjrt.Program,
+	opts pjrt.CompileOptions) (*pjrt.Executable, error) {
 	k.program, k.options = program, opts
 	return pjrt.ExecutableRecord{}.Executable(), nil
 }
@@ -140,7 +145,8 @@ func (k *programRecorder) CompileTopology(_ context.Context, _ *pjrt.Topology, p
 func WritePlan(path string, result *plan.Result, reported bool) error {
 	best, err := result.Best()
 	if err != nil {
-		return &Failure{Category: map[bool]string{true: "memory", false: "failed"}[errkind.KindOf(err) == errkind.ResourceExhaustedError], Message: err.Error(), Reported: reported}
+		return &Failure{Category: map[bool]string{true: "memory",
+			false: "failed"}[errkind.KindOf(err) == errkind.ResourceExhaustedError], Message: err.Error(), Reported: reported}
 	}
 	if path == "" {
 		return nil

@@ -49,14 +49,16 @@ func perceptron(strat *strategy.TPUStrategy, settings map[string]string) (Step, 
 		}
 		return graph.ReduceAllMean(graph.Square(graph.Sub(x, in[0])))
 	}
-	step, err := train.New(strat, model.NewStore(), optimizer.Adam().Done(), loss, train.Options{Name: "perceptron", Accumulate: microbatches})
+	step, err := train.New(strat, model.NewStore(), optimizer.Adam().Done(), loss, train.Options{Name: "perceptron",
+		Accumulate: microbatches})
 	return step, []any{shapes.Make(dtypes.Float32, 8192, 4096)}, err
 }
 
 // splittings are six ways to split the perceptron.
 func splittings() (sets []plan.RuleSet) {
 	over := func(name string, up, down [2]string) {
-		sets = append(sets, plan.RuleSet{Name: name, Rules: logical.Rules{logical.Match(`/up_\d/dense/weights$`, logical.SplitOverAxes(up[:]...)), logical.Match(`/down_\d/dense/weights$`, logical.SplitOverAxes(down[:]...))}})
+		sets = append(sets, plan.RuleSet{Name: name, Rules: logical.Rules{logical.Match(`/up_\d/dense/weights$`,
+			logical.SplitOverAxes(up[:]...)), logical.Match(`/down_\d/dense/weights$`, logical.SplitOverAxes(down[:]...))}})
 	}
 	const p = logical.LogicalAxis
 	over("pairs", [2]string{"", p}, [2]string{p, ""})
@@ -91,7 +93,8 @@ func TestAOTLargeProbesOrderPlansAsFinishedProgramsDo(t *testing.T) {
 	}
 	plans = taken
 	result, err := Search{
-		Topologies: []string{"v5e:2x4"}, Worker: workerCommand, CacheDir: os.Getenv("TPUSTRATEGY_PLANS_KEPT"), Build: perceptron,
+		Topologies: []string{"v5e:2x4"}, Worker: workerCommand, CacheDir: os.Getenv("TPUSTRATEGY_PLANS_KEPT"),
+		Build:   perceptron,
 		Options: plan.Options{Compile: len(plans), Concurrency: 2},
 	}.searchPlans(t.Context(), func(plan.Space) []plan.Plan { return plans })
 	require.NoError(t, err)
@@ -102,7 +105,8 @@ func TestAOTLargeProbesOrderPlansAsFinishedProgramsDo(t *testing.T) {
 	for _, c := range result.Candidates {
 		if c.Verdict == plan.Compiled {
 			both = append(both, c)
-			t.Logf("%-90s probe %.3g s, whole %.3g s, memory %.3f", c.Plan, c.Probe.Seconds, c.Compiled.Seconds, float64(c.Probe.Bytes)/float64(c.Compiled.Bytes))
+			t.Logf("%-90s probe %.3g s, whole %.3g s, memory %.3f", c.Plan, c.Probe.Seconds, c.Compiled.Seconds,
+				float64(c.Probe.Bytes)/float64(c.Compiled.Bytes))
 			// A finished program has some of its temporaries in the fast memory.
 			assert.InEpsilon(t, c.Compiled.Bytes, c.Probe.Bytes, 0.8, "memory of %s", c.Plan)
 		}
@@ -125,7 +129,8 @@ func TestAOTLargeProbesOrderPlansAsFinishedProgramsDo(t *testing.T) {
 	for _, c := range both[:3] {
 		found = min(found, c.Compiled.Seconds/best.Compiled.Seconds)
 	}
-	fmt.Printf("%d plans probed and compiled whole: Kendall's tau %.3f; the best of all is number %d by probes, and takes 1/%.3f of the best of the first three\n",
+	fmt.Printf("%d plans probed and compiled whole: Kendall's tau %.3f; the best of all is number %d by probes, and "+
+		"takes 1/%.3f of the best of the first three\n",
 		len(both), tau, slices.Index(both, best)+1, found)
 	if len(both) < 40 { // two that change places count for more
 		assert.GreaterOrEqual(t, tau, 0.6)

@@ -53,7 +53,8 @@ func Compile(ctx context.Context, step Step, args []any, outputs Outputs) (*repo
 	told := func(tried, of int) {
 		outputs.Progress(fmt.Sprintf("trying other annotations: %d of at most %d", tried, of))
 	}
-	r.AnnotationSuggestions, err = report.SuggestAnnotations(ctx, compiled, report.AnnotationOptions{Target: r.Target, Progress: told})
+	r.AnnotationSuggestions, err = report.SuggestAnnotations(ctx, compiled, report.AnnotationOptions{Target: r.Target,
+		Progress: told})
 	if err != nil && ctx.Err() == nil {
 		r.Notes = append(r.Notes, "no other annotations were tried: "+err.Error())
 		return r, nil

@@ -111,7 +111,8 @@ func (m *Runtime) startBuild(ctx context.Context, key buildKey, name string, pro
 		defer cancel(nil)
 		start := time.Now()
 		defer func() { b.took = time.Since(start) }()
-		b.err = m.fault(errkind.RuntimeError, "compiling "+name, "give Options.Compiler a compiler that returns", "the compiler ended its goroutine") // if it does not return
+		b.err = m.fault(errkind.RuntimeError, "compiling "+name, "give Options.Compiler a compiler that returns",
+			"the compiler ended its goroutine") // if it does not return
 		defer func() {
 			if r := recover(); r != nil {
 				b.err = m.fault(errkind.RuntimeError, "compiling "+name, "", "panic: %v\n%s", r, debug.Stack())

@@ -53,9 +53,10 @@ func (m *Runtime) CopyShardsToHost(ctx context.Context, copies []ShardCopy) erro
 type Broadcaster struct {
 	runtime      *Runtime
 	copyToDevice func(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error) // the plugin's copy
-	largest      int                                                                             // bytes of the largest tensor so far
-	running      []*pjrt.Buffer                                                                  // oldest first
-	bytes        int                                                                             // of running
+	// bytes of the largest tensor so far
+	largest int
+	running []*pjrt.Buffer // oldest first
+	bytes   int            // of running
 }
 
 // NewBroadcaster returns a new Broadcaster.

@@ -19,7 +19,8 @@ func four(t *testing.T) *Runtime {
 	sys, err := system.Open(t.Context(), system.Options{CPUDevices: 4})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, sys.Close()) })
-	d, err := NewRuntime(sys, Options{ErrorPrefix: "test", Groups: [][]int{{0}, {1}, {2}, {3}}, Closed: errors.New("closed")})
+	d, err := NewRuntime(sys, Options{ErrorPrefix: "test", Groups: [][]int{{0}, {1}, {2}, {3}},
+		Closed: errors.New("closed")})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, errors.Join(d.Close()...)) })
 	return d

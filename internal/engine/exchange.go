@@ -181,7 +181,8 @@ func (m *Runtime) send(ctx context.Context, words int, message []byte) (_ *pendi
 	row := make([]byte, 4*words)
 	binary.LittleEndian.PutUint32(row, uint32(len(message)))
 	copy(row[4:], message)
-	s := &pendingExchange{runtime: m, words: words, ins: NewBufferTable(len(x.devices), 1), outs: NewBufferTable(len(x.devices), 1)}
+	s := &pendingExchange{runtime: m, words: words, ins: NewBufferTable(len(x.devices), 1),
+		outs: NewBufferTable(len(x.devices), 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())

@@ -28,7 +28,8 @@ func TestTheExchangeCompilesForAOTSlices(t *testing.T) {
 			require.NoError(t, err)
 			defer slice.Close()
 			m := NewDescribedRuntime(slice, Options{Groups: slice.Topology().DeviceIDs()})
-			x, err := slice.Compile(ctx, pjrt.Program{Code: exchangeText(m.NumDevices(), firstWords), Trusted: true}, m.Options(1))
+			x, err := slice.Compile(ctx, pjrt.Program{Code: exchangeText(m.NumDevices(), firstWords), Trusted: true},
+				m.Options(1))
 			require.NoError(t, err)
 			stats, err := x.MemoryStats()
 			require.NoError(t, err)

@@ -194,7 +194,8 @@ func (m *Runtime) LoadTensors(ctx context.Context, all []*Load, readers int) (pe
 
 // loadShards reads shards directly into device memory if possible. Otherwise it reads them into staging
 // memory and adds r to the queue.
-func (m *Runtime) loadShards(ctx context.Context, r *shardRead, pool *staging.Pool, queue chan<- *shardRead) (err error) {
+func (m *Runtime) loadShards(ctx context.Context, r *shardRead, pool *staging.Pool,
+	queue chan<- *shardRead) (err error) {
 	if rt := m.runtimeInPlace(r); rt != nil {
 		return m.readInPlace(ctx, r, rt)
 	}

@@ -55,7 +55,8 @@ func NewReplicatedLayout(t pjrt.DType, shape []int, group int) *Layout {
 
 // NewLayoutFromRanges returns the layout in which each device of a group has the given index ranges, one
 // for each dimension. It returns an error if the shards have different sizes.
-func NewLayoutFromRanges(t pjrt.DType, shape []int, group int, ranges func(device int) ([]sharding.Range, error)) (*Layout, error) {
+func NewLayoutFromRanges(t pjrt.DType, shape []int, group int, ranges func(device int) ([]sharding.Range,
+	error)) (*Layout, error) {
 	l := NewReplicatedLayout(t, shape, group)
 	starts, first := make([][]int, group), make([]int, group)
 	for d := range group {
@@ -70,7 +71,8 @@ func NewLayoutFromRanges(t pjrt.DType, shape []int, group int, ranges func(devic
 		if d == 0 {
 			l.Shard = sizes
 		} else if !slices.Equal(l.Shard, sizes) {
-			return nil, &errkind.Fault{Op: "layout", Reason: fmt.Sprintf("devices 0 and %d hold parts %v and %v of %v", d, l.Shard, sizes, shape),
+			return nil, &errkind.Fault{Op: "layout", Reason: fmt.Sprintf("devices 0 and %d hold parts %v and %v of %v", d,
+				l.Shard, sizes, shape),
 				Class: errkind.NotImplementedError}
 		}
 		starts[d] = start
@@ -130,7 +132,8 @@ func (l *Layout) IsSplitOverGroups() bool { return l.splitOverGroups }
 // HasSameShards reports whether l and o place the same shards on all devices. The shapes of their tensors
 // must be equal.
 func (l *Layout) HasSameShards(o *Layout) bool {
-	return l == o || l.splitOverGroups == o.splitOverGroups && l.groupDim == o.groupDim && slices.Equal(l.Shard, o.Shard) &&
+	return l == o || l.splitOverGroups == o.splitOverGroups && l.groupDim == o.groupDim && slices.Equal(l.Shard,
+		o.Shard) &&
 		slices.EqualFunc(l.starts, o.starts, slices.Equal[[]int])
 }
 

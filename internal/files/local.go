@@ -7,7 +7,8 @@ import "regexp"
 // letter is a drive.
 var (
 	urlPattern       = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]+://`)
-	mergedURLPattern = regexp.MustCompile(`^(?i:gs|gcs|s3|s3a|s3n|r2|http|https|file|ftp|ftps|sftp|hdfs|abfss?|adl|az|wasbs?|oci|oss|cos|hf|mem|ram|bigtable|bq|dbfs|cns|webhdfs|ssh|smb):/`)
+	mergedURLPattern = regexp.MustCompile(
+		`^(?i:gs|gcs|s3|s3a|s3n|r2|http|https|file|ftp|ftps|sftp|hdfs|abfss?|adl|az|wasbs?|oci|oss|cos|hf|mem|ram|bigtable|bq|dbfs|cns|webhdfs|ssh|smb):/`)
 )
 
 // CheckLocal returns an error if path is a URL. Without this check, writing to "gs://bucket" would

@@ -37,9 +37,10 @@ var exceptions = map[string]string{
 	"storage/write.go":               "a new file with a random name, so it is not a link",
 	"storage/write_linux.go":         "the same new file",
 	"internal/safetensors/writer.go": "a new file with a random name, and its directory",
-	"internal/ahead/file.go":         "an output of the user, which may be a pipe, or a file in a directory where no file can be created",
-	"cmd/tpustrategy/install.go":     "new files in a new directory of this process",
-	"internal/test":                  "for tests",
+	"internal/ahead/file.go": "an output of the user, which may be a pipe, or a file in a directory where no " +
+		"file can be created",
+	"cmd/tpustrategy/install.go": "new files in a new directory of this process",
+	"internal/test":              "for tests",
 }
 
 func TestOnlyThisPackageOpensFiles(t *testing.T) {

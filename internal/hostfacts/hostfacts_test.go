@@ -27,17 +27,20 @@ func TestReadAndFindings(t *testing.T) {
 		"sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
 		"proc/meminfo":              "MemTotal:       395830432 kB\nMemFree: 1 kB\nMemAvailable:    4194304 kB\n",
 		"proc/sys/kernel/osrelease": "6.8.0-1015-gcp\n",
-		"proc/self/limits":          "Limit                     Soft Limit           Hard Limit           Units\nMax locked memory         8388608              8388608              bytes\n",
+		"proc/self/limits": "Limit                     Soft Limit           Hard Limit           Units\nMax " +
+			"locked memory         8388608              8388608              bytes\n",
 	}))
 	got.Root = false
 	assert.Equal(t, hostfacts.Facts{HugePages: "madvise", MemoryBytes: 395830432 << 10, AvailableBytes: 4 << 30,
 		Kernel: "6.8.0-1015-gcp", LockedMemory: "8388608"}, got)
 	found := got.Findings()
 	require.Len(t, found, 3)
-	assert.Equal(t, "limit of locked memory: 8.0 MiB; the TPU runtime locks the memory that it copies from, and in a pod may not start: "+
-		"ulimit -l 68719476736, or in a pod securityContext: {privileged: true}", found[2].String())
-	assert.Equal(t, "transparent huge pages: madvise; the TPU runtime of v5e and newer starts and stops far slower without them: "+
-		`sudo sh -c "echo always > /sys/kernel/mm/transparent_hugepage/enabled"`, found[0].String())
+	assert.Equal(t,
+		"limit of locked memory: 8.0 MiB; the TPU runtime locks the memory that it copies from, and in a pod may not start: "+
+			"ulimit -l 68719476736, or in a pod securityContext: {privileged: true}", found[2].String())
+	assert.Equal(t,
+		"transparent huge pages: madvise; the TPU runtime of v5e and newer starts and stops far slower without them: "+
+			`sudo sh -c "echo always > /sys/kernel/mm/transparent_hugepage/enabled"`, found[0].String())
 	assert.Contains(t, found[1].String(), "free memory: 4.0 GiB;")
 
 	got.HugePages, got.AvailableBytes, got.CanExceedLockedMemory = "always", 64<<30, true
@@ -46,13 +49,17 @@ func TestReadAndFindings(t *testing.T) {
 		"proc/self/status": "Name: x\nCapEff:\t00000000a80425fb\n"}))
 	assert.False(t, got.CanExceedLockedMemory, "what a container's root has by default")
 	assert.Len(t, got.Findings(), 1)
-	got = hostfacts.ReadFacts(fakeRoot(t, map[string]string{"proc/self/limits": "Max locked memory unlimited unlimited bytes\n", "proc/self/status": "CapEff:\t0000000000004000\n"}))
+	got = hostfacts.ReadFacts(fakeRoot(t,
+		map[string]string{"proc/self/limits": "Max locked memory unlimited unlimited bytes\n",
+			"proc/self/status": "CapEff:\t0000000000004000\n"}))
 	assert.True(t, got.CanExceedLockedMemory)
 	assert.Empty(t, got.Findings())
 }
 
 func TestReadOfEmptyRoot(t *testing.T) {
-	got := hostfacts.ReadFacts(fakeRoot(t, map[string]string{"proc/meminfo": "MemAvailable:\nMemTotal: x kB\nMemAvailable: -1 kB\n", "lib/x86_64-linux-gnu/libc.so.6": "no ELF"}))
+	got := hostfacts.ReadFacts(fakeRoot(t,
+		map[string]string{"proc/meminfo": "MemAvailable:\nMemTotal: x kB\nMemAvailable: -1 kB\n",
+			"lib/x86_64-linux-gnu/libc.so.6": "no ELF"}))
 	got.Root = false
 	assert.Equal(t, hostfacts.Facts{}, got)
 	assert.Empty(t, got.Findings())

@@ -51,7 +51,8 @@ func sized(t *testing.T, files map[string]string) Size {
 
 func TestMeasureCounts(t *testing.T) {
 	s := sized(t, map[string]string{
-		"a.go":      "import \"fmt\"\n// A is exported.\ntype A[T any] struct{ b }\nfunc (a *A[T]) M() { fmt.Println(a.n) }\nfunc (A[T]) m() { F() }",
+		"a.go": "import \"fmt\"\n// A is exported.\ntype A[T any] struct{ b }\nfunc (a *A[T]) M() { fmt.Println(a.n) " +
+			"}\nfunc (A[T]) m() { F() }",
 		"b.go":      "type b struct{ n int }\nfunc (b) Known() {}\nvar X, y = 1, 2",
 		"c.go":      "func F() { var a A[int]; a.Known(); a.m() }",
 		"a_test.go": "func TestA() {}",
@@ -88,7 +89,8 @@ func TestUpCountsTheArrowsOfACircle(t *testing.T) {
 }
 
 func TestLimitsFindWhatIsTooLarge(t *testing.T) {
-	limits, err := ParseLimits("# why\nmodule: lines 10\ninternal/test: lines 2\nbig: lines 6 up 0\nbig.T: methods 2\nother: lines 4\n")
+	limits, err := ParseLimits(
+		"# why\nmodule: lines 10\ninternal/test: lines 2\nbig: lines 6 up 0\nbig.T: methods 2\nother: lines 4\n")
 	require.NoError(t, err)
 	found := map[string]Size{
 		"big":   {Lines: 6, Methods: map[string]int{"T": 2}},

@@ -34,8 +34,9 @@ type Size struct {
 
 // markers matches words that are frequent in unidiomatic English and rare in technical English.
 // Line counts of these words are an early warning that the text becomes hard to read.
-var markers = regexp.MustCompile(`(?i)\b(says?|is told|gives?|nobody|stands?|lies?|goes on|comes?|those of|of which|by which|the error of|` +
-	`what (it|is|a|the)|so many|hands? on|takes the place|anew|alike|asks?|is made|of its own|held (to|against))\b`)
+var markers = regexp.MustCompile(
+	`(?i)\b(says?|is told|gives?|nobody|stands?|lies?|goes on|comes?|those of|of which|by which|the error of|` +
+		`what (it|is|a|the)|so many|hands? on|takes the place|anew|alike|asks?|is made|of its own|held (to|against))\b`)
 
 // countText adds a line of a comment or of a page to the counts.
 func (s *Size) countText(line string) {

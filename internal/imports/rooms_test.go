@@ -115,7 +115,8 @@ func (l Law) Check(found map[string]Imports) (faults []string) {
 			}
 			for _, path := range slices.Sorted(maps.Keys(got.Tests)) {
 				if !lower(path) && path != r.Path && !kit[path] && !slices.Contains(r.TestsAlso, path) {
-					fault("the tests of %s import %s, which is not lower: name it after a bar in law.txt if that must be", r.Path, path)
+					fault("the tests of %s import %s, which is not lower: name it after a bar in law.txt if that must be", r.Path,
+						path)
 				}
 			}
 			for _, path := range r.TestsAlso {

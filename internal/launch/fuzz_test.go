@@ -127,14 +127,16 @@ func FuzzTexts(f *testing.F) {
 		f.Add(uint8(i), word, word, word, word, word, "x", word, word)
 	}
 	f.Add(uint8(4), "true", "p", "us-east5-b", "1.0", "null", "\xff", "a\nb", "")
-	slice := map[launch.Service]string{launch.TPUVM: "v5litepod-16", launch.Queued: "v5p-32", launch.GCE: "v6e-8", launch.MIG: "tpu7x-16", launch.GKE: "v6e-16"}
+	slice := map[launch.Service]string{launch.TPUVM: "v5litepod-16", launch.Queued: "v5p-32", launch.GCE: "v6e-8",
+		launch.MIG: "tpu7x-16", launch.GKE: "v6e-16"}
 	f.Fuzz(func(t *testing.T, place uint8, name, project, zone, image, cluster, first, command, second string) {
 		on := launch.Services()[int(place)%5]
 		a, err := tpu.ParseAccelerator(slice[on])
 		if err != nil {
 			t.Fatal(err)
 		}
-		j := launch.Job{Slice: a, On: on, Name: name, Project: project, Zone: zone, Image: image, Program: "./examples/multihost", Arguments: []string{first, second}, Command: command}
+		j := launch.Job{Slice: a, On: on, Name: name, Project: project, Zone: zone, Image: image,
+			Program: "./examples/multihost", Arguments: []string{first, second}, Command: command}
 		if on == launch.GKE {
 			j.Cluster = cluster
 		} else {
@@ -183,7 +185,8 @@ func FuzzTexts(f *testing.F) {
 				t.Fatal(err)
 			}
 			c := p.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0]
-			if len(c.Args) != 2 || expand(c.Args[0]) != first || expand(c.Args[1]) != second || p.Metadata.Name != name || c.Image != j.Image {
+			if len(c.Args) != 2 || expand(c.Args[0]) != first || expand(c.Args[1]) != second || p.Metadata.Name != name ||
+				c.Image != j.Image {
 				t.Fatalf("%+v and %q %q instead of %+v", c, p.Metadata.Name, text, j)
 			}
 		}

@@ -79,7 +79,8 @@ func jobError(field, hint, format string, args ...any) error {
 	if !slices.Contains([]string{"slice", "slices", "arguments"}, field) {
 		field = "--" + field // flag of the command launch
 	}
-	return &errkind.Fault{Op: "launch: " + field, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}
+	return &errkind.Fault{Op: "launch: " + field, Reason: fmt.Sprintf(format, args...), Hint: hint,
+		Class: errkind.ValueError}
 }
 
 // Regular expressions for values that are inserted into a script or a manifest without quoting. Go
@@ -87,8 +88,9 @@ func jobError(field, hint, format string, args ...any) error {
 // both. Names are RFC 1035 labels, as Google Cloud requires. They are short enough for the suffixes
 // that the scripts append.
 const (
-	nameForm    = `^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$`
-	poolForm    = `^[a-z]([-a-z0-9]{0,34}[a-z0-9])?$` // a node pool name has at most 40 characters, including the suffix -0
+	nameForm = `^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$`
+	// a node pool name has at most 40 characters, including the suffix -0
+	poolForm    = `^[a-z]([-a-z0-9]{0,34}[a-z0-9])?$`
 	placeForm   = `^[a-z][a-z0-9]{0,30}(-[a-z0-9]{1,20}){1,4}$`
 	projectForm = `^[a-z0-9][-a-z0-9.:]{0,62}$`
 	imageForm   = `^[A-Za-z0-9][-A-Za-z0-9._/:@]{0,254}$`
@@ -123,7 +125,8 @@ func (j Job) fieldRules() []fieldRule {
 		{"restarts", "PAUSE", "", `^[0-9]{1,9}([.][0-9]{1,9})?$`, "a number of seconds"},
 	}
 	if j.On == GKE {
-		return append(list, fieldRule{"cluster", "CLUSTER", j.Cluster, nameForm, "small letters, digits and -, at most 40, from a letter on"},
+		return append(list, fieldRule{"cluster", "CLUSTER", j.Cluster, nameForm,
+			"small letters, digits and -, at most 40, from a letter on"},
 			fieldRule{"location", "LOCATION", j.Location, placeForm, "a region or a zone, such as us-west4"})
 	}
 	return append(list, fieldRule{"bucket", "BUCKET", j.Bucket, bucketForm, "gs://bucket or gs://bucket/folder"},
@@ -150,13 +153,15 @@ func (j Job) check() error {
 	case several && j.On != Queued && j.On != GKE:
 		return jobError("slices", "take queued or gke", "%s makes one slice, not %d", j.On, j.Slices)
 	case several && j.On == GKE && hosts == 1:
-		return jobError("slices", "take slices of several machines", "GKE joins slices of several machines only, and %s is one machine", j.Slice.Type())
+		return jobError("slices", "take slices of several machines",
+			"GKE joins slices of several machines only, and %s is one machine", j.Slice.Type())
 	case j.On == GCE && hosts > 1:
 		return jobError("on", "take mig", "an instance is one machine, and %s has %d", j.Slice.Type(), hosts)
 	case j.On == MIG && hosts == 1:
 		return jobError("on", "take gce", "a group is a slice of several machines, and %s is one", j.Slice.Type())
 	case m.Type != "" && !slices.Contains(m.Chips, chips) && j.On != TPUVM && j.On != Queued:
-		return jobError("slice", fmt.Sprintf("machines have %v", m.Chips), "there is no machine with %d chips of %s", chips, m.Generation)
+		return jobError("slice", fmt.Sprintf("machines have %v", m.Chips), "there is no machine with %d chips of %s", chips,
+			m.Generation)
 	case j.On != GKE && (j.Cluster != "" || j.Location != ""):
 		return jobError("cluster", "leave it out, or take gke", "%s has no clusters", j.On)
 	case j.On == GKE && j.Bucket != "":
@@ -168,7 +173,8 @@ func (j Job) check() error {
 	case j.Program == "":
 		return jobError("program", "give a Go package such as ./examples/multihost", "there is none")
 	}
-	if other, err := tpu.ParseAccelerator(j.Slice.Type()); (err != nil || other != j.Slice) && (j.On == TPUVM || j.On == Queued) && j.Slice.Generation().Dims == 2 {
+	if other, err := tpu.ParseAccelerator(j.Slice.Type()); (err != nil || other != j.Slice) &&
+		(j.On == TPUVM || j.On == Queued) && j.Slice.Generation().Dims == 2 {
 		return jobError("slice", "take a type such as v5litepod-16", "the Cloud TPU API makes no %s", j.Slice)
 	}
 	for _, f := range j.fieldRules() {
@@ -213,7 +219,8 @@ func joinServices(list []Service) string {
 func (j Job) binaryName() string {
 	name := path.Base(path.Clean(strings.TrimSuffix(j.Program, "/...")))
 	switch name {
-	case ".", "..", "/", "pid", "keeper", "code", "code.new", "log", "log.before", "round", "boot", "saved", "saved.new", "saved.before", "goodput", "start.sh", "keep.sh", "libtpu.so": // names that are not valid or that the script uses
+	case ".", "..", "/", "pid", "keeper", "code", "code.new", "log", "log.before", "round", "boot", "saved", "saved.new",
+		"saved.before", "goodput", "start.sh", "keep.sh", "libtpu.so": // names that are not valid or that the script uses
 		return "program"
 	}
 	return strings.TrimLeft(name, "-") // a leading - would be parsed as a flag
@@ -246,7 +253,8 @@ func (j Job) resourceName() string {
 // printable and bytes that are not valid UTF-8. The word must not contain a zero byte.
 func QuoteBash(word string) string {
 	switch {
-	case word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%") == "":
+	case word != "" && strings.Trim(word,
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%") == "":
 		return word
 	case isPrintable(word):
 		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"

@@ -39,11 +39,23 @@ func texts(t *testing.T) map[string]struct {
 		job  launch.Job
 		part launch.Document
 	}
-	queued := with(job(t, "v5p-32", launch.Queued), func(j *launch.Job) { j.Spot, j.Bucket, j.Fetch = true, "gs://my-bucket/jobs", "accept.jsonl.gz" })
+	queued := with(job(t, "v5p-32", launch.Queued), func(j *launch.Job) {
+		j.Spot, j.Bucket, j.Fetch = true,
+			"gs://my-bucket/jobs", "accept.jsonl.gz"
+	})
 	slices := with(job(t, "v5litepod-16", launch.Queued), func(j *launch.Job) { j.Slices = 2 })
-	pods := with(job(t, "v6e-256", launch.GKE), func(j *launch.Job) { j.Project, j.Zone, j.Cluster = "my-project", "us-east5-b", "my-cluster" })
-	ironwood := with(job(t, "tpu7x-32", launch.GKE), func(j *launch.Job) { j.Project, j.Zone, j.Slices, j.Spot = "my-project", "us-central1-c", 2, true })
-	one := with(job(t, "v5litepod-8", launch.GKE), func(j *launch.Job) { j.Image, j.Arguments = "eu.gcr.io/p/i:1", []string{`a "b" $c`, "it's"} })
+	pods := with(job(t, "v6e-256", launch.GKE), func(j *launch.Job) {
+		j.Project, j.Zone, j.Cluster = "my-project",
+			"us-east5-b", "my-cluster"
+	})
+	ironwood := with(job(t, "tpu7x-32", launch.GKE), func(j *launch.Job) {
+		j.Project, j.Zone, j.Slices,
+			j.Spot = "my-project", "us-central1-c", 2, true
+	})
+	one := with(job(t, "v5litepod-8", launch.GKE), func(j *launch.Job) {
+		j.Image, j.Arguments = "eu.gcr.io/p/i:1",
+			[]string{`a "b" $c`, "it's"}
+	})
 	return map[string]text{
 		"v5e-16.tpu-vm.sh": {job(t, "v5litepod-16", launch.TPUVM), launch.Script},
 		"v4-4x4x20.tpu-vm.sh": {with(job(t, "v4:4x4x20", launch.TPUVM), func(j *launch.Job) {
@@ -96,9 +108,13 @@ func TestEachSliceHasAScriptWhereItIsOffered(t *testing.T) {
 	for slice, places := range map[string][]launch.Service{
 		"v2-8": {launch.TPUVM, launch.Queued}, "v3-32": {launch.TPUVM, launch.Queued},
 		"v4-8": {launch.TPUVM, launch.Queued, launch.GKE}, "v4-128": {launch.TPUVM, launch.Queued, launch.GKE},
-		"v5litepod-1": {launch.TPUVM, launch.Queued, launch.GKE}, "v5litepod-8": {launch.TPUVM, launch.Queued, launch.GKE}, "v5litepod-256": {launch.TPUVM, launch.Queued, launch.GKE},
-		"v5p-8": {launch.TPUVM, launch.Queued, launch.GCE, launch.GKE}, "v5p-128": {launch.TPUVM, launch.Queued, launch.MIG, launch.GKE},
-		"v6e-8": {launch.TPUVM, launch.Queued, launch.GCE, launch.GKE}, "v6e-256": {launch.TPUVM, launch.Queued, launch.MIG, launch.GKE},
+		"v5litepod-1": {launch.TPUVM, launch.Queued, launch.GKE}, "v5litepod-8": {launch.TPUVM, launch.Queued, launch.GKE},
+		"v5litepod-256": {launch.TPUVM, launch.Queued, launch.GKE},
+		"v5p-8":         {launch.TPUVM, launch.Queued, launch.GCE, launch.GKE}, "v5p-128": {launch.TPUVM, launch.Queued,
+			launch.MIG,
+			launch.GKE},
+		"v6e-8": {launch.TPUVM, launch.Queued, launch.GCE, launch.GKE}, "v6e-256": {launch.TPUVM, launch.Queued, launch.MIG,
+			launch.GKE},
 		"tpu7x-8": {launch.GCE, launch.GKE}, "tpu7x-128": {launch.MIG, launch.GKE},
 	} {
 		for _, place := range launch.Services() {
@@ -119,31 +135,51 @@ func TestWhatCannotBeLaunchedIsSaid(t *testing.T) {
 		`slices: tpu-vm makes one slice, not 2; take queued or gke`:         func(j *launch.Job) { j.Slices = 2 },
 		`slices: -1; give a number from 1`:                                  func(j *launch.Job) { j.Slices = -1 },
 		`--program: there is none`:                                          func(j *launch.Job) { j.Program = "" },
-		`--program: "x; rm -rf /"`:                                          func(j *launch.Job) { j.Program = "x; rm -rf /" },
-		`--name: "$(id)"`:                                                   func(j *launch.Job) { j.Name = "$(id)" },
-		`--zone: "us'west"`:                                                 func(j *launch.Job) { j.Zone = "us'west" },
-		`--project: "-x"`:                                                   func(j *launch.Job) { j.Project = "-x" },
-		`--image: "a b"`:                                                    func(j *launch.Job) { j.Image = "a b" },
-		`--bucket: "s3://b"`:                                                func(j *launch.Job) { j.Bucket = "s3://b" },
-		`arguments: byte 1 of argument 1 ("a\x00b") is zero`:                func(j *launch.Job) { j.Arguments = []string{"", "a\x00b"} },
-		`--cluster: tpu-vm has no clusters; leave it out, or take gke`:      func(j *launch.Job) { j.Cluster = "c" },
-		`--bucket: gke copies no program to its machines`:                   func(j *launch.Job) { j.On, j.Bucket = launch.GKE, "gs://bucket" },
-		`--restarts: -1; give a number from 0`:                              func(j *launch.Job) { j.Restarts = -1 },
-		`--fetch: "../x"; write a path below`:                               func(j *launch.Job) { j.Fetch = "../x" },
-		`--fetch: gke copies no file from its pods`:                         func(j *launch.Job) { j.On, j.Fetch = launch.GKE, "x" },
-		`slice: there is none`:                                              func(j *launch.Job) { j.Slice = tpu.Accelerator{} },
+		`--program: "x; rm -rf /"`: func(
+			j *launch.Job) {
+			j.Program = "x; rm -rf /"
+		},
+		`--name: "$(id)"`:    func(j *launch.Job) { j.Name = "$(id)" },
+		`--zone: "us'west"`:  func(j *launch.Job) { j.Zone = "us'west" },
+		`--project: "-x"`:    func(j *launch.Job) { j.Project = "-x" },
+		`--image: "a b"`:     func(j *launch.Job) { j.Image = "a b" },
+		`--bucket: "s3://b"`: func(j *launch.Job) { j.Bucket = "s3://b" },
+		`arguments: byte 1 of argument 1 ("a\x00b") is zero`: func(j *launch.Job) {
+			j.Arguments = []string{"",
+				"a\x00b"}
+		},
+		`--cluster: tpu-vm has no clusters; leave it out, or take gke`: func(j *launch.Job) { j.Cluster = "c" },
+		`--bucket: gke copies no program to its machines`: func(j *launch.Job) {
+			j.On,
+				j.Bucket = launch.GKE, "gs://bucket"
+		},
+		`--restarts: -1; give a number from 0`: func(j *launch.Job) { j.Restarts = -1 },
+		`--fetch: "../x"; write a path below`:  func(j *launch.Job) { j.Fetch = "../x" },
+		`--fetch: gke copies no file from its pods`: func(j *launch.Job) {
+			j.On, j.Fetch = launch.GKE,
+				"x"
+		},
+		`slice: there is none`: func(
+			j *launch.Job) {
+			j.Slice = tpu.Accelerator{}
+		},
 	} {
 		_, err := with(job(t, "v5litepod-16", launch.TPUVM), change).Text(launch.Script)
 		if assert.ErrorContains(t, err, "launch: "+want) {
 			assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 		}
 	}
-	_, err := with(job(t, "v5litepod-8", launch.GKE), func(j *launch.Job) { j.Image, j.Arguments = "i", []string{"ok", "é\xff"} }).Text(launch.Manifest)
+	_, err := with(job(t, "v5litepod-8", launch.GKE), func(j *launch.Job) {
+		j.Image, j.Arguments = "i",
+			[]string{"ok", "é\xff"}
+	}).Text(launch.Manifest)
 	assert.ErrorContains(t, err, `launch: arguments: byte 2 of argument 1 ("é\xff") is not UTF-8`)
-	_, err = with(job(t, "v5litepod-16", launch.TPUVM), func(j *launch.Job) { j.Arguments = []string{"\xff"} }).Text(launch.Script)
+	_, err = with(job(t, "v5litepod-16", launch.TPUVM), func(j *launch.Job) { j.Arguments = []string{"\xff"} }).Text(
+		launch.Script)
 	assert.ErrorContains(t, err, `launch: arguments: byte 0 of argument 0 ("\xff") is not UTF-8`)
 	_, err = job(t, "v5litepod-8", launch.GKE).Text(launch.Manifest)
-	assert.ErrorContains(t, err, "launch: --image: the manifest names an image, and there is none; give the image, or the project and the zone")
+	assert.ErrorContains(t, err,
+		"launch: --image: the manifest names an image, and there is none; give the image, or the project and the zone")
 	_, err = job(t, "v5litepod-8", launch.TPUVM).Text(launch.Manifest)
 	assert.ErrorContains(t, err, "launch: --part: tpu-vm has no manifest")
 	_, err = with(job(t, "v5litepod-8", launch.GKE), func(j *launch.Job) { j.Slices = 2 }).Text(launch.Script)

@@ -64,11 +64,16 @@ func AllMachines() []Machines {
 	return []Machines{
 		{Generation: "v2", Runtime: "tpu-ubuntu2204-base", CLibrary: "2.35"},
 		{Generation: "v3", Runtime: "tpu-ubuntu2204-base", CLibrary: "2.35"},
-		{Generation: "v4", Runtime: "tpu-ubuntu2204-base", Type: "ct4p-hightpu-%dt", Chips: []int{4}, Accelerator: "tpu-v4-podslice", CLibrary: "2.35"},
-		{Generation: "v5e", Runtime: "v2-alpha-tpuv5-lite", Type: "ct5lp-hightpu-%dt", Chips: []int{1, 4, 8}, Accelerator: "tpu-v5-lite-podslice", CLibrary: "2.35"},
-		{Generation: "v5p", Runtime: "v2-alpha-tpuv5", ImageFamily: ubuntu22, Type: "ct5p-hightpu-%dt", Chips: []int{1, 2, 4}, Accelerator: "tpu-v5p-slice", CLibrary: "2.35"},
-		{Generation: "v6e", Runtime: "v2-alpha-tpuv6e", ImageFamily: ubuntu22, Type: "ct6e-standard-%dt", Chips: []int{1, 4, 8}, Accelerator: "tpu-v6e-slice", CLibrary: "2.35"},
-		{Generation: "tpu7x", ImageFamily: "ubuntu-accel-2404-amd64-tpu-tpu7x", Type: "tpu7x-standard-%dt", Chips: []int{1, 4}, Accelerator: "tpu7x", CLibrary: "2.39"},
+		{Generation: "v4", Runtime: "tpu-ubuntu2204-base", Type: "ct4p-hightpu-%dt", Chips: []int{4},
+			Accelerator: "tpu-v4-podslice", CLibrary: "2.35"},
+		{Generation: "v5e", Runtime: "v2-alpha-tpuv5-lite", Type: "ct5lp-hightpu-%dt", Chips: []int{1, 4, 8},
+			Accelerator: "tpu-v5-lite-podslice", CLibrary: "2.35"},
+		{Generation: "v5p", Runtime: "v2-alpha-tpuv5", ImageFamily: ubuntu22, Type: "ct5p-hightpu-%dt", Chips: []int{1, 2, 4},
+			Accelerator: "tpu-v5p-slice", CLibrary: "2.35"},
+		{Generation: "v6e", Runtime: "v2-alpha-tpuv6e", ImageFamily: ubuntu22, Type: "ct6e-standard-%dt",
+			Chips: []int{1, 4, 8}, Accelerator: "tpu-v6e-slice", CLibrary: "2.35"},
+		{Generation: "tpu7x", ImageFamily: "ubuntu-accel-2404-amd64-tpu-tpu7x", Type: "tpu7x-standard-%dt",
+			Chips: []int{1, 4}, Accelerator: "tpu7x", CLibrary: "2.39"},
 	}
 }
 

@@ -22,17 +22,21 @@ import (
 // k8s.io/api batch/v1 and core/v1, and of kubernetes-sigs/jobset, api/jobset/v1alpha2.
 var (
 	meta      = fields{"name": "", "annotations": anyFields, "labels": anyFields}
-	container = fields{"name": "", "image": "", "args": "", "env": fields{"name": "", "value": ""}, "ports": fields{"containerPort": ""}, "resources": fields{"requests": anyFields, "limits": anyFields},
+	container = fields{"name": "", "image": "", "args": "", "env": fields{"name": "", "value": ""},
+		"ports": fields{"containerPort": ""}, "resources": fields{"requests": anyFields, "limits": anyFields},
 		"securityContext": fields{"privileged": ""}}
-	podSpec = fields{"terminationGracePeriodSeconds": "", "restartPolicy": "", "nodeSelector": anyFields, "hostNetwork": "", "dnsPolicy": "",
+	podSpec = fields{"terminationGracePeriodSeconds": "", "restartPolicy": "", "nodeSelector": anyFields,
+		"hostNetwork": "", "dnsPolicy": "",
 		"tolerations": fields{"key": "", "operator": "", "value": "", "effect": ""}, "containers": container}
 	jobSpec = fields{"completionMode": "", "completions": "", "parallelism": "", "backoffLimit": "",
-		"podFailurePolicy": fields{"rules": fields{"action": "", "onPodConditions": fields{"type": "", "status": ""}, "onExitCodes": fields{"containerName": "", "operator": "", "values": ""}}},
-		"template":         fields{"metadata": meta, "spec": podSpec}}
+		"podFailurePolicy": fields{"rules": fields{"action": "", "onPodConditions": fields{"type": "", "status": ""},
+			"onExitCodes": fields{"containerName": "", "operator": "", "values": ""}}},
+		"template": fields{"metadata": meta, "spec": podSpec}}
 	objects = map[string]fields{
 		"batch/v1 Job": {"apiVersion": "", "kind": "", "metadata": meta, "spec": jobSpec},
 		"jobset.x-k8s.io/v1alpha2 JobSet": {"apiVersion": "", "kind": "", "metadata": meta, "spec": fields{
-			"failurePolicy":  fields{"maxRestarts": "", "restartStrategy": "", "rules": fields{"name": "", "action": "", "onJobFailureReasons": ""}},
+			"failurePolicy": fields{"maxRestarts": "", "restartStrategy": "", "rules": fields{"name": "", "action": "",
+				"onJobFailureReasons": ""}},
 			"replicatedJobs": fields{"name": "", "replicas": "", "template": fields{"metadata": meta, "spec": jobSpec}}}},
 	}
 )
@@ -122,7 +126,8 @@ func TestManifestsAreOfKubernetes(t *testing.T) {
 			assert.Equal(t, []any{command.Interrupted}, at(t, spec, "podFailurePolicy", "rules", 1, "onExitCodes", "values"))
 			pod := at(t, spec, "template", "spec")
 			assert.Equal(t, "Never", at(t, pod, "restartPolicy"), "podFailurePolicy needs it")
-			assert.Equal(t, at(t, spec, "podFailurePolicy", "rules", 1, "onExitCodes", "containerName"), at(t, pod, "containers", 0, "name"))
+			assert.Equal(t, at(t, spec, "podFailurePolicy", "rules", 1, "onExitCodes", "containerName"), at(t, pod, "containers",
+				0, "name"))
 			var args []any
 			for _, a := range j.Arguments {
 				args = append(args, a)
@@ -139,14 +144,18 @@ func TestManifestsAreOfKubernetes(t *testing.T) {
 
 // A script carries its manifest: what it puts in place of the names in it is whole.
 func TestAScriptsOwnManifestIsTheSame(t *testing.T) {
-	j := with(job(t, "v6e-256", launch.GKE), func(j *launch.Job) { j.Project, j.Zone, j.Cluster = "my-project", "us-east5-b", "c" })
+	j := with(job(t, "v6e-256", launch.GKE), func(j *launch.Job) {
+		j.Project, j.Zone, j.Cluster = "my-project",
+			"us-east5-b", "c"
+	})
 	script, err := j.Text(launch.Script)
 	require.NoError(t, err)
 	_, text, ok := strings.Cut(script, "<<'END_OF_MANIFEST'\n")
 	require.True(t, ok)
 	text, _, ok = strings.Cut(text, "END_OF_MANIFEST\n")
 	require.True(t, ok)
-	text = strings.NewReplacer("NAME_OF_THE_JOB", "multihost", "IMAGE_OF_THE_JOB", "us-east5-docker.pkg.dev/my-project/tpustrategy/multihost:latest").Replace(text)
+	text = strings.NewReplacer("NAME_OF_THE_JOB", "multihost", "IMAGE_OF_THE_JOB",
+		"us-east5-docker.pkg.dev/my-project/tpustrategy/multihost:latest").Replace(text)
 	manifest, err := j.Text(launch.Manifest)
 	require.NoError(t, err)
 	assert.Equal(t, manifest, text)

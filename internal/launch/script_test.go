@@ -56,15 +56,18 @@ func (c *cloud) run(signal syscall.Signal, env ...string) (code int, said string
 	cmd := exec.Command("bash", append([]string{filepath.Join(c.dir, "script")}, c.args...)...)
 	cmd.Dir = c.dir
 	cmd.Env = append(os.Environ(), append([]string{"PATH=" + filepath.Join(c.dir, "bin") + ":" + os.Getenv("PATH"),
-		"STATE=" + filepath.Join(c.dir, "state"), "CALLS=" + calls, "CODES=" + filepath.Join(c.dir, "codes"), "AT=", "HOW=", "LATE=", "KEEPS=", "REMOTE=",
-		"PROJECT=my-project", "ZONE=us-west4-a", "CLUSTER=my-cluster", "LIBTPU=" + filepath.Join(c.dir, "libtpu"), "PAUSE=0.01", "TRIES=3", "TMPDIR=" + c.dir}, env...)...)
+		"STATE=" + filepath.Join(c.dir, "state"), "CALLS=" + calls, "CODES=" + filepath.Join(c.dir, "codes"), "AT=", "HOW=",
+		"LATE=", "KEEPS=", "REMOTE=",
+		"PROJECT=my-project", "ZONE=us-west4-a", "CLUSTER=my-cluster", "LIBTPU=" + filepath.Join(c.dir, "libtpu"),
+		"PAUSE=0.01", "TRIES=3", "TMPDIR=" + c.dir}, env...)...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = 5 * time.Second
 	require.NoError(c.t, cmd.Start())
 	if signal != 0 {
-		require.Eventually(c.t, func() bool { _, err := os.Stat(calls + ".stopped"); return err == nil }, 10*time.Second, 2*time.Millisecond, "%s", &out)
+		require.Eventually(c.t, func() bool { _, err := os.Stat(calls + ".stopped"); return err == nil }, 10*time.Second,
+			2*time.Millisecond, "%s", &out)
 		require.NoError(c.t, syscall.Kill(-cmd.Process.Pid, signal))
 	}
 	_ = cmd.Wait()
@@ -117,7 +120,8 @@ func TestAScriptMakesRunsAndDeletes(t *testing.T) {
 				if strings.Contains(call, " delete ") {
 					deleted++
 				}
-				assert.False(t, strings.HasPrefix(call, "go build") && created > 0, "call %d: what is rented waits for the compiler", i)
+				assert.False(t, strings.HasPrefix(call, "go build") && created > 0,
+					"call %d: what is rented waits for the compiler", i)
 			}
 			assert.Positive(t, created)
 			assert.GreaterOrEqual(t, deleted, created)
@@ -202,7 +206,8 @@ func TestWhatCannotBeDeletedIsNamed(t *testing.T) {
 	c := newCloud(t, job(t, "v5litepod-16", launch.TPUVM))
 	code, said := c.run(0, "KEEPS=1")
 	assert.Equal(t, 1, code)
-	assert.Contains(t, said, "STILL THERE, AND BILLED: tpu multihost; delete it with: gcloud compute tpus tpu-vm delete multihost --project=my-project --zone=us-west4-a")
+	assert.Contains(t, said, "STILL THERE, AND BILLED: tpu multihost; delete it with: gcloud compute tpus tpu-vm "+
+		"delete multihost --project=my-project --zone=us-west4-a")
 
 	c = newCloud(t, job(t, "v5litepod-16", launch.TPUVM))
 	code, said = c.run(0, "KEEP=1")
@@ -234,14 +239,16 @@ func TestAnInterruptedProgramIsStartedAgain(t *testing.T) {
 
 	code, said, c = start(t, again, "69\n69\n0\n", "")
 	assert.Zero(t, code, said)
-	assert.Equal(t, 2, strings.Count(strings.Join(c.calls(), "\n"), "tpu-vm create"), "a machine that does not answer twice is replaced: %s", said)
+	assert.Equal(t, 2, strings.Count(strings.Join(c.calls(), "\n"), "tpu-vm create"),
+		"a machine that does not answer twice is replaced: %s", said)
 
 	code, said, _ = start(t, again, "75\n75\n75\n", "")
 	assert.Equal(t, command.Interrupted, code, said)
 	assert.Contains(t, said, "not started again: that was done 2 times")
 
 	// A failure after a checkpoint is tried again, until nothing new is saved.
-	code, said, c = start(t, with(again, func(j *launch.Job) { j.Restarts = 20 }), "76\n77\n77\n76\n1\n77\n77\n77\n0\n", "", "FRUITLESS=3")
+	code, said, c = start(t, with(again, func(j *launch.Job) { j.Restarts = 20 }), "76\n77\n77\n76\n1\n77\n77\n77\n0\n",
+		"", "FRUITLESS=3")
 	assert.Equal(t, 77, code, said)
 	assert.Contains(t, said, "it failed 4 times in a row without a new checkpoint")
 	assert.Equal(t, 8, strings.Count(strings.Join(c.calls(), "\n"), "start.sh 1"), said)
@@ -279,7 +286,8 @@ func TestTheProgramGoesThroughABucketOnce(t *testing.T) {
 	assert.Zero(t, code, said)
 	all := strings.Join(c.calls(), "\n")
 	assert.Equal(t, 1, strings.Count(all, "gcloud storage cp "+c.dir), all)
-	assert.Equal(t, 2, strings.Count(all, "--command=gcloud storage cp gs://bucket/jobs/multihost.tar.gz . && mkdir -p multihost"), all)
+	assert.Equal(t, 2,
+		strings.Count(all, "--command=gcloud storage cp gs://bucket/jobs/multihost.tar.gz . && mkdir -p multihost"), all)
 	assert.NotContains(t, all, "compute scp")
 	assert.Contains(t, all, "gcloud storage rm gs://bucket/jobs/multihost.tar.gz")
 }
@@ -323,7 +331,8 @@ func TestABinaryThatIsThereIsNotBuilt(t *testing.T) {
 // what it names is touched.
 func TestWhatTheEnvironmentGivesIsChecked(t *testing.T) {
 	hostile := map[string][]string{
-		"NAME": {"prod slice", "x;touch PWNED", "$(touch PWNED)", "`touch PWNED`", "-rf", "prod\nslice", "x'y", "X", "9a", "a-", "a.b", "prod|x", "a/b", "a&b",
+		"NAME": {"prod slice", "x;touch PWNED", "$(touch PWNED)", "`touch PWNED`", "-rf", "prod\nslice", "x'y", "X", "9a",
+			"a-", "a.b", "prod|x", "a/b", "a&b",
 			strings.Repeat("a", 41), "é", "a\x1b[31m", "prod*", "{a,b}", "~"},
 		"PROJECT":  {"p;touch PWNED", "--flag", "a b", "$(touch PWNED)", "p\nq"},
 		"ZONE":     {"us;touch PWNED", "us west4-a", "us", "--zone", "us-west4-a\n", "us-$(touch PWNED)-a"},
@@ -339,12 +348,14 @@ func TestWhatTheEnvironmentGivesIsChecked(t *testing.T) {
 		t.Run(place, func(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t, job)
-			for _, theirs := range []string{"tpu.prod", "request.prod", "instance.prod", "group.prod", "policy.prod", "pool.prod-0", "job.prod"} {
+			for _, theirs := range []string{"tpu.prod", "request.prod", "instance.prod", "group.prod", "policy.prod",
+				"pool.prod-0", "job.prod"} {
 				require.NoError(t, os.WriteFile(filepath.Join(c.dir, "state", theirs), nil, 0o600))
 			}
 			before := c.left()
 			for variable, values := range hostile {
-				if of, ok := map[string]bool{"CLUSTER": true, "LOCATION": true, "BUCKET": false, "RESTARTS": false}[variable]; ok && of != (place == "gke") {
+				if of, ok := map[string]bool{"CLUSTER": true, "LOCATION": true, "BUCKET": false, "RESTARTS": false}[variable]; ok &&
+					of != (place == "gke") {
 					continue // the place does not read it
 				}
 				for _, value := range values {
@@ -362,9 +373,12 @@ func TestWhatTheEnvironmentGivesIsChecked(t *testing.T) {
 }
 
 // hostileWords are arguments that shells, YAML and Kubernetes would like to read otherwise.
-var hostileWords = []string{"", " ", "a,b", "a, b", `","`, "it's", `"`, `\`, `\n`, "a\nb", "a\r\nb", "\t", "\x1b[31m", "\x7f", "\u0085", "\u2028", "\u2029", "\ufeff", "\u00a0",
-	"\U0001f600", "\ufffe", "$HOME", "$(touch PWNED)", "$$", "$$(X)", "$é", "$", "`touch PWNED`", "; touch PWNED", "& touch PWNED", "-rf", "*", "~", "!!", "#x", "{a,b}", "null", "true", "1e3",
-	"END_OF_MANIFEST", "NAME_OF_THE_JOB", "IMAGE_OF_THE_JOB", "image: \"IMAGE_OF_THE_JOB\"", "  name: \"NAME_OF_THE_JOB\"", "\x01\x02", "é", "''", "'\\''", "a\n", "%s", "&"}
+var hostileWords = []string{"", " ", "a,b", "a, b", `","`, "it's", `"`, `\`, `\n`, "a\nb", "a\r\nb", "\t", "\x1b[31m",
+	"\x7f", "\u0085", "\u2028", "\u2029", "\ufeff", "\u00a0",
+	"\U0001f600", "\ufffe", "$HOME", "$(touch PWNED)", "$$", "$$(X)", "$é", "$", "`touch PWNED`", "; touch PWNED",
+	"& touch PWNED", "-rf", "*", "~", "!!", "#x", "{a,b}", "null", "true", "1e3",
+	"END_OF_MANIFEST", "NAME_OF_THE_JOB", "IMAGE_OF_THE_JOB", "image: \"IMAGE_OF_THE_JOB\"", "  name: \"NAME_OF_THE_JOB\"",
+	"\x01\x02", "é", "''", "'\\''", "a\n", "%s", "&"}
 
 // TestArgumentsReachTheProgramThroughBothShells: the arguments of the job, which are UTF-8, and
 // those of the script's own call, which may be any bytes.
@@ -375,7 +389,8 @@ func TestArgumentsReachTheProgramThroughBothShells(t *testing.T) {
 	c.args = words
 	remote := filepath.Join(c.dir, "remote")
 	require.NoError(t, os.MkdirAll(filepath.Join(remote, "multihost"), 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(remote, "multihost", "start.sh"), []byte(`shift; for word in "$@"; do printf '%s\0' "$word"; done >arguments`), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(remote, "multihost", "start.sh"),
+		[]byte(`shift; for word in "$@"; do printf '%s\0' "$word"; done >arguments`), 0o600))
 	code, said := c.run(0, "REMOTE="+remote)
 	require.Zero(t, code, said)
 	got, err := os.ReadFile(filepath.Join(remote, "arguments"))

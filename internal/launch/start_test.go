@@ -64,7 +64,8 @@ func (h *host) run(round, program string, arguments ...string) (int, string) {
 
 func (h *host) appears(file string) {
 	h.t.Helper()
-	require.Eventually(h.t, func() bool { _, err := os.Stat(filepath.Join(h.dir, file)); return err == nil }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(h.t, func() bool { _, err := os.Stat(filepath.Join(h.dir, file)); return err == nil },
+		20*time.Second, 5*time.Millisecond)
 }
 
 func TestAMachineSaysHowTheProgramEnded(t *testing.T) {
@@ -76,7 +77,8 @@ func TestAMachineSaysHowTheProgramEnded(t *testing.T) {
 	}{
 		{"echo one; exit 0", 0}, {"exit 75", 75}, {"exit 69", 69}, {"exit 3", 3},
 		{"exit 1", 1}, {"kill -ABRT $$", 134}, {"kill -SEGV $$", 139}, // before a first checkpoint
-		{`echo 10 >"$TPUSTRATEGY_SAVED"; exit 1`, 76}, {"kill -ABRT $$", 77}, {"exit 2", 77}, {`echo 20 >"$TPUSTRATEGY_SAVED"; kill -SEGV $$`, 76},
+		{`echo 10 >"$TPUSTRATEGY_SAVED"; exit 1`, 76}, {"kill -ABRT $$", 77}, {"exit 2", 77},
+		{`echo 20 >"$TPUSTRATEGY_SAVED"; kill -SEGV $$`, 76},
 		{"exit 3", 3}, {"exit 75", 75},
 	} {
 		code, said := h.run(string(rune('a'+i)), c.program)
@@ -89,7 +91,8 @@ func TestAMachineSaysHowTheProgramEnded(t *testing.T) {
 func TestAClosedConnectionLeavesTheProgram(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	program := `trap 'echo hangup' HUP; echo begun; : >begun; until [ -f go ]; do sleep 0.05; done; echo still there; echo 5 >"$TPUSTRATEGY_SAVED"; exit 75`
+	program := `trap 'echo hangup' HUP; echo begun; : >begun; until [ -f go ]; do sleep 0.05; done; echo still there; ` +
+		`echo 5 >"$TPUSTRATEGY_SAVED"; exit 75`
 	cmd, out := h.call("1", "-c", program)
 	h.appears("begun")
 	require.NoError(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL))

@@ -76,7 +76,8 @@ func (j Job) Text(part Document) (string, error) {
 			return render("Dockerfile.tmpl", v), nil
 		}
 		if v.ManifestImage == "" {
-			return "", jobError("image", "give the image, or the project and the zone, from which its name follows", "the manifest names an image, and there is none")
+			return "", jobError("image", "give the image, or the project and the zone, from which its name follows",
+				"the manifest names an image, and there is none")
 		}
 		return render("manifest.yaml.tmpl", v), nil
 	}
@@ -87,7 +88,8 @@ func (j Job) templateData() templateData {
 	m, _ := MachinesFor(j.Slice.Generation().Name)
 	a := j.Slice
 	_, shape, _ := strings.Cut(a.String(), ":")
-	v := templateData{Job: j, Machines: m, ID: j.resourceName(), Binary: j.binaryName(), Install: installCommand, Hosts: a.Hosts(), ChipsPerHost: chipsPerHost(a),
+	v := templateData{Job: j, Machines: m, ID: j.resourceName(), Binary: j.binaryName(), Install: installCommand,
+		Hosts: a.Hosts(), ChipsPerHost: chipsPerHost(a),
 		Topology: shape, ImageProject: ImageProject, BootDisk: "100GB",
 		Copies: j.On != GKE, Grace: 60, Stuck: command.Unavailable, Crashed: exitCrashed, Fruitless: exitNoProgress}
 	v.Name, v.Slices = v.ID, max(j.Slices, 1)
@@ -140,7 +142,8 @@ func (v *templateData) setGKEFields() {
 		v.ManifestImage = fmt.Sprintf("%s-docker.pkg.dev/%s/tpustrategy/%s:latest", region, v.Project, v.ID)
 	}
 	v.Image = cmp.Or(v.Job.Image, "$REGION-docker.pkg.dev/$PROJECT/tpustrategy/$NAME:latest")
-	v.BuildWith = fmt.Sprintf("docker build -f Dockerfile -t %s . # in the folder of the Go module", cmp.Or(v.ManifestImage, "IMAGE"))
+	v.BuildWith = fmt.Sprintf("docker build -f Dockerfile -t %s . # in the folder of the Go module",
+		cmp.Or(v.ManifestImage, "IMAGE"))
 	if v.Hosts == 1 {
 		v.Resource, v.Selector = "job", "job-name"
 		v.State = `kubectl get job "$NAME" --output=jsonpath='{.status.conditions[?(@.status=="True")].type}'`
@@ -158,7 +161,8 @@ func yamlScalar(argument string) string {
 	var b strings.Builder
 	for i := range len(argument) {
 		b.WriteByte(argument[i])
-		if argument[i] == '$' && i+1 < len(argument) && (argument[i+1] == '$' || argument[i+1] == '(' || argument[i+1] >= utf8.RuneSelf) {
+		if argument[i] == '$' && i+1 < len(argument) && (argument[i+1] == '$' || argument[i+1] == '(' ||
+			argument[i+1] >= utf8.RuneSelf) {
 			b.WriteByte('$')
 		}
 	}
@@ -173,10 +177,12 @@ func (j Job) summary() string {
 	}
 	text := fmt.Sprintf("Runs %s on %s: %s of %d chips", j.Program, a.Type(), machines, chipsPerHost(a))
 	if j.Slices > 1 {
-		text = fmt.Sprintf("Runs %s on %d slices of %s, each of %s of %d chips", j.Program, j.Slices, a.Type(), machines, chipsPerHost(a))
+		text = fmt.Sprintf("Runs %s on %d slices of %s, each of %s of %d chips", j.Program, j.Slices, a.Type(), machines,
+			chipsPerHost(a))
 	}
 	places := map[Service]string{TPUVM: "a node of the Cloud TPU API", Queued: "a queued resource of the Cloud TPU API",
-		GCE: "an instance of Compute Engine", MIG: "a managed instance group of Compute Engine", GKE: "Google Kubernetes Engine"}
+		GCE: "an instance of Compute Engine", MIG: "a managed instance group of Compute Engine",
+		GKE: "Google Kubernetes Engine"}
 	text += ", from " + places[j.On]
 	if j.Spot {
 		text += ", on spot machines"
@@ -186,7 +192,10 @@ func (j Job) summary() string {
 
 // render executes an embedded template. It panics on an error, because the tests cover all templates.
 func render(name string, v templateData) string {
-	functions := template.FuncMap{"indent": indent, "quote": QuoteBash, "pod": func(templateData) (string, error) { return "", nil }}
+	functions := template.FuncMap{"indent": indent, "quote": QuoteBash, "pod": func(templateData) (string,
+		error) {
+		return "", nil
+	}}
 	t := template.New(name).Funcs(functions)
 	functions["pod"] = func(v templateData) (string, error) {
 		var b strings.Builder

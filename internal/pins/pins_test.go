@@ -41,6 +41,7 @@ func TestPathsAreKeyedByHash(t *testing.T) {
 	assert.Equal(t, "/c/tpustrategy/plugins/"+pin.SHA256+"/pjrt_c_api.h", pin.HeaderPath("/c"))
 	cuda, err := Find("cuda", "amd64")
 	require.NoError(t, err)
-	assert.Equal(t, "/c/tpustrategy/plugins/"+cuda.SHA256+"/plugin/xla_cuda_plugin.so", cuda.LibraryPath("/c"), "it looks for its tools in ../nvidia")
+	assert.Equal(t, "/c/tpustrategy/plugins/"+cuda.SHA256+"/plugin/xla_cuda_plugin.so", cuda.LibraryPath("/c"),
+		"it looks for its tools in ../nvidia")
 	assert.Empty(t, Pin{SHA256: "0"}.HeaderPath("/c"))
 }

@@ -29,7 +29,8 @@ func TestTheInstallerReplacesWhatIsNotWhole(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(here, "install.sh"), []byte(InstallScript), 0o700))
 	fetched := filepath.Join(here, "fetched")
 	content := filepath.Join(here, "content")
-	python := "#!/bin/sh\ncase $1 in\n-m) echo \"$3\" >>" + fetched + " ;;\n-) cat " + content + " >\"$3/$(basename \"$4\")\" ;;\nesac\n"
+	python := "#!/bin/sh\ncase $1 in\n-m) echo \"$3\" >>" + fetched + " ;;\n-) cat " + content +
+		" >\"$3/$(basename \"$4\")\" ;;\nesac\n"
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "python3"), []byte(python), 0o755))
 	path := pin.LibraryPath(cache)
 	install := func(t *testing.T) (downloads int, stdout, stderr string, err error) {
@@ -113,11 +114,13 @@ func TestTheInstallerPutsToolsBesideTheirPlugin(t *testing.T) {
 	require.NoError(t, err)
 	here, bin, cache := t.TempDir(), t.TempDir(), t.TempDir()
 	hash := sha256.Sum256([]byte("a file\n"))
-	rows := strings.NewReplacer(pin.LibrarySHA256, hex.EncodeToString(hash[:]), tools.LibrarySHA256, hex.EncodeToString(hash[:])).Replace(tableText)
+	rows := strings.NewReplacer(pin.LibrarySHA256, hex.EncodeToString(hash[:]), tools.LibrarySHA256,
+		hex.EncodeToString(hash[:])).Replace(tableText)
 	require.NoError(t, os.WriteFile(filepath.Join(here, "pins.tsv"), []byte(rows), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(here, "install.sh"), []byte(InstallScript), 0o700))
 	fetched := filepath.Join(here, "fetched")
-	python := "#!/bin/sh\ncase $1 in\n-m) echo \"$3\" >>" + fetched + " ;;\n-) shift 2; out=$1; shift; for m; do echo 'a file' >\"$out/$(basename \"$m\")\"; done ;;\nesac\n"
+	python := "#!/bin/sh\ncase $1 in\n-m) echo \"$3\" >>" + fetched +
+		" ;;\n-) shift 2; out=$1; shift; for m; do echo 'a file' >\"$out/$(basename \"$m\")\"; done ;;\nesac\n"
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "python3"), []byte(python), 0o755))
 	install := func() (downloads int) {
 		_ = os.Remove(fetched)

@@ -29,19 +29,24 @@ func TestTheInstallerSaysWhatToDo(t *testing.T) {
 	}
 	noPip := filepath.Join(dir, "nopip")
 	require.NoError(t, os.Mkdir(noPip, 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(noPip, "python3"), []byte("#!/bin/sh\necho 'No module named pip' >&2\nexit 1\n"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(noPip, "python3"),
+		[]byte("#!/bin/sh\necho 'No module named pip' >&2\nexit 1\n"), 0o755))
 	withPip := filepath.Join(dir, "withpip")
 	require.NoError(t, os.Mkdir(withPip, 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(withPip, "python3"), []byte("#!/bin/sh\n[ \"$3\" = --version ]\n"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(withPip, "python3"), []byte("#!/bin/sh\n[ \"$3\" = --version ]\n"),
+		0o755))
 
 	for name, c := range map[string]struct {
 		env   []string
 		words []string
 	}{
-		"a relative cache directory": {[]string{"PATH=" + bin, "XDG_CACHE_HOME=here"}, []string{"XDG_CACHE_HOME is here, a relative path"}},
-		"no home directory":          {[]string{"PATH=" + bin}, []string{"set XDG_CACHE_HOME or HOME"}},
-		"no Python":                  {[]string{"PATH=" + bin, "HOME=" + dir}, []string{"needs python3 with pip", "set TPUSTRATEGY_CPU_PLUGIN"}},
-		"no pip":                     {[]string{"PATH=" + noPip + ":" + bin, "HOME=" + dir}, []string{"No module named pip", "needs python3 with pip"}},
+		"a relative cache directory": {[]string{"PATH=" + bin, "XDG_CACHE_HOME=here"},
+			[]string{"XDG_CACHE_HOME is here, a relative path"}},
+		"no home directory": {[]string{"PATH=" + bin}, []string{"set XDG_CACHE_HOME or HOME"}},
+		"no Python": {[]string{"PATH=" + bin, "HOME=" + dir}, []string{"needs python3 with pip",
+			"set TPUSTRATEGY_CPU_PLUGIN"}},
+		"no pip": {[]string{"PATH=" + noPip + ":" + bin, "HOME=" + dir}, []string{"No module named pip",
+			"needs python3 with pip"}},
 		"a cache that is no directory": {[]string{"PATH=" + withPip + ":" + bin, "XDG_CACHE_HOME=" + file},
 			[]string{"cannot write to " + file + "/tpustrategy/plugins", "set XDG_CACHE_HOME"}},
 		"no network": {[]string{"PATH=" + withPip + ":" + bin, "HOME=" + dir}, []string{"pip could not fetch xla-cpu-pjrt"}},

@@ -78,7 +78,8 @@ func (c *Compiler) Probe(ctx context.Context, p Program) (plan.Figures, error) {
 		return plan.Figures{}, err
 	}
 	if e.Unscheduled {
-		return plan.Figures{}, &errkind.Fault{Op: "probe: predict", Match: hlo.ErrProgram, Reason: "the program is too large to compute its use of memory"}
+		return plan.Figures{}, &errkind.Fault{Op: "probe: predict", Match: hlo.ErrProgram,
+			Reason: "the program is too large to compute its use of memory"}
 	}
 	return newFigures(e.Prediction, e.PeakBytes, facts.HBMBytes), nil
 }
@@ -105,7 +106,8 @@ func (c *Compiler) Compile(ctx context.Context, p Program) (plan.Figures, error)
 	if err != nil {
 		return plan.Figures{}, err
 	}
-	in := report.Input{Target: report.TargetOf(p.Slice.Info()), Replicas: p.Replicas, LogicalDevices: p.Logical, Refused: a.Refused}
+	in := report.Input{Target: report.TargetOf(p.Slice.Info()), Replicas: p.Replicas, LogicalDevices: p.Logical,
+		Refused: a.Refused}
 	if a.Refused == nil {
 		in.Program = pjrt.ExecutableRecord{Optimized: a.Program, Memory: a.Memory}.Executable()
 		defer in.Program.Close()
@@ -118,13 +120,15 @@ func (c *Compiler) Compile(ctx context.Context, p Program) (plan.Figures, error)
 		return plan.Figures{Bytes: max(r.Memory.Needs, r.Memory.Limit+1), Limit: r.Memory.Limit}, nil
 	}
 	if r.Predicted == nil {
-		return plan.Figures{}, &errkind.Fault{Op: "probe: predict", Subject: in.Target.Name, Reason: "the compiler gives no program to predict", Class: errkind.NotImplementedError}
+		return plan.Figures{}, &errkind.Fault{Op: "probe: predict", Subject: in.Target.Name,
+			Reason: "the compiler gives no program to predict", Class: errkind.NotImplementedError}
 	}
 	return newFigures(r.Predicted, r.Memory.Needs, r.Memory.Limit), nil
 }
 
 func newFigures(p *cost.Prediction, bytes, limit int64) plan.Figures {
-	return plan.Figures{Seconds: p.Seconds, Products: p.Products, Memory: p.Memory, Waits: p.Interconnect.Exposed + p.Network.Exposed, Bytes: bytes, Limit: limit}
+	return plan.Figures{Seconds: p.Seconds, Products: p.Products, Memory: p.Memory, Waits: p.Interconnect.Exposed +
+		p.Network.Exposed, Bytes: bytes, Limit: limit}
 }
 
 // cacheEntry is a cached result of the compiler: a program or a rejection. Predictions are not cached.
@@ -148,7 +152,8 @@ func (c *Compiler) loadOrCompile(p Program, kind string, compile func() (cacheEn
 
 // loadOrCompute returns the cached entry, or computes and stores it. It ignores errors of the
 // cache. The cache key consists of the program, its options, the environment and keys.
-func loadOrCompute(folder string, p pjrt.Program, opts pjrt.CompileOptions, compute func() (cacheEntry, error), keys ...string) (a cacheEntry, err error) {
+func loadOrCompute(folder string, p pjrt.Program, opts pjrt.CompileOptions, compute func() (cacheEntry, error),
+	keys ...string) (a cacheEntry, err error) {
 	if folder == "" {
 		return compute()
 	}

@@ -47,7 +47,10 @@ func TestAnAnswerIsAskedForOnce(t *testing.T) {
 	assert.Equal(t, "of aprobe", string(get("a", "probe").Program.Code))
 	assert.Equal(t, 4, asked, "what is damaged is asked for anew")
 
-	_, err = c.loadOrCompile(Program{Slice: &system.Slice{}}, "probe", func() (cacheEntry, error) { return cacheEntry{}, errors.New("no compiler") })
+	_, err = c.loadOrCompile(Program{Slice: &system.Slice{}}, "probe", func() (cacheEntry, error) {
+		return cacheEntry{},
+			errors.New("no compiler")
+	})
 	require.ErrorContains(t, err, "no compiler")
 	c.CacheDir = filepath.Join(c.CacheDir, kept[0].Name(), "below a file")
 	_ = get("a", "probe")

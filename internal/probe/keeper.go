@@ -19,7 +19,8 @@ type CachingCompiler struct {
 }
 
 // Compile compiles without the cache.
-func (k *CachingCompiler) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+func (k *CachingCompiler) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program,
+	opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	defer k.setDuration(time.Now())
 	return client.Compile(ctx, program, opts)
 }
@@ -28,7 +29,8 @@ func (k *CachingCompiler) setDuration(start time.Time) { k.Duration = time.Since
 
 // CompileTopology returns the cached program, or compiles it. The error for a program that is too
 // large is cached, too.
-func (k *CachingCompiler) CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
+func (k *CachingCompiler) CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program,
+	opts pjrt.CompileOptions) (*pjrt.Executable, error) {
 	folder := k.CacheDir
 	slice, build, err := topologyIdentity(topology)
 	if err != nil {

@@ -27,7 +27,8 @@ func TestAKeeperCompilesOnce(t *testing.T) {
 	k := &CachingCompiler{CacheDir: filepath.Join(t.TempDir(), "kept")}
 	slice, other := plugintest.Slice(t, "v5e:2x2"), plugintest.Slice(t, "v5e:2x4")
 	compile := func(of *pjrt.Topology, text string) (*pjrt.Executable, error) {
-		return k.CompileTopology(t.Context(), of, pjrt.Program{Code: []byte(text), Trusted: true}, pjrt.CompileOptions{Partitions: 1, DeviceAssignment: [][]int{{0}}})
+		return k.CompileTopology(t.Context(), of, pjrt.Program{Code: []byte(text), Trusted: true},
+			pjrt.CompileOptions{Partitions: 1, DeviceAssignment: [][]int{{0}}})
 	}
 	files := func() int {
 		all, err := os.ReadDir(k.CacheDir)
@@ -60,7 +61,8 @@ func TestAKeeperCompilesOnce(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 3, files())
 
-	const huge = "func.func @main(%x: tensor<9000000000xf32>) -> tensor<9000000000xf32> {\n  %y = stablehlo.add %x, %x : tensor<9000000000xf32>\n  return %y : tensor<9000000000xf32>\n}"
+	const huge = "func.func @main(%x: tensor<9000000000xf32>) -> tensor<9000000000xf32> {\n  %y = stablehlo.add %x, %x " +
+		": tensor<9000000000xf32>\n  return %y : tensor<9000000000xf32>\n}"
 	for range 2 {
 		_, err = compile(slice.Description(), huge)
 		assert.ErrorIs(t, err, pjrt.ResourceExhausted)

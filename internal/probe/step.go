@@ -37,7 +37,8 @@ type BuiltStep struct {
 func (s *Step) Sketch(ctx context.Context, p plan.Plan) (sketch plan.Sketch, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = &errkind.Fault{Op: "building the step for " + p.String(), Reason: fmt.Sprintf("panic: %v\n%s", r, debug.Stack()), Class: errkind.InternalError}
+			err = &errkind.Fault{Op: "building the step for " + p.String(), Reason: fmt.Sprintf("panic: %v\n%s", r,
+				debug.Stack()), Class: errkind.InternalError}
 		}
 	}()
 	key, err := planKey(p)
@@ -67,13 +68,15 @@ func (s *Step) Compile(ctx context.Context, p plan.Plan) (plan.Figures, error) {
 	return s.measure(ctx, p, s.Compiler.Compile)
 }
 
-func (s *Step) measure(ctx context.Context, p plan.Plan, run func(context.Context, Program) (plan.Figures, error)) (plan.Figures, error) {
+func (s *Step) measure(ctx context.Context, p plan.Plan, run func(context.Context, Program) (plan.Figures,
+	error)) (plan.Figures, error) {
 	key, err := planKey(p)
 	s.mu.Lock()
 	program, known := s.programsByPlan[key]
 	s.mu.Unlock()
 	if err == nil && !known {
-		err = &errkind.Fault{Op: "plan", Subject: p.String(), Reason: "it was not sketched", Class: errkind.FailedPreconditionError}
+		err = &errkind.Fault{Op: "plan", Subject: p.String(), Reason: "it was not sketched",
+			Class: errkind.FailedPreconditionError}
 	}
 	if err != nil {
 		return plan.Figures{}, err

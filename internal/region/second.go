@@ -97,7 +97,8 @@ func (b *backwardPass) differentiate() []*graph.Node {
 	return gradients
 }
 
-const secondDerivativeHint = "use remat.Block and loop.Layers for it without a region within another, or stop the gradient (graph.StopGradient)"
+const secondDerivativeHint = "use remat.Block and loop.Layers for it without a region within another, or stop the " +
+	"gradient (graph.StopGradient)"
 
 // rebuild traces copies of the forward and the backward pass that GoMLX can differentiate. The
 // copies read the given nodes instead of the sources (the inputs that have gradients) and the

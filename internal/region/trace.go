@@ -152,7 +152,8 @@ func (r *tracer) enterNode(p *Pass, index int, x *graph.Node, mapping Mapping, n
 	p.In = append(p.In, mapping)
 	node := r.target.EmitOp(x, Enter{Pass: p, Index: index, Shape: shape}, func(*graph.Node) *graph.Node {
 		if !r.inBackward {
-			r.fail(name, nil, "a gradient flows into the region, but not through its results: a second derivative, or a node of the region that is used outside",
+			r.fail(name, nil, "a gradient flows into the region, but not through its results: a second derivative, or a node "+
+				"of the region that is used outside",
 				"take second derivatives of ops outside of regions, and return the nodes that are used outside")
 		}
 		return nil
@@ -364,7 +365,9 @@ func (r *tracer) traceBackward() []*graph.Node {
 		p.Out = append(p.Out, r.sourceMappings[i])
 		all[i] = r.target.EmitOp(gradient, Leave{Pass: p, Index: len(p.Out) - 1,
 			Shape: r.sourceMappings[i].OuterShape(gradient.Shape())}, func(*graph.Node) *graph.Node {
-			r.fail("", nil, "a gradient of its gradient is requested, which a region of this kind or inside another region does not have", secondDerivativeHint)
+			r.fail("", nil,
+				"a gradient of its gradient is requested, which a region of this kind or inside another region does not have",
+				secondDerivativeHint)
 			return nil
 		})
 	}

@@ -50,16 +50,17 @@ func TestInvalidFiles(t *testing.T) {
 		"hole between":          raw(two("[0,2]", "[3,5]"), "12345"),
 		"overlap":               raw(two("[0,2]", "[1,3]"), "123"),
 		"same place":            raw(two("[0,2]", "[0,2]"), "12"),
-		"tensor twice":          raw(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, "1"),
-		"field twice":           raw(`{"a":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, "1"),
-		"field missing":         raw(`{"a":{"dtype":"U8","data_offsets":[0,1]}}`, "1"),
-		"unknown field":         raw(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":1}}`, "1"),
-		"tensor no object":      raw(`{"a":1}`, ""),
-		"metadata no text":      raw(`{"__metadata__":{"a":1}}`, ""),
-		"metadata twice":        raw(`{"__metadata__":{},"__metadata__":{}}`, ""),
-		"metadata key twice":    raw(`{"__metadata__":{"a":"","a":""}}`, ""),
-		"data without tensors":  raw(`{}`, "1"),
-		"null":                  raw(`{"a":null}`, ""),
+		"tensor twice": raw(
+			`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, "1"),
+		"field twice":          raw(`{"a":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, "1"),
+		"field missing":        raw(`{"a":{"dtype":"U8","data_offsets":[0,1]}}`, "1"),
+		"unknown field":        raw(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":1}}`, "1"),
+		"tensor no object":     raw(`{"a":1}`, ""),
+		"metadata no text":     raw(`{"__metadata__":{"a":1}}`, ""),
+		"metadata twice":       raw(`{"__metadata__":{},"__metadata__":{}}`, ""),
+		"metadata key twice":   raw(`{"__metadata__":{"a":"","a":""}}`, ""),
+		"data without tensors": raw(`{}`, "1"),
+		"null":                 raw(`{"a":null}`, ""),
 	} {
 		_, err := parse(file)
 		assert.ErrorIs(t, err, ErrFormat, name)
@@ -68,11 +69,13 @@ func TestInvalidFiles(t *testing.T) {
 
 func TestUnusualValidFiles(t *testing.T) {
 	for name, file := range map[string][]byte{
-		"nothing":           raw("{}", ""),
-		"blanks":            raw("{ }   \n", ""),
-		"metadata last":     raw(`{"a":{"shape":[],"data_offsets":[0,1],"dtype":"U8"},"__metadata__":{}}`, "1"),
-		"offsets unordered": raw(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]},"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, "12"),
-		"empty tensors":     raw(`{"a":{"dtype":"F64","shape":[0,9223372036854775807],"data_offsets":[1,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, "1"),
+		"nothing":       raw("{}", ""),
+		"blanks":        raw("{ }   \n", ""),
+		"metadata last": raw(`{"a":{"shape":[],"data_offsets":[0,1],"dtype":"U8"},"__metadata__":{}}`, "1"),
+		"offsets unordered": raw(
+			`{"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]},"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, "12"),
+		"empty tensors": raw(
+			`{"a":{"dtype":"F64","shape":[0,9223372036854775807],"data_offsets":[1,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, "1"),
 	} {
 		_, err := parse(file)
 		assert.NoError(t, err, name)

@@ -175,7 +175,8 @@ with safe_open(sys.argv[1], framework="np") as f:
         print(k, t.dtype, t.shape, t.tolist())
 `, path).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	assert.Equal(t, "{'by': 'go'}\nbytes é uint8 (1, 3) [[1, 2, 3]]\nfloats float32 (2,) [1.5, -2.0]\nnone int64 (0,) []\n", string(out))
+	assert.Equal(t,
+		"{'by': 'go'}\nbytes é uint8 (1, 3) [[1, 2, 3]]\nfloats float32 (2,) [1.5, -2.0]\nnone int64 (0,) []\n", string(out))
 }
 
 func Example() {

@@ -26,7 +26,9 @@ type limit struct {
 
 func TestDecode(t *testing.T) {
 	var f file
-	require.NoError(t, strictjson.Decode([]byte(` {"version": 1, "limits": {"a": {"bytes": 2}, "b": {"bytes": 3}}, "list": [{"bytes": 4}, null],
+	require.NoError(t,
+		strictjson.Decode(
+			[]byte(` {"version": 1, "limits": {"a": {"bytes": 2}, "b": {"bytes": 3}}, "list": [{"bytes": 4}, null],
 		"raw": {"x": [1, {"bytes": 1}]}, "texts": {"x": "y"}, "plain": "z"} `), &f))
 	assert.Equal(t, 3, f.Limits["b"].Bytes)
 	assert.Equal(t, 4, f.List[0].Bytes)

@@ -23,7 +23,8 @@ import (
 
 // small is a decoder that compiles in a second.
 func small() decoder.Config {
-	return decoder.Config{Layers: 2, Width: 16, Heads: 8, KeyHeads: 4, Hidden: 24, Vocabulary: 40, Sequence: 8, Batch: 8, RotaryBase: 1e4, Epsilon: 1e-6}
+	return decoder.Config{Layers: 2, Width: 16, Heads: 8, KeyHeads: 4, Hidden: 24, Vocabulary: 40, Sequence: 8, Batch: 8,
+		RotaryBase: 1e4, Epsilon: 1e-6}
 }
 
 // losses takes five steps and returns the loss of each.
@@ -83,10 +84,12 @@ func TestEveryMeshAndFormGivesTheLossesOfOneDevice(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			c := small()
-			c.Remat, c.FlashAttention, c.ShardByTokens = form.keep, strings.Contains(name, "kept"), strings.Contains(name, "tokens")
+			c.Remat, c.FlashAttention, c.ShardByTokens = form.keep, strings.Contains(name, "kept"), strings.Contains(name,
+				"tokens")
 			require.NoError(t, c.Validate(form.replicas, form.logical, form.parts))
 			got := losses(t, c, strategy.Options{
-				Replicas: form.replicas, LogicalDevices: form.logical, Variables: append(decoder.Rules(), strategytest.Share(form.state, 32)...),
+				Replicas: form.replicas, LogicalDevices: form.logical, Variables: append(decoder.Rules(),
+					strategytest.Share(form.state, 32)...),
 			}, train.Options{Precision: form.policy, Accumulate: form.parts})
 			assert.InDeltaSlice(t, plain, got, form.within)
 		})
@@ -102,7 +105,8 @@ func TestTheReportCountsTheProductsOfTheModel(t *testing.T) {
 	attention := c.Layers * 2 * c.Batch * c.Heads * c.Sequence * c.Sequence * head
 	s := strategytest.New(t, 1, 1, strategy.Options{})
 	for _, policy := range []precision.Policy{{}, precision.MixedBFloat16} {
-		step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), c.Loss, train.Options{Precision: policy}))
+		step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), c.Loss,
+			train.Options{Precision: policy}))
 		r := strategytest.OK(report.Of(strategytest.OK(step.Compiled(t.Context(), c.BatchShape()))))
 		assert.Equal(t, float64(3*2*(tokens*matrices+attention)), r.Cost.ModelFLOPs)
 	}

@@ -40,7 +40,8 @@ func TestLogitsAreThoseOfTheOfficialPackage(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &want))
 	rows, places := len(want.Tokens), len(want.Tokens[0])
-	c := decoder.Config{Layers: config.Layers, Width: config.Width, Heads: config.Heads, KeyHeads: config.KeyHeads, Hidden: config.Hidden,
+	c := decoder.Config{Layers: config.Layers, Width: config.Width, Heads: config.Heads, KeyHeads: config.KeyHeads,
+		Hidden:     config.Hidden,
 		Vocabulary: config.Vocabulary, Sequence: places, Batch: rows, RotaryBase: config.RotaryBase, Epsilon: config.Epsilon}
 	require.Equal(t, c.Width/c.Heads, config.HeadSize)
 	sys := plugintest.System(t, 8)
@@ -57,42 +58,44 @@ func TestLogitsAreThoseOfTheOfficialPackage(t *testing.T) {
 		{1, 1, logical.ShardNothing, precision.MixedBFloat16, true, 0.06},
 		{4, 2, logical.ShardParameters, precision.MixedBFloat16, true, 0.06},
 	} {
-		t.Run(fmt.Sprintf("%dx%d %s %v traced=%t", form.replicas, form.logical, form.state, form.policy.Compute, form.traced), func(t *testing.T) {
-			require.NoError(t, c.Validate(form.replicas, form.logical, 1))
-			s := strategytest.On(t, sys, strategy.Options{Replicas: form.replicas, LogicalDevices: form.logical,
-				Variables: append(decoder.Rules(), strategytest.Share(form.state, 2)...)})
-			store := model.NewStore()
-			logits := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-				return form.policy.Forward(rc.Graph(), in, func(in []*graph.Node) []*graph.Node {
-					return []*graph.Node{c.Logits(rc, in[0], nil)}
-				})
-			}, strategy.FunctionOptions{Name: "logits", Store: store, SplitBatch: true})
-			if form.traced {
-				_, err := logits.Compiled(t.Context(), shapes.Make(c.BatchShape().DType, rows, places))
+		t.Run(fmt.Sprintf("%dx%d %s %v traced=%t", form.replicas, form.logical, form.state, form.policy.Compute, form.traced),
+			func(t *testing.T) {
+				require.NoError(t, c.Validate(form.replicas, form.logical, 1))
+				s := strategytest.On(t, sys, strategy.Options{Replicas: form.replicas, LogicalDevices: form.logical,
+					Variables: append(decoder.Rules(), strategytest.Share(form.state, 2)...)})
+				store := model.NewStore()
+				logits := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+					return form.policy.Forward(rc.Graph(), in, func(in []*graph.Node) []*graph.Node {
+						return []*graph.Node{c.Logits(rc, in[0], nil)}
+					})
+				}, strategy.FunctionOptions{Name: "logits", Store: store, SplitBatch: true})
+				if form.traced {
+					_, err := logits.Compiled(t.Context(), shapes.Make(c.BatchShape().DType, rows, places))
+					require.NoError(t, err)
+				}
+				f, err := weights.Open(official)
 				require.NoError(t, err)
-			}
-			f, err := weights.Open(official)
-			require.NoError(t, err)
-			defer f.Close()
-			_, err = pretrained.Load(t.Context(), s, store, f, weights.LlamaRules(config, weights.DenseNames()), pretrained.Options{})
-			require.NoError(t, err)
-			results, err := logits.Run(t.Context(), want.Tokens)
-			require.NoError(t, err)
-			defer results[0].Close()
-			var got []float64
-			for r := range form.replicas {
-				x, err := results[0].Local(t.Context(), r)
+				defer f.Close()
+				_, err = pretrained.Load(t.Context(), s, store, f, weights.LlamaRules(config, weights.DenseNames()),
+					pretrained.Options{})
 				require.NoError(t, err)
-				got = append(got, strategytest.Numbers(t, x)...)
-			}
-			require.Len(t, got, rows*places*c.Vocabulary)
-			worst, largest := 0.0, 0.0
-			for i, x := range got {
-				y := want.Logits[i/c.Vocabulary/places][i/c.Vocabulary%places][i%c.Vocabulary]
-				worst, largest = max(worst, math.Abs(x-y)), max(largest, math.Abs(y))
-			}
-			t.Logf("%.2g", worst/largest)
-			assert.Less(t, worst/largest, form.tolerance)
-		})
+				results, err := logits.Run(t.Context(), want.Tokens)
+				require.NoError(t, err)
+				defer results[0].Close()
+				var got []float64
+				for r := range form.replicas {
+					x, err := results[0].Local(t.Context(), r)
+					require.NoError(t, err)
+					got = append(got, strategytest.Numbers(t, x)...)
+				}
+				require.Len(t, got, rows*places*c.Vocabulary)
+				worst, largest := 0.0, 0.0
+				for i, x := range got {
+					y := want.Logits[i/c.Vocabulary/places][i/c.Vocabulary%places][i%c.Vocabulary]
+					worst, largest = max(worst, math.Abs(x-y)), max(largest, math.Abs(y))
+				}
+				t.Logf("%.2g", worst/largest)
+				assert.Less(t, worst/largest, form.tolerance)
+			})
 	}
 }

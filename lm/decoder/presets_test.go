@@ -33,7 +33,8 @@ func TestParametersAreThoseOfTheVariables(t *testing.T) {
 		c := small()
 		c.HeadSize = size
 		store := model.NewStore()
-		_, err := strategytest.OK(train.New(strategytest.New(t, 1, 1), store, optimizer.StochasticGradientDescent().Done(), c.Loss, train.Options{})).Lowered(t.Context(), c.BatchShape())
+		_, err := strategytest.OK(train.New(strategytest.New(t, 1, 1), store, optimizer.StochasticGradientDescent().Done(),
+			c.Loss, train.Options{})).Lowered(t.Context(), c.BatchShape())
 		require.NoError(t, err)
 		n := 0
 		for v := range store.IterVariables() {

@@ -39,7 +39,8 @@ func compilesForASlice(t *testing.T, c transformer.Config) {
 	x, err := g.Compiled(t.Context(), generate.Sampling{Temperature: 1, TopK: 10, TopP: 0.9})
 	require.NoError(t, err)
 	slots := c.Sequence + min(64, c.Sequence)
-	want := int64(2 * o.Layers * 8 * o.KeyHeads / 4 * slots * o.HeadSize * o.DType.Size()) // 8 rows, a quarter of the heads
+	// 8 rows, a quarter of the heads
+	want := int64(2 * o.Layers * 8 * o.KeyHeads / 4 * slots * o.HeadSize * o.DType.Size())
 	for _, c := range []*strategy.CompiledStep{x.Prefill, x.Decode} {
 		r, err := report.Of(c)
 		require.NoError(t, err)

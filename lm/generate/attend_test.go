@@ -26,9 +26,11 @@ func TestWithoutACacheAttentionIsThatOfGoMLX(t *testing.T) {
 			return graph.Reshape(graph.Sin(graph.MulScalar(graph.AddScalar(x, i), 0.7)), 2, 5, n, 6)
 		}
 		q, k, v := heads(1, 4), heads(50, 2), heads(90, 2)
-		positions := none.Positions(graph.Zeros(rc.Graph(), graph.Const(rc.Graph(), [][]int32{{0, 0, 0, 0, 0}, {0, 0, 0, 0, 0}}).Shape()))
+		positions := none.Positions(graph.Zeros(rc.Graph(), graph.Const(rc.Graph(), [][]int32{{0, 0, 0, 0, 0},
+			{0, 0, 0, 0, 0}}).Shape()))
 		ours := none.Attend(generate.Rotary(q, positions, 1000), generate.Rotary(k, positions, 1000), v)
-		q2, k2 := pos.NewRoPE(1000).EncodeQK(q, k, graph.Iota(rc.Graph(), graph.Const(rc.Graph(), make([]int32, 5)).Shape(), 0), 1)
+		q2, k2 := pos.NewRoPE(1000).EncodeQK(q, k, graph.Iota(rc.Graph(), graph.Const(rc.Graph(), make([]int32, 5)).Shape(),
+			0), 1)
 		theirs, _ := attention.Core(q2, k2, v, attention.LayoutBSHD, attention.CoreOptions{UseCausalMask: true})
 		results := []*graph.Node{graph.ReduceAllMax(graph.Abs(graph.Sub(ours, theirs)))}
 		loss := func(x *graph.Node) *graph.Node {

@@ -47,9 +47,11 @@ func ExampleGenerator_Generate() {
 
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(1))
-	step, err := train.New(strat, store, optimizer.Adam().LearningRate(0.05).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step, err := train.New(strat, store, optimizer.Adam().LearningRate(0.05).Done(), func(rc *strategy.ReplicaContext,
+		in []*graph.Node) *graph.Node {
 		logits := counting(rc, in[0], nil)
-		return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits([]*graph.Node{graph.InsertAxes(in[1], -1)}, []*graph.Node{logits}))
+		return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits([]*graph.Node{graph.InsertAxes(in[1], -1)},
+			[]*graph.Node{logits}))
 	}, train.Options{})
 	if err != nil {
 		log.Fatal(err)
@@ -65,7 +67,8 @@ func ExampleGenerator_Generate() {
 		}
 	}
 
-	g, err := generate.New(strat, store, counting, generate.Options{Layers: 1, KeyHeads: heads, HeadSize: size, Vocabulary: vocabulary, MaxLength: 16})
+	g, err := generate.New(strat, store, counting, generate.Options{Layers: 1, KeyHeads: heads, HeadSize: size,
+		Vocabulary: vocabulary, MaxLength: 16})
 	if err != nil {
 		log.Fatal(err)
 	}

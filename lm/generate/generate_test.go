@@ -48,7 +48,8 @@ func small(c transformer.Config) generate.Options {
 
 // whole generates without a cache: the complete sequence is evaluated for each token. It returns
 // the tokens of each prompt and the logits from which each token was selected.
-func whole(t testing.TB, s *strategy.TPUStrategy, store *model.Store, m generate.ModelFunc, prompts [][]int32) (tokens [][]int32, logits [][][]float32) {
+func whole(t testing.TB, s *strategy.TPUStrategy, store *model.Store, m generate.ModelFunc,
+	prompts [][]int32) (tokens [][]int32, logits [][][]float32) {
 	t.Helper()
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{m(rc, in[0], nil)}
@@ -90,10 +91,12 @@ type recorder struct {
 	kept  *strategy.Variable // [rows, length, vocabulary] on each replica
 }
 
-func newRecorder(t *testing.T, s *strategy.TPUStrategy, m generate.ModelFunc, rows int, c transformer.Config) *recorder {
+func newRecorder(t *testing.T, s *strategy.TPUStrategy, m generate.ModelFunc, rows int,
+	c transformer.Config) *recorder {
 	t.Helper()
 	shape := shapes.Make(dtypes.Float32, rows/s.NumReplicasInSync(), c.Sequence, c.Vocabulary)
-	kept, err := s.NewVariable(t.Context(), tensors.FromShape(shape), strategy.VariableOptions{Name: "logits", Synchronization: strategy.OnRead})
+	kept, err := s.NewVariable(t.Context(), tensors.FromShape(shape), strategy.VariableOptions{Name: "logits",
+		Synchronization: strategy.OnRead})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, kept.Close()) })
 	return &recorder{m, kept}
@@ -105,8 +108,10 @@ func (r *recorder) logits(rc *strategy.ReplicaContext, tokens *graph.Node, cache
 		shape := r.kept.Shape()
 		places := shape.Clone()
 		places.DType = dtypes.Int32
-		here := graph.Equal(graph.Iota(rc.Graph(), places, 1), graph.BroadcastToShape(graph.InsertAxes(cache.Positions(tokens), -1), places))
-		rc.Assign(r.kept, graph.Where(here, graph.BroadcastToShape(graph.ConvertDType(out, dtypes.Float32), shape), rc.Read(r.kept)))
+		here := graph.Equal(graph.Iota(rc.Graph(), places, 1),
+			graph.BroadcastToShape(graph.InsertAxes(cache.Positions(tokens), -1), places))
+		rc.Assign(r.kept, graph.Where(here, graph.BroadcastToShape(graph.ConvertDType(out, dtypes.Float32), shape),
+			rc.Read(r.kept)))
 	}
 	return out
 }

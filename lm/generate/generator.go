@@ -116,7 +116,8 @@ func (g *Generator) lockState(ctx context.Context, prompts int) (unlock func(), 
 	unlock = func() { <-g.lock }
 	if g.closed {
 		unlock()
-		return nil, &strategy.Error{Op: "generate", Reason: "the generator is closed", Match: strategy.ErrClosed, Hint: "close it after its last call"}
+		return nil, &strategy.Error{Op: "generate", Reason: "the generator is closed", Match: strategy.ErrClosed,
+			Hint: "close it after its last call"}
 	}
 	if g.state == nil {
 		if err := g.initState(ctx, prompts); err != nil {

@@ -36,19 +36,27 @@ func TestWhatCannotBeGeneratedIsRefused(t *testing.T) {
 		sampling generate.Sampling
 		want     string
 	}{
-		"no prompts":                         {nil, generate.Sampling{MaxTokens: 1}, "there are no prompts"},
-		"an empty prompt":                    {[][]int32{{1}, {}}, generate.Sampling{MaxTokens: 1}, "prompt 1 is empty"},
-		"an unknown token":                   {[][]int32{{1}, {2, 40}}, generate.Sampling{MaxTokens: 1}, "token 1 of prompt 1 is 40, but the vocabulary has 40 tokens"},
-		"a negative token":                   {[][]int32{{-1}}, generate.Sampling{MaxTokens: 1}, "token 0 of prompt 0 is -1"},
-		"a prompt that is long":              {[][]int32{make([]int32, 20)}, generate.Sampling{MaxTokens: 1}, "prompt 0 has 20 tokens and 1 more are requested, but the cache has room for 20"},
-		"more than the cache has":            {one, generate.Sampling{MaxTokens: 18}, "prompt 0 has 3 tokens and 18 more are requested, but the cache has room for 20"},
-		"no tokens to make":                  {one, generate.Sampling{}, "set the maximum number of tokens"},
-		"a negative temperature":             {one, generate.Sampling{MaxTokens: 1, Temperature: -1}, "Sampling.Temperature"},
-		"a temperature of NaN":               {one, generate.Sampling{MaxTokens: 1, Temperature: math.NaN()}, "Sampling.Temperature"},
-		"a negative top k":                   {one, generate.Sampling{MaxTokens: 1, Temperature: 1, TopK: -1}, "Sampling.TopK"},
-		"a top k of too many":                {one, generate.Sampling{MaxTokens: 1, Temperature: 1, TopK: 41}, "it is 41, but the vocabulary has 40 tokens"},
-		"a top p over 1":                     {one, generate.Sampling{MaxTokens: 1, Temperature: 1, TopP: 1.5}, "Sampling.TopP"},
-		"a top k of the likeliest":           {one, generate.Sampling{MaxTokens: 1, TopK: 5}, "set it, to 1 for the model's own probabilities"},
+		"no prompts":      {nil, generate.Sampling{MaxTokens: 1}, "there are no prompts"},
+		"an empty prompt": {[][]int32{{1}, {}}, generate.Sampling{MaxTokens: 1}, "prompt 1 is empty"},
+		"an unknown token": {[][]int32{{1}, {2, 40}}, generate.Sampling{MaxTokens: 1},
+			"token 1 of prompt 1 is 40, but the vocabulary has 40 tokens"},
+		"a negative token": {[][]int32{{-1}}, generate.Sampling{MaxTokens: 1}, "token 0 of prompt 0 is -1"},
+		"a prompt that is long": {[][]int32{make([]int32, 20)}, generate.Sampling{MaxTokens: 1},
+			"prompt 0 has 20 tokens and 1 more are requested, but the cache has room for 20"},
+		"more than the cache has": {one, generate.Sampling{MaxTokens: 18},
+			"prompt 0 has 3 tokens and 18 more are requested, but the cache has room for 20"},
+		"no tokens to make":      {one, generate.Sampling{}, "set the maximum number of tokens"},
+		"a negative temperature": {one, generate.Sampling{MaxTokens: 1, Temperature: -1}, "Sampling.Temperature"},
+		"a temperature of NaN": {one, generate.Sampling{MaxTokens: 1, Temperature: math.NaN()},
+			"Sampling.Temperature"},
+		"a negative top k": {one, generate.Sampling{MaxTokens: 1, Temperature: 1, TopK: -1},
+			"Sampling.TopK"},
+		"a top k of too many": {one, generate.Sampling{MaxTokens: 1, Temperature: 1, TopK: 41},
+			"it is 41, but the vocabulary has 40 tokens"},
+		"a top p over 1": {one, generate.Sampling{MaxTokens: 1, Temperature: 1, TopP: 1.5},
+			"Sampling.TopP"},
+		"a top k of the likeliest": {one, generate.Sampling{MaxTokens: 1, TopK: 5},
+			"set it, to 1 for the model's own probabilities"},
 		"a stop token of another vocabulary": {one, generate.Sampling{MaxTokens: 1, Stop: []int32{40}}, "Sampling.Stop"},
 	} {
 		_, err := g.Generate(t.Context(), x.prompts, x.sampling)
@@ -120,20 +128,24 @@ func TestModelsThatCannotGenerateAreRefused(t *testing.T) {
 			h := heads(embedded(rc, tokens), 4)
 			return graph.Reshape(cache.Attend(h, h, h), tokens.Shape().Dim(0), tokens.Shape().Dim(1), -1)
 		}, nil, "where the cache has room for"},
-		"has heads that do not divide": {func(rc *strategy.ReplicaContext, tokens *graph.Node, cache *generate.Cache) *graph.Node {
+		"has heads that do not divide": {func(rc *strategy.ReplicaContext, tokens *graph.Node,
+			cache *generate.Cache) *graph.Node {
 			x := embedded(rc, tokens)
 			return cache.Attend(heads(x, 4), heads(x, 8), heads(x, 8))
 		}, nil, "is a multiple of the number of key heads"},
-		"gives logits of another vocabulary": {func(rc *strategy.ReplicaContext, tokens *graph.Node, cache *generate.Cache) *graph.Node {
+		"gives logits of another vocabulary": {func(rc *strategy.ReplicaContext, tokens *graph.Node,
+			cache *generate.Cache) *graph.Node {
 			return graph.Slice(c.Logits(rc, tokens, cache), graph.AxisRange(), graph.AxisRange(), graph.AxisRange(0, 39))
 		}, nil, "not floats of [1 4 40] (rows, tokens, vocabulary)"},
 		"gives nothing": {func(rc *strategy.ReplicaContext, tokens *graph.Node, cache *generate.Cache) *graph.Node {
 			c.Logits(rc, tokens, cache)
 			return nil
 		}, nil, "it returns nothing"},
-		"has fewer layers":           {c.Logits, func(o *generate.Options) { o.Layers = 3 }, "2 layers used the cache, which has room for 3"},
-		"has more layers, in a loop": {looped.Logits, func(o *generate.Options) { o.Layers = 1 }, "2 layers used the cache, which has room for 1"},
-		"gives no numbers":           {nans, nil, "logits are NaN"},
+		"has fewer layers": {c.Logits, func(o *generate.Options) { o.Layers = 3 },
+			"2 layers used the cache, which has room for 3"},
+		"has more layers, in a loop": {looped.Logits, func(o *generate.Options) { o.Layers = 1 },
+			"2 layers used the cache, which has room for 1"},
+		"gives no numbers": {nans, nil, "logits are NaN"},
 	} {
 		o := small(c)
 		if x.change != nil {

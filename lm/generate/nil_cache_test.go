@@ -24,8 +24,10 @@ func TestMethodsOfANilCache(t *testing.T) {
 		tokens, x := in[0], in[1]
 		var c *generate.Cache
 		for name, call := range map[string]func(){
-			"Attend": func() { c.Attend(x, x, x) }, "Positions": func() { c.Positions(tokens) }, "Update": func() { c.Update(x, x) },
-			"Layer": func() { c.Layer(0) }, "SetLayer": func() { c.SetLayer(0, x, x) }, "Slot": func() { c.Slot() }, "ValidSlots": func() { c.ValidSlots() },
+			"Attend": func() { c.Attend(x, x, x) }, "Positions": func() { c.Positions(tokens) },
+			"Update": func() { c.Update(x, x) },
+			"Layer":  func() { c.Layer(0) }, "SetLayer": func() { c.SetLayer(0, x, x) }, "Slot": func() { c.Slot() },
+			"ValidSlots": func() { c.ValidSlots() },
 		} {
 			_, err := errkind.CatchPanic("method "+name, func() (any, error) { call(); return nil, nil })
 			if works[name] = err == nil; err != nil {

@@ -29,7 +29,8 @@ func TestProcessesReceiveAllOutputs(t *testing.T) {
 	}
 	want, err := run(t.Context(), strategytest.New(t, 1, 1))
 	require.NoError(t, err)
-	errs := strategytest.OnProcesses(t, plugintest.System(t, 2), simhost.Options{Processes: 2}, strategy.Options{Replicas: 2},
+	errs := strategytest.OnProcesses(t, plugintest.System(t, 2), simhost.Options{Processes: 2},
+		strategy.Options{Replicas: 2},
 		func(ctx context.Context, s *strategy.TPUStrategy) error {
 			got, err := run(ctx, s)
 			assert.Equal(t, want, got, "process %d", s.Process())

@@ -19,13 +19,15 @@ import (
 // compilations counts the compilations of a strategy.
 type compilations struct{ n atomic.Int32 }
 
-func (c *compilations) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+func (c *compilations) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program,
+	opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	c.n.Add(1)
 	return client.Compile(ctx, program, opts)
 }
 
 // session is a generator of a tiny model on a mesh.
-func session(t *testing.T, sys *system.System, mesh [2]int, count *compilations, change func(o *generate.Options)) *generate.Generator {
+func session(t *testing.T, sys *system.System, mesh [2]int, count *compilations,
+	change func(o *generate.Options)) *generate.Generator {
 	t.Helper()
 	c := gpt()
 	c.Layers = 1

@@ -22,7 +22,8 @@ func TestThreefryGivesThePublishedNumbers(t *testing.T) {
 		return []*graph.Node{graph.Stack([]*graph.Node{a, b}, 0)}
 	}, strategy.FunctionOptions{})
 	const all = math.MaxUint32
-	out, err := f.Run(t.Context(), []uint32{0, all, 0x13198a2e}, []uint32{0, all, 0x03707344}, []uint32{0, all, 0x243f6a88}, []uint32{0, all, 0x85a308d3})
+	out, err := f.Run(t.Context(), []uint32{0, all, 0x13198a2e}, []uint32{0, all, 0x03707344},
+		[]uint32{0, all, 0x243f6a88}, []uint32{0, all, 0x85a308d3})
 	require.NoError(t, err)
 	got, err := out[0].Local(t.Context(), 0)
 	require.NoError(t, err)
@@ -80,7 +81,8 @@ func TestSamplingDrawsWithTheProbabilitiesOfTheLogits(t *testing.T) {
 	logits := []float32{1, -0.5, 2.5, 0.25, 2, -3, float32(math.Inf(-1)), 1.5, 0.75, -1}
 	const draws = 8000
 	for _, c := range []Sampling{
-		{}, {Temperature: 1}, {Temperature: 0.5, TopK: 4}, {Temperature: 1, TopP: 0.6}, {Temperature: 1.5, TopK: 6, TopP: 0.8},
+		{}, {Temperature: 1}, {Temperature: 0.5, TopK: 4}, {Temperature: 1, TopP: 0.6}, {Temperature: 1.5, TopK: 6,
+			TopP: 0.8},
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {

@@ -74,7 +74,8 @@ func TestGenerationWithAveragedWeights(t *testing.T) {
 	c := gpt()
 	c.Loop, c.Layers = true, 1
 	s, store := strategytest.On(t, plugintest.System(t, devices), c.Options(2, 1)), seeded()
-	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), c.Loss, train.Options{Name: "averaged", Average: 0.9}))
+	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), c.Loss,
+		train.Options{Name: "averaged", Average: 0.9}))
 	for range 4 {
 		_, err := step.Run(t.Context(), c.Tokens())
 		require.NoError(t, err)

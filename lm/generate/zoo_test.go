@@ -34,7 +34,8 @@ func ofZoo(configure func(m *zoo.Model), slots int) generate.ModelFunc {
 		for i, scope := range m.KVCache.OrderedScopes {
 			nodes[scope+kvcache.KeySuffix], nodes[scope+kvcache.ValueSuffix] = cache.Layer(i)
 		}
-		logits, nodes := m.Forward(tokens, zoo.CallOptions{PositionIds: cache.Slot(), AttentionMask: cache.ValidSlots(), Cache: nodes})
+		logits, nodes := m.Forward(tokens, zoo.CallOptions{PositionIds: cache.Slot(), AttentionMask: cache.ValidSlots(),
+			Cache: nodes})
 		for i, scope := range m.KVCache.OrderedScopes {
 			keys, values := m.KVCache.Get(nodes, scope)
 			cache.SetLayer(i, keys, values)
@@ -48,18 +49,21 @@ func TestTransformersOfTheZoo(t *testing.T) {
 	sys := plugintest.System(t, devices)
 	for name, configure := range map[string]func(m *zoo.Model){
 		"llama": func(m *zoo.Model) {
-			m.WithVocabSize(40).WithEmbedDim(16).WithNumLayers(2).WithNumHeads(4).WithHeadDim(4).WithFFNDim(32).WithNumKVHeads(2).
+			m.WithVocabSize(40).WithEmbedDim(16).WithNumLayers(2).WithNumHeads(4).WithHeadDim(4).WithFFNDim(32).WithNumKVHeads(
+				2).
 				WithRoPE(10000).WithNormalization(layers.NormalizationRMSNorm).WithBias(false).WithActivation(activation.TypeSwish)
 		},
 		"gemma3": func(m *zoo.Model) {
-			m.WithArchitecture(zoo.ArchitectureGemma3).WithVocabSize(40).WithEmbedDim(16).WithNumLayers(2).WithNumHeads(4).WithHeadDim(4).
+			m.WithArchitecture(zoo.ArchitectureGemma3).WithVocabSize(40).WithEmbedDim(16).WithNumLayers(2).WithNumHeads(
+				4).WithHeadDim(4).
 				WithFFNDim(32).WithNumKVHeads(2).WithRoPE(10000).WithNormalization(layers.NormalizationRMSNorm).WithBias(false).
 				WithScalingOfTokenEmbeddings(true).WithFinalNormalization(layers.NormalizationRMSNorm).
 				WithLayerTypes([]zoo.LayerType{zoo.LocalLayer, zoo.GlobalLayer}).WithSlidingWindow(6)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := generate.Options{Layers: 2, KeyHeads: 2, HeadSize: 4, Vocabulary: 40, MaxLength: 20, PromptTokensPerLaunch: 4, TokensPerLaunch: 4}
+			o := generate.Options{Layers: 2, KeyHeads: 2, HeadSize: 4, Vocabulary: 40, MaxLength: 20, PromptTokensPerLaunch: 4,
+				TokensPerLaunch: 4}
 			m := ofZoo(configure, o.MaxLength+o.PromptTokensPerLaunch)
 			want, _ := whole(t, strategytest.On(t, sys, strategy.Options{Replicas: 1}), seeded(), m, prompts)
 			g, err := generate.New(strategytest.On(t, sys, strategy.Options{Replicas: 2, LogicalDevices: 1}), seeded(), m, o)

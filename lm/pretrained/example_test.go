@@ -32,7 +32,8 @@ func Example() {
 	if _, err := llama.Compiled(ctx, batch([][]int32{{1, 2, 3}, {4, 5, 6}})); err != nil {
 		log.Fatal(err)
 	}
-	report, err := pretrained.Load(ctx, strat, store, files, weights.LlamaRules(config, weights.VariableNames{}), pretrained.Options{})
+	report, err := pretrained.Load(ctx, strat, store, files, weights.LlamaRules(config, weights.VariableNames{}),
+		pretrained.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -31,7 +31,8 @@ import (
 )
 
 // large is a model with 235 MB in float32.
-var large = decoder{Config: weights.Config{Type: "llama", Layers: 8, Width: 512, Heads: 8, KeyHeads: 8, HeadSize: 64, Hidden: 1408, Vocabulary: 32000, Epsilon: 1e-5, RotaryBase: 10000},
+var large = decoder{Config: weights.Config{Type: "llama", Layers: 8, Width: 512, Heads: 8, KeyHeads: 8, HeadSize: 64,
+	Hidden: 1408, Vocabulary: 32000, Epsilon: 1e-5, RotaryBase: 10000},
 	loop: true, compute: dtypes.Float32}
 
 // sparse creates the model's file as a sparse file, whose zeros use no disk space.
@@ -138,7 +139,8 @@ func TestAHostReadsItsShardsAndHoldsLittleMore(t *testing.T) {
 			sys := plugintest.System(t, c.replicas*c.logicalDevices)
 			var total atomic.Int64
 			var baseline int64
-			strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: c.processes}, large.options(c.replicas, c.logicalDevices, c.state),
+			strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: c.processes},
+				large.options(c.replicas, c.logicalDevices, c.state),
 				func(ctx context.Context, s *strategy.TPUStrategy) error {
 					store := model.NewStore()
 					if _, err := large.function(s, store).Compiled(ctx, shapes.Make(dtypes.Int32, 4, 3)); err != nil {
@@ -174,7 +176,8 @@ func TestAHostReadsItsShardsAndHoldsLittleMore(t *testing.T) {
 					return s.Barrier(ctx, "loaded")
 				}))
 			grown := resident(t, "VmHWM") - baseline
-			t.Logf("shards %.1f MB, the process grew by %.1f MB at its peak: %.3f times", float64(total.Load())/1e6, float64(grown)/1e6, float64(grown)/float64(total.Load()))
+			t.Logf("shards %.1f MB, the process grew by %.1f MB at its peak: %.3f times", float64(total.Load())/1e6,
+				float64(grown)/1e6, float64(grown)/float64(total.Load()))
 			limit := 1.1
 			if plugintest.Instrumented {
 				limit = 1.3

@@ -34,14 +34,16 @@ func TestLargeWeightsAreTurnedInPlace(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "model.safetensors")
 	require.NoError(t, os.WriteFile(path, data, 0o600))
-	rules := weights.Rules{{Tensor: "x", To: []weights.Target{{Variable: "/x", Steps: []weights.Step{{Transpose: []int{1, 0}}}}}}}
+	rules := weights.Rules{{Tensor: "x",
+		To: []weights.Target{{Variable: "/x", Steps: []weights.Step{{Transpose: []int{1, 0}}}}}}}
 	ctx := context.Background()
 	for _, mesh := range [][2]int{{1, 1}, {4, 2}, {2, 4}} {
 		for cut := range 2 {
 			parts := []int{1, 1}
 			parts[cut] = mesh[1]
 			s := strategytest.On(t, plugintest.System(t, 8), strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1],
-				Variables: logical.Rules{logical.Match("/x", logical.SplitInto(parts...)), logical.MatchState("", logical.ShardParameters)}})
+				Variables: logical.Rules{logical.Match("/x", logical.SplitInto(parts...)), logical.MatchState("",
+					logical.ShardParameters)}})
 			store := model.NewStore()
 			step := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 				rc.Scope().VariableWithShape("x", shapes.Make(dtypes.Float32, columns, rows)).NodeValue(rc.Graph())

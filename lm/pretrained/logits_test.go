@@ -42,7 +42,8 @@ func TestLogitsAreThoseOfTheOfficialPackage(t *testing.T) {
 		{"gemma", 4, 2, logical.ShardParameters, true, true, dtypes.Float32, 3e-6},
 		{"gemma", 1, 1, logical.ShardNothing, true, true, dtypes.BFloat16, 0.06},
 	} {
-		t.Run(fmt.Sprintf("%s %dx%d %s loop=%t traced=%t %s", c.name, c.replicas, c.logicalDevices, c.state, c.loop, c.traced, c.compute), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s %dx%d %s loop=%t traced=%t %s", c.name, c.replicas, c.logicalDevices, c.state, c.loop, c.traced,
+			c.compute), func(t *testing.T) {
 			ctx := context.Background()
 			config, want := read(t, "testdata/"+c.name)
 			d := decoder{Config: config, loop: c.loop, tied: config.TiedEmbeddings && c.loop, compute: c.compute}

@@ -119,7 +119,8 @@ func (d decoder) rotated(x *Node) *Node {
 	x = graph.ConvertDType(x, dtypes.Float32)
 	a := graph.Slice(x, graph.AxisRange(), graph.AxisRange(), graph.AxisRange(), graph.AxisRange(0, half))
 	b := graph.Slice(x, graph.AxisRange(), graph.AxisRange(), graph.AxisRange(), graph.AxisRange(half))
-	return d.cast(graph.Concatenate([]*Node{graph.Sub(graph.Mul(a, cos), graph.Mul(b, sin)), graph.Add(graph.Mul(b, cos), graph.Mul(a, sin))}, -1))
+	return d.cast(graph.Concatenate([]*Node{graph.Sub(graph.Mul(a, cos), graph.Mul(b, sin)), graph.Add(graph.Mul(b, cos),
+		graph.Mul(a, sin))}, -1))
 }
 
 func (d decoder) layer(rc *strategy.ReplicaContext, scope *model.Scope, x *Node) *Node {
@@ -128,22 +129,26 @@ func (d decoder) layer(rc *strategy.ReplicaContext, scope *model.Scope, x *Node)
 	h := d.norm(x, d.variable(rc, scope, n.Norm1, d.Width))
 	project := func(path string, heads int) *Node {
 		if d.loop {
-			return graph.Reshape(graph.Einsum("bsd,dh->bsh", h, d.variable(rc, scope, path, d.Width, heads*d.HeadSize)), rows, places, heads, d.HeadSize)
+			return graph.Reshape(graph.Einsum("bsd,dh->bsh", h, d.variable(rc, scope, path, d.Width, heads*d.HeadSize)), rows,
+				places, heads, d.HeadSize)
 		}
 		return graph.Einsum("bsd,dhk->bshk", h, d.variable(rc, scope, path, d.Width, heads, d.HeadSize))
 	}
 	q, k, v := d.rotated(project(n.Query, d.Heads)), d.rotated(project(n.Key, d.KeyHeads)), project(n.Value, d.KeyHeads)
 	q = graph.Reshape(q, rows, places, d.KeyHeads, d.Heads/d.KeyHeads, d.HeadSize)
-	scores := graph.DivScalar(graph.ConvertDType(graph.Einsum("bqhgk,bshk->bhgqs", q, k), dtypes.Float32), math.Sqrt(float64(d.HeadSize)))
+	scores := graph.DivScalar(graph.ConvertDType(graph.Einsum("bqhgk,bshk->bhgqs", q, k), dtypes.Float32),
+		math.Sqrt(float64(d.HeadSize)))
 	square := shapes.Make(dtypes.Int32, places, places)
 	seen := graph.LessOrEqual(graph.Iota(x.Graph(), square, 1), graph.Iota(x.Graph(), square, 0))
 	seen = graph.BroadcastToDims(graph.ExpandLeftToRank(seen, 5), scores.Shape().Dimensions...)
 	scores = graph.Softmax(graph.Where(seen, scores, graph.Scalar(x.Graph(), dtypes.Float32, -1e9)), -1)
 	out := graph.Einsum("bhgqs,bshk->bqhgk", d.cast(scores), v)
 	if d.loop {
-		out = graph.Einsum("bsh,hd->bsd", graph.Reshape(out, rows, places, d.Heads*d.HeadSize), d.variable(rc, scope, n.Output, d.Heads*d.HeadSize, d.Width))
+		out = graph.Einsum("bsh,hd->bsd", graph.Reshape(out, rows, places, d.Heads*d.HeadSize),
+			d.variable(rc, scope, n.Output, d.Heads*d.HeadSize, d.Width))
 	} else {
-		out = graph.Einsum("bshk,hkd->bsd", graph.Reshape(out, rows, places, d.Heads, d.HeadSize), d.variable(rc, scope, n.Output, d.Heads, d.HeadSize, d.Width))
+		out = graph.Einsum("bshk,hkd->bsd", graph.Reshape(out, rows, places, d.Heads, d.HeadSize),
+			d.variable(rc, scope, n.Output, d.Heads, d.HeadSize, d.Width))
 	}
 	x = graph.Add(x, out)
 	h = d.norm(x, d.variable(rc, scope, n.Norm2, d.Width))
@@ -156,7 +161,8 @@ func (d decoder) layer(rc *strategy.ReplicaContext, scope *model.Scope, x *Node)
 	} else {
 		gate = graph.Mul(gate, graph.Sigmoid(gate))
 	}
-	return graph.Add(x, graph.Einsum("bsf,fd->bsd", graph.Mul(gate, up(n.Up)), d.variable(rc, scope, n.Down, d.Hidden, d.Width)))
+	return graph.Add(x, graph.Einsum("bsf,fd->bsd", graph.Mul(gate, up(n.Up)), d.variable(rc, scope, n.Down, d.Hidden,
+		d.Width)))
 }
 
 // logits returns the logits of a replica's tokens, in float32.
@@ -168,7 +174,10 @@ func (d decoder) logits(rc *strategy.ReplicaContext, in []*Node) []*Node {
 		x = graph.MulScalar(x, math.Sqrt(float64(d.Width)))
 	}
 	if d.loop {
-		x = loop.Layers(rc.Scope("layers"), d.Layers, x, func(scope *model.Scope, x *Node) *Node { return d.layer(rc, scope, x) }, loop.Options{})
+		x = loop.Layers(rc.Scope("layers"), d.Layers, x, func(scope *model.Scope, x *Node) *Node {
+			return d.layer(rc, scope,
+				x)
+		}, loop.Options{})
 	} else {
 		for i := range d.Layers {
 			x = d.layer(rc, rc.Scope(fmt.Sprintf("layer%02d", i)), x)

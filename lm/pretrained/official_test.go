@@ -55,7 +55,8 @@ func TestTheOfficialPackageMakesAndReadsTheFiles(t *testing.T) {
 		d := decoder{Config: config, loop: true}
 		p, err := weights.NewPlan(f.Tensors(), nil, d.rules(), weights.PlanOptions{Create: dtypes.Float32})
 		require.NoError(t, err)
-		require.NoError(t, p.Write(ctx, written, config.Tensors("F32"), func(ctx context.Context, v weights.Variable) ([]byte, error) {
+		require.NoError(t, p.Write(ctx, written, config.Tensors("F32"), func(ctx context.Context, v weights.Variable) ([]byte,
+			error) {
 			n := 4
 			for _, d := range v.Shape {
 				n *= d

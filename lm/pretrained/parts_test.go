@@ -140,7 +140,8 @@ func TestLoadGivesEachDeviceItsParts(t *testing.T) {
 				t.Run(fmt.Sprintf("%v %s %s", mesh, state, when), func(t *testing.T) {
 					opts := strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], Variables: strategytest.Share(state, 2)}
 					if mesh[1] > 1 {
-						opts.Variables = append(opts.Variables, logical.Match("/columns", logical.SplitInto(1, mesh[1])), logical.Match("/rows", logical.SplitInto(mesh[1], 1)))
+						opts.Variables = append(opts.Variables, logical.Match("/columns", logical.SplitInto(1, mesh[1])),
+							logical.Match("/rows", logical.SplitInto(mesh[1], 1)))
 					}
 					s := strategytest.On(t, sys, opts)
 					store := model.NewStore()
@@ -202,7 +203,8 @@ func TestLargePartsStayWhereTheyAreRead(t *testing.T) {
 	leaktest.Check(t)
 	for _, mesh := range [][2]int{{1, 1}, {2, 2}, {8, 1}} {
 		s, err := strategy.New(sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1],
-			Variables: append(logical.Rules{logical.Match("/large", logical.SplitInto(1, mesh[1]))}, strategytest.Share(logical.ShardParameters, 1<<18)...)})
+			Variables: append(logical.Rules{logical.Match("/large", logical.SplitInto(1, mesh[1]))},
+				strategytest.Share(logical.ShardParameters, 1<<18)...)})
 		require.NoError(t, err)
 		store := model.NewStore()
 		dims := map[string][]int{"large": {1000, 768}, "mirrored": {1 << 17}} // parts of 384 kB and more
@@ -216,13 +218,15 @@ func TestLargePartsStayWhereTheyAreRead(t *testing.T) {
 		_, err = step.Compiled(ctx)
 		require.NoError(t, err)
 		for round := range 2 {
-			large, mirrored := counted(float32(round), dims["large"]...), &cellParts{countedParts: counted(-5, dims["mirrored"]...)}
+			large, mirrored := counted(float32(round), dims["large"]...),
+				&cellParts{countedParts: counted(-5, dims["mirrored"]...)}
 			inCells := &cellParts{countedParts: large}
 			var largeParts lazytensor.Reader = large
 			if round == 1 {
 				largeParts = inCells
 			}
-			report, err := pretrained.Give(ctx, s, store, []pretrained.Given{{Path: "/large", Parts: largeParts}, {Path: "/mirrored", Parts: mirrored}})
+			report, err := pretrained.Give(ctx, s, store, []pretrained.Given{{Path: "/large", Parts: largeParts},
+				{Path: "/mirrored", Parts: mirrored}})
 			require.NoError(t, err)
 			assert.Equal(t, large.shape.Size(), large.elements, "each element is read once")
 			assert.Zero(t, mirrored.together)
@@ -260,40 +264,43 @@ func TestAProcessReadsWhatItsDevicesHold(t *testing.T) {
 		state                               logical.StateSharding
 		// elements is the number of elements of "rows" that one process reads.
 		elements int
-	}{{2, 1, 8, logical.ShardNothing, 20}, {4, 1, 8, logical.ShardNothing, 10}, {4, 4, 2, logical.ShardNothing, 40}, {4, 4, 2, logical.ShardParameters, -1}, {2, 8, 1, logical.ShardParameters, 20}} {
+	}{{2, 1, 8, logical.ShardNothing, 20}, {4, 1, 8, logical.ShardNothing, 10}, {4, 4, 2, logical.ShardNothing, 40},
+		{4, 4, 2, logical.ShardParameters, -1}, {2, 8, 1, logical.ShardParameters, 20}} {
 		for _, traced := range []bool{false, true} {
-			opts := strategy.Options{Replicas: c.replicas, LogicalDevices: c.logicalDevices, Variables: strategytest.Share(c.state, 2)}
+			opts := strategy.Options{Replicas: c.replicas, LogicalDevices: c.logicalDevices,
+				Variables: strategytest.Share(c.state, 2)}
 			if c.logicalDevices > 1 {
 				opts.Variables = append(opts.Variables, logical.Match("/rows", logical.SplitInto(c.logicalDevices, 1)))
 			}
-			strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: c.processes}, opts, func(ctx context.Context, s *strategy.TPUStrategy) error {
-				store := model.NewStore()
-				f := sums(s, store, partsOfTests, "rows")
-				if traced {
-					if _, err := f.Compiled(ctx); err != nil {
+			strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: c.processes}, opts,
+				func(ctx context.Context, s *strategy.TPUStrategy) error {
+					store := model.NewStore()
+					f := sums(s, store, partsOfTests, "rows")
+					if traced {
+						if _, err := f.Compiled(ctx); err != nil {
+							return err
+						}
+					}
+					values, parts := loadValues("rows")
+					if _, err := pretrained.Give(ctx, s, store, values); err != nil {
 						return err
 					}
-				}
-				values, parts := loadValues("rows")
-				if _, err := pretrained.Give(ctx, s, store, values); err != nil {
-					return err
-				}
-				results, err := f.Run(ctx)
-				if err != nil {
-					return err
-				}
-				sum, err := results[0].Local(ctx, s.LocalReplicas()[0])
-				if err != nil {
-					return err
-				}
-				assert.Equal(t, float32(780), sum.Value())
-				want := c.elements
-				if want < 0 { // two of five columns for each replica, as far as there are any
-					want = 8 * max(0, min(2, 5-2*s.Process()))
-				}
-				assert.Equal(t, want, parts["rows"].elements, "%+v, process %d", c, s.Process())
-				return nil
-			}))
+					results, err := f.Run(ctx)
+					if err != nil {
+						return err
+					}
+					sum, err := results[0].Local(ctx, s.LocalReplicas()[0])
+					if err != nil {
+						return err
+					}
+					assert.Equal(t, float32(780), sum.Value())
+					want := c.elements
+					if want < 0 { // two of five columns for each replica, as far as there are any
+						want = 8 * max(0, min(2, 5-2*s.Process()))
+					}
+					assert.Equal(t, want, parts["rows"].elements, "%+v, process %d", c, s.Process())
+					return nil
+				}))
 		}
 	}
 }

@@ -92,55 +92,57 @@ func TestATrainedModelIsSavedAsItIsOnTheDevices(t *testing.T) {
 	config, want := read(t, "testdata/llama")
 	d := decoder{Config: config, loop: true, compute: dtypes.Float32}
 	dir := filepath.Join(t.TempDir(), "out")
-	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, d.options(2, 2, logical.ShardParameters), func(ctx context.Context, s *strategy.TPUStrategy) error {
-		f, err := weights.Open("testdata/llama")
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		store := model.NewStore()
-		step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-			return graph.ReduceAllMean(graph.Square(d.logits(rc, in)[0]))
-		}, train.Options{}))
-		if _, err := step.Compiled(ctx, batch(want.Tokens)); err != nil {
-			return err
-		}
-		if _, err := pretrained.Load(ctx, s, store, f, d.rules(), pretrained.Options{}); err != nil {
-			return err
-		}
-		for range 2 {
-			if _, err := step.Run(ctx, want.Tokens); err != nil {
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2},
+		d.options(2, 2, logical.ShardParameters), func(ctx context.Context, s *strategy.TPUStrategy) error {
+			f, err := weights.Open("testdata/llama")
+			if err != nil {
 				return err
 			}
-		}
-		if err := pretrained.Save(ctx, s, store, dir, f.Tensors(), d.rules(), weights.WriteOptions{}); err != nil {
-			return err
-		}
-		if err := s.Barrier(ctx, "saved"); err != nil {
-			return err
-		}
-		// After loading the files again, the values equal the values on the devices.
-		saved, err := weights.Open(dir)
-		if err != nil {
-			return err
-		}
-		defer saved.Close()
-		before := map[string]any{}
-		for _, v := range s.Variables(store).All() {
-			if v.Trainable() {
-				before[v.Path()] = strategytest.OK(v.Value(ctx)).Value()
+			defer f.Close()
+			store := model.NewStore()
+			step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(),
+				func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+					return graph.ReduceAllMean(graph.Square(d.logits(rc, in)[0]))
+				}, train.Options{}))
+			if _, err := step.Compiled(ctx, batch(want.Tokens)); err != nil {
+				return err
 			}
-		}
-		if _, err := pretrained.Load(ctx, s, store, saved, d.rules(), pretrained.Options{}); err != nil {
-			return err
-		}
-		for _, v := range s.Variables(store).All() {
-			if v.Trainable() {
-				assert.Equal(t, before[v.Path()], strategytest.OK(v.Value(ctx)).Value(), v.Path())
+			if _, err := pretrained.Load(ctx, s, store, f, d.rules(), pretrained.Options{}); err != nil {
+				return err
 			}
-		}
-		return nil
-	}))
+			for range 2 {
+				if _, err := step.Run(ctx, want.Tokens); err != nil {
+					return err
+				}
+			}
+			if err := pretrained.Save(ctx, s, store, dir, f.Tensors(), d.rules(), weights.WriteOptions{}); err != nil {
+				return err
+			}
+			if err := s.Barrier(ctx, "saved"); err != nil {
+				return err
+			}
+			// After loading the files again, the values equal the values on the devices.
+			saved, err := weights.Open(dir)
+			if err != nil {
+				return err
+			}
+			defer saved.Close()
+			before := map[string]any{}
+			for _, v := range s.Variables(store).All() {
+				if v.Trainable() {
+					before[v.Path()] = strategytest.OK(v.Value(ctx)).Value()
+				}
+			}
+			if _, err := pretrained.Load(ctx, s, store, saved, d.rules(), pretrained.Options{}); err != nil {
+				return err
+			}
+			for _, v := range s.Variables(store).All() {
+				if v.Trainable() {
+					assert.Equal(t, before[v.Path()], strategytest.OK(v.Value(ctx)).Value(), v.Path())
+				}
+			}
+			return nil
+		}))
 	assert.NotEqual(t, content(t, "testdata/llama"), content(t, dir), "the steps changed it")
 }
 

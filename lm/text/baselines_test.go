@@ -99,7 +99,8 @@ func TestFiguresOfTexts(t *testing.T) {
 
 // Gzip is what gzip makes of all texts behind each other.
 func TestGzipIsOneStream(t *testing.T) {
-	files, err := ListFiles(write(t, map[string]string{"a": strings.Repeat("one ", 50), "b": strings.Repeat("one two ", 50)}), "*")
+	files, err := ListFiles(write(t, map[string]string{"a": strings.Repeat("one ", 50), "b": strings.Repeat("one two ",
+		50)}), "*")
 	require.NoError(t, err)
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, 9)
@@ -115,7 +116,8 @@ func TestGzipIsOneStream(t *testing.T) {
 func TestFiguresThatCannotBeAreRefused(t *testing.T) {
 	other, err := EncodeText([]byte("x"), wide{300, 0, []int32{4}})
 	require.NoError(t, err)
-	for name, c := range map[string][2]*Tokens{"two vocabularies": {encoded(t, "a"), other}, "no bytes": {encoded(t, "a"), encoded(t, "")}} {
+	for name, c := range map[string][2]*Tokens{"two vocabularies": {encoded(t, "a"), other}, "no bytes": {encoded(t, "a"),
+		encoded(t, "")}} {
 		_, err := UnigramBitsPerByte(t.Context(), c[0], c[1])
 		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), name)
 		_, err = BigramBitsPerByte(t.Context(), c[0], c[1])

@@ -19,8 +19,10 @@ import (
 )
 
 // prose is a text that has words often enough.
-var prose = []byte(strings.Repeat("for i := range n {\n\tsum += values[i]\n}\nif err != nil {\n\treturn nil, err\n}\n", 40) +
-	strings.Repeat("the quick brown fox jumps over the lazy dog; it's the fox's day\n", 30) + strings.Repeat("----", 50) + "\n\n\n\t\t\t\t// Größe: naïve 日本語 🎉\n")
+var prose = []byte(strings.Repeat("for i := range n {\n\tsum += values[i]\n}\nif err != nil {\n\treturn nil, err\n}\n",
+	40) +
+	strings.Repeat("the quick brown fox jumps over the lazy dog; it's the fox's day\n", 30) + strings.Repeat("----", 50) +
+	"\n\n\n\t\t\t\t// Größe: naïve 日本語 🎉\n")
 
 func learned(t testing.TB, vocabulary int) *BPE {
 	t.Helper()
@@ -132,7 +134,8 @@ func TestTrainCountsExactly(t *testing.T) {
 }
 
 func TestTrainSaysWhatIsPossible(t *testing.T) {
-	for vocabulary, want := range map[int]string{0: "at least 257", -5: "at least 257", 256: "at least 257", 300: "a vocabulary of at most 25"} {
+	for vocabulary, want := range map[int]string{0: "at least 257", -5: "at least 257", 256: "at least 257",
+		300: "a vocabulary of at most 25"} {
 		_, err := TrainText(t.Context(), []byte("ab"), vocabulary, TrainOptions{})
 		require.ErrorContains(t, err, want)
 		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
@@ -299,7 +302,8 @@ func TestAnyBytesComeBack(t *testing.T) {
 func TestAHugeVocabularyIsRefusedAtOnce(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	for vocabulary, want := range map[int]string{1 << 28: "the texts give ", 1<<31 - 1: "the texts give ", 1 << 31: "2147483648", math.MaxInt: "9223372036854775807"} {
+	for vocabulary, want := range map[int]string{1 << 28: "the texts give ", 1<<31 - 1: "the texts give ",
+		1 << 31: "2147483648", math.MaxInt: "9223372036854775807"} {
 		_, err := TrainText(t.Context(), []byte("a little text"), vocabulary, TrainOptions{})
 		assert.ErrorContains(t, err, want)
 		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))

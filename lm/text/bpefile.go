@@ -200,7 +200,8 @@ func parseTokenizerFile(data []byte) (f tokenizerJSON, err error) {
 		err = json.Unmarshal(data, &f)
 	}
 	if mistyped := (*json.UnmarshalTypeError)(nil); errors.As(err, &mistyped) {
-		return f, tokenizerFileError("give a tokenizer.json of Hugging Face's tokenizers", "the field %q has a value of the JSON type %s", mistyped.Field, mistyped.Value)
+		return f, tokenizerFileError("give a tokenizer.json of Hugging Face's tokenizers",
+			"the field %q has a value of the JSON type %s", mistyped.Field, mistyped.Value)
 	}
 	if err != nil {
 		return f, &errkind.Fault{Match: ErrTokenizer, Err: err, Hint: "give a tokenizer.json of Hugging Face's tokenizers"}
@@ -368,7 +369,8 @@ func (b *BPE) readUnknown(m *modelJSON) error {
 	for c := range 256 {
 		if _, ok := b.idsByName[string(byteToRune[c])]; !ok && m.ByteFallback {
 			return tokenizerFileError("give each of the 256 bytes a token, or set byte_fallback to false",
-				"the byte %#02x, %q, has no token, and the model falls back to bytes of characters (byte_fallback)", c, byteToRune[c])
+				"the byte %#02x, %q, has no token, and the model falls back to bytes of characters (byte_fallback)", c,
+				byteToRune[c])
 		}
 	}
 	return nil

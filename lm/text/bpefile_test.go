@@ -99,14 +99,27 @@ func TestFilesThatLieAreRefused(t *testing.T) {
 			at(f, "model")["byte_fallback"] = true
 			delete(vocabulary(f), "ÿ")
 		},
-		"(unk_token), \"<unk>\"":                 func(f map[string]any) { at(f, "model")["unk_token"] = "<unk>" },
-		"no step ByteLevel":                      func(f map[string]any) { f["pre_tokenizer"] = map[string]any{"type": "Digits"} },
-		"the behavior \"Sideways\"":              func(f map[string]any) { f["pre_tokenizer"] = split(".", "Sideways", false) },
-		`by the pattern "(a": a group without )`: func(f map[string]any) { f["pre_tokenizer"] = split("(a", "Isolated", false) },
-		`\1 is not supported`:                    func(f map[string]any) { f["pre_tokenizer"] = split(`(\d)\1`, "Isolated", false) },
+		"(unk_token), \"<unk>\"": func(f map[string]any) { at(f, "model")["unk_token"] = "<unk>" },
+		"no step ByteLevel": func(
+			f map[string]any) {
+			f["pre_tokenizer"] = map[string]any{"type": "Digits"}
+		},
+		"the behavior \"Sideways\"": func(f map[string]any) {
+			f["pre_tokenizer"] = split(".", "Sideways",
+				false)
+		},
+		`by the pattern "(a": a group without )`: func(f map[string]any) {
+			f["pre_tokenizer"] = split("(a", "Isolated",
+				false)
+		},
+		`\1 is not supported`: func(f map[string]any) {
+			f["pre_tokenizer"] = split(`(\d)\1`, "Isolated",
+				false)
+		},
 		"equal after normalization": func(f map[string]any) {
 			f["normalizer"] = map[string]any{"type": "NFC"}
-			f["added_tokens"] = append(f["added_tokens"].([]any), map[string]any{"id": 300, "content": "ẽ", "normalized": true},
+			f["added_tokens"] = append(f["added_tokens"].([]any), map[string]any{"id": 300, "content": "ẽ",
+				"normalized": true},
 				map[string]any{"id": 301, "content": "e\u0303", "normalized": true})
 		},
 		"normalizer":                    func(f map[string]any) { f["normalizer"] = map[string]any{"type": "Lowercase"} },
@@ -121,7 +134,10 @@ func TestFilesThatLieAreRefused(t *testing.T) {
 		"which is no token":             func(f map[string]any) { merges(f, []any{"a", "z"}) },
 		"a merge of 3 tokens":           func(f map[string]any) { merges(f, []any{"a", "b", "c"}) },
 		"a merge of 1 tokens":           func(f map[string]any) { merges(f, "ab") },
-		"or has no name":                func(f map[string]any) { f["added_tokens"] = []any{map[string]any{"id": 0, "content": ""}} },
+		"or has no name": func(f map[string]any) {
+			f["added_tokens"] = []any{map[string]any{"id": 0,
+				"content": ""}}
+		},
 		"and 0 in the vocabulary": func(f map[string]any) {
 			f["added_tokens"] = []any{map[string]any{"id": 9, "content": EndOfText}}
 		},

@@ -44,7 +44,8 @@ func Example() {
 	}
 	defer os.RemoveAll(dir)
 	for i := range 20 {
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02d.txt", i)), []byte("to be or not to be, that is the question\n"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02d.txt", i)),
+			[]byte("to be or not to be, that is the question\n"), 0o600); err != nil {
 			log.Fatal(err)
 		}
 	}
@@ -69,7 +70,8 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("%d texts to train on, %d held out: %d bytes, %.2f bits for each\n", training.Len(), heldOut.Len(), unknown.Bytes(), unigram)
+	fmt.Printf("%d texts to train on, %d held out: %d bytes, %.2f bits for each\n", training.Len(), heldOut.Len(),
+		unknown.Bytes(), unigram)
 	// Output:
 	// 18 texts to train on, 2 held out: 82 bytes, 4.03 bits for each
 }

@@ -46,8 +46,9 @@ func read(t *testing.T, f Files) (out []string) {
 }
 
 func TestFilesAreListedInTheOrderOfTheirPaths(t *testing.T) {
-	root := write(t, map[string]string{"b.go": "b", "a/z.go": "az", "a.go": "a", "a/a.go": "aa", "a/b.txt": "no", "a/testdata/x.go": "no",
-		"vendor/x.go": "no", ".git/x.go": "no", "_old/x.go": "no", "empty.go": ""})
+	root := write(t, map[string]string{"b.go": "b", "a/z.go": "az", "a.go": "a", "a/a.go": "aa", "a/b.txt": "no",
+		"a/testdata/x.go": "no",
+		"vendor/x.go":     "no", ".git/x.go": "no", "_old/x.go": "no", "empty.go": ""})
 	require.NoError(t, os.Symlink("b.go", filepath.Join(root, "link.go")))
 	files, err := ListFiles(root, "*.go")
 	require.NoError(t, err)
@@ -95,7 +96,10 @@ func TestGoHasItsSources(t *testing.T) {
 	assert.Greater(t, files.Len(), 3000)
 	assert.Greater(t, files.Bytes(), int64(20e6))
 	assert.Contains(t, files.Names(), "fmt/print.go")
-	assert.False(t, slices.ContainsFunc(files.Names(), func(n string) bool { return strings.HasPrefix(n, "testdata/") || strings.Contains(n, "/testdata/") }))
+	assert.False(t, slices.ContainsFunc(files.Names(), func(n string) bool {
+		return strings.HasPrefix(n, "testdata/") ||
+			strings.Contains(n, "/testdata/")
+	}))
 
 	t.Setenv("PATH", t.TempDir())
 	_, err = GoSources(t.Context())

@@ -35,11 +35,16 @@ func python(t *testing.T, program string, args ...string) []byte {
 
 // odd is text that tokenizers easily get wrong.
 var odd = []string{
-	"", " ", "  ", "\n", " \n", "\t\t x", "a  b", "a   b\n\n\n  c", "x \n y", "\r\n\r\n", "trailing   ", "\u00a0\u00a0a", "\u2003\u2003x", "\u0085x", "\u200b\u200bx",
-	"it's they'll don't I'M WE'RE 'tis 's ' s", "''s", "'LL 'Ve 'rE 'ſ ſ", "1234567 12 3.14 ٣٤٥ ⅷ ² ½x", "αβγ Ωμέγα здравствуй 你好 世界 こんにちは 안녕 ไทย हिन्दी",
-	"e\u0301 n\u0303", "👍🏽 👨‍👩‍👧‍👦 🇩🇪", "\u0000\u0001\u007f\u0080", "\ufeff\ufffd\ufffe", "\U0010ffff\U000e0001", "a\u2028b\u2029c\vd\fe", "!!! ?!?! -- --- ---- -----",
-	"\u1680\u180e\u202f\u205f\u3000x", strings.Repeat("a", 300), strings.Repeat("-", 301), strings.Repeat("ab", 200) + strings.Repeat(" ", 77) + "x", "x" + strings.Repeat("\n", 99),
-	"func (t *T) m() error {\n\t\tif err != nil {\n\t\t\treturn err\n\t\t}\n}\n", "ǅ ʰ ª º ᴬ 々 〇 Ⅻ", "\u0300x \u20dd",
+	"", " ", "  ", "\n", " \n", "\t\t x", "a  b", "a   b\n\n\n  c", "x \n y", "\r\n\r\n", "trailing   ", "\u00a0\u00a0a",
+	"\u2003\u2003x", "\u0085x", "\u200b\u200bx",
+	"it's they'll don't I'M WE'RE 'tis 's ' s", "''s", "'LL 'Ve 'rE 'ſ ſ", "1234567 12 3.14 ٣٤٥ ⅷ ² ½x",
+	"αβγ Ωμέγα здравствуй 你好 世界 こんにちは 안녕 ไทย हिन्दी",
+	"e\u0301 n\u0303", "👍🏽 👨‍👩‍👧‍👦 🇩🇪", "\u0000\u0001\u007f\u0080", "\ufeff\ufffd\ufffe",
+	"\U0010ffff\U000e0001", "a\u2028b\u2029c\vd\fe", "!!! ?!?! -- --- ---- -----",
+	"\u1680\u180e\u202f\u205f\u3000x", strings.Repeat("a", 300), strings.Repeat("-", 301), strings.Repeat("ab", 200) +
+		strings.Repeat(" ", 77) + "x", "x" + strings.Repeat("\n", 99),
+	"func (t *T) m() error {\n\t\tif err != nil {\n\t\t\treturn err\n\t\t}\n}\n", "ǅ ʰ ª º ᴬ 々 〇 Ⅻ",
+	"\u0300x \u20dd",
 }
 
 // official is the result of the official package for texts.
@@ -79,7 +84,8 @@ func TestOfficialTokenizers(t *testing.T) {
 	for range 300 { // of characters that patterns tell apart
 		var s strings.Builder
 		for range 1 + r.IntN(30) {
-			s.WriteString([]string{" ", "\n", "\r", "\t", "a", "S", "1", "٣", "!", "'", "'s", "'RE", "é", "世", "\u00a0", "\u2003", "👍", "\u0301"}[r.IntN(18)])
+			s.WriteString([]string{" ", "\n", "\r", "\t", "a", "S", "1", "٣", "!", "'", "'s", "'RE", "é", "世", "\u00a0",
+				"\u2003", "👍", "\u0301"}[r.IntN(18)])
 		}
 		texts = append(texts, s.String())
 	}
@@ -125,7 +131,8 @@ json.dump(out, sys.stdout)
 			if few > 0 {
 				require.Len(t, got.Merges, len(ours.merges))
 				for i, m := range ours.merges {
-					require.Equal(t, got.Merges[i], [2]string{bytesToVisible(ours.tokenText[m.left]), bytesToVisible(ours.tokenText[m.right])}, "merge %d", i)
+					require.Equal(t, got.Merges[i], [2]string{bytesToVisible(ours.tokenText[m.left]),
+						bytesToVisible(ours.tokenText[m.right])}, "merge %d", i)
 				}
 			}
 			count := 0

@@ -255,7 +255,8 @@ func TestAPositionOfOtherWindowsIsRefused(t *testing.T) {
 		_, err = ds.OpenAt(t.Context(), input.Pass{}, state)
 		require.ErrorIs(t, err, input.ErrState, name)
 	}
-	for _, at := range [][]int64{{-1, state.Counters[1], 10, state.Counters[3]}, {31, state.Counters[1], 10, state.Counters[3]}, {0}} {
+	for _, at := range [][]int64{{-1, state.Counters[1], 10, state.Counters[3]}, {31, state.Counters[1], 10,
+		state.Counters[3]}, {0}} {
 		_, err = ds.OpenAt(t.Context(), input.Pass{}, input.State{Op: "windows", Counters: at})
 		require.ErrorIs(t, err, input.ErrState)
 	}
@@ -264,13 +265,16 @@ func TestAPositionOfOtherWindowsIsRefused(t *testing.T) {
 func TestWindowsThatCannotBeAreRefused(t *testing.T) {
 	tokens := some(t, 10)
 	for name, make := range map[string]func() (input.Dataset, error){
-		"longer than the text":  func() (input.Dataset, error) { return tokens.Windows(12, WindowOptions{}) },
-		"no tokens":             func() (input.Dataset, error) { return tokens.Windows(0, WindowOptions{}) },
-		"a seed and no shuffle": func() (input.Dataset, error) { return tokens.Windows(2, WindowOptions{Seed: 1, InOrder: true}) },
-		"held out, no tokens":   func() (input.Dataset, error) { return tokens.EvalWindows(-1, 1) },
-		"held out, no batch":    func() (input.Dataset, error) { return tokens.EvalWindows(2, 0) },
-		"held out, huge":        func() (input.Dataset, error) { return tokens.EvalWindows(2, 1<<40) },
-		"too long":              func() (input.Dataset, error) { return tokens.EvalWindows(1<<40, 1) },
+		"longer than the text": func() (input.Dataset, error) { return tokens.Windows(12, WindowOptions{}) },
+		"no tokens":            func() (input.Dataset, error) { return tokens.Windows(0, WindowOptions{}) },
+		"a seed and no shuffle": func() (input.Dataset, error) {
+			return tokens.Windows(2, WindowOptions{Seed: 1,
+				InOrder: true})
+		},
+		"held out, no tokens": func() (input.Dataset, error) { return tokens.EvalWindows(-1, 1) },
+		"held out, no batch":  func() (input.Dataset, error) { return tokens.EvalWindows(2, 0) },
+		"held out, huge":      func() (input.Dataset, error) { return tokens.EvalWindows(2, 1<<40) },
+		"too long":            func() (input.Dataset, error) { return tokens.EvalWindows(1<<40, 1) },
 	} {
 		_, err := make()
 		require.Error(t, err, name)
@@ -335,7 +339,8 @@ func TestTokensAreKeptInAsFewBytesAsTheyTake(t *testing.T) {
 }
 
 func TestATokenizerThatIsWrongIsRefused(t *testing.T) {
-	for name, tok := range map[string]Tokenizer{"none": nil, "empty": wide{0, 0, nil}, "separator": wide{3, 3, nil}, "below": wide{3, -1, nil},
+	for name, tok := range map[string]Tokenizer{"none": nil, "empty": wide{0, 0, nil}, "separator": wide{3, 3, nil},
+		"below": wide{3, -1, nil},
 		"token": wide{3, 0, []int32{3}}, "negative": wide{3, 0, []int32{-1}}} {
 		_, err := EncodeText([]byte("x"), tok)
 		require.Error(t, err, name)

@@ -50,9 +50,11 @@ var patterns = [...]wordPattern{
 	GPT2: {name: "GPT2", wordEnd: gpt2WordEnd,
 		expression: `'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`},
 	Llama3: {name: "Llama3", wordEnd: func(text []byte, i int) int { return tiktokenWordEnd(text, i, 3) },
-		expression: `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`},
+		expression: `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ` +
+			`?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`},
 	Qwen2: {name: "Qwen2", wordEnd: func(text []byte, i int) int { return tiktokenWordEnd(text, i, 1) },
-		expression: `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`},
+		expression: `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ` +
+			`?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`},
 	Lines:   {name: "Lines", wordEnd: lineEnd, expression: `\n[^\n]*|[^\n]+`},
 	NoSplit: {name: "NoSplit", wordEnd: func(text []byte, _ int) int { return len(text) }},
 }

@@ -19,11 +19,13 @@ func BenchmarkRead(b *testing.B) {
 		name  string
 		dtype safetensors.DType
 		steps []weights.Step
-	}{{"f32", safetensors.F32, nil}, {"f32 turned", safetensors.F32, turned}, {"bf16", safetensors.BF16, nil}, {"bf16 turned", safetensors.BF16, turned}} {
+	}{{"f32", safetensors.F32, nil}, {"f32 turned", safetensors.F32, turned}, {"bf16", safetensors.BF16, nil},
+		{"bf16 turned", safetensors.BF16, turned}} {
 		b.Run(c.name, func(b *testing.B) {
 			f := open(b, tensor{"x", c.dtype, counting(0, n, n)})
 			v := weights.Variable{Path: "/x", DType: dtypes.Float32, Shape: []int{n, n}}
-			p, err := weights.NewPlan(f.Tensors(), []weights.Variable{v}, weights.Rules{{Tensor: "x", To: to("/x", c.steps...)}}, weights.PlanOptions{})
+			p, err := weights.NewPlan(f.Tensors(), []weights.Variable{v}, weights.Rules{{Tensor: "x", To: to("/x", c.steps...)}},
+				weights.PlanOptions{})
 			require.NoError(b, err)
 			into := make([]byte, 4*n*n)
 			b.SetBytes(int64(n * n * c.dtype.Bits() / 8))

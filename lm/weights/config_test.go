@@ -31,7 +31,8 @@ func TestAConfigOfNoModelIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, c.Tensors("F32"), 21)
 	assert.Equal(t, []float64{1e-6, 10000}, []float64{c.Epsilon, c.RotaryBase})
-	c, err = read(`,"rms_norm_eps":0,"rope_theta":1e9,"num_hidden_layers":126,"vocab_size":262144,"hidden_size":16384,"num_attention_heads":128,"num_key_value_heads":8`)
+	c, err = read(
+		`,"rms_norm_eps":0,"rope_theta":1e9,"num_hidden_layers":126,"vocab_size":262144,"hidden_size":16384,"num_attention_heads":128,"num_key_value_heads":8`)
 	require.NoError(t, err, "of the largest models")
 	assert.Len(t, c.Tensors("F32"), 126*9+3)
 	for entry, want := range map[string]string{

@@ -127,7 +127,8 @@ func newConversion(file string, target dtypes.DType, add float64) (conversion, e
 	if read == nil || write == nil {
 		return conversion{}, &errkind.Fault{Reason: fmt.Sprintf("a tensor of %s cannot become %s", file, target),
 			Match: errors.ErrUnsupported, Class: errkind.TypeError,
-			Hint: "floats become floats; integers and booleans keep their dtype; numbers of less than 8 bits, and those with scales, have to be unpacked before"}
+			Hint: "floats become floats; integers and booleans keep their dtype; numbers of less than 8 bits, and those with " +
+				"scales, have to be unpacked before"}
 	}
 	f := conversion{srcBytes: source.Bits() / 8, dstBytes: target.Size()}
 	f.convert = func(dst []byte, start, step int, src []byte, srcStart, n int) bool {

@@ -20,7 +20,8 @@ func Example() {
 	}
 	defer os.RemoveAll(dir)
 	header := `{"h.0.w":{"dtype":"U8","shape":[2,3],"data_offsets":[0,6]},"h.1.w":{"dtype":"U8","shape":[2,3],"data_offsets":[6,12]}}`
-	data := append([]byte{byte(len(header)), 0, 0, 0, 0, 0, 0, 0}, header+"\x00\x01\x02\x03\x04\x05\x0a\x0b\x0c\x0d\x0e\x0f"...)
+	data := append([]byte{byte(len(header)), 0, 0, 0, 0, 0, 0, 0},
+		header+"\x00\x01\x02\x03\x04\x05\x0a\x0b\x0c\x0d\x0e\x0f"...)
 	if err := os.WriteFile(filepath.Join(dir, weights.SingleName), data, 0o644); err != nil {
 		log.Fatal(err)
 	}
@@ -44,7 +45,8 @@ func Example() {
 	}
 	fmt.Println(second)
 
-	_, err = weights.NewPlan(file.Tensors(), []weights.Variable{{Path: "/layers/w", DType: dtypes.Uint8, Shape: []int{4, 3, 2}}}, rules, weights.PlanOptions{})
+	_, err = weights.NewPlan(file.Tensors(), []weights.Variable{{Path: "/layers/w", DType: dtypes.Uint8,
+		Shape: []int{4, 3, 2}}}, rules, weights.PlanOptions{})
 	fmt.Println(err)
 	// Output:
 	// [10 13 11 14 12 15]

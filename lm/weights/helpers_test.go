@@ -138,10 +138,11 @@ func text(t testing.TB, path, content string) {
 func openRaw(t testing.TB, dtype safetensors.DType, data string, n int) *weights.File {
 	t.Helper()
 	var out bytes.Buffer
-	require.NoError(t, safetensors.Write(&out, []safetensors.Spec{{Name: "x", DType: dtype, Shape: []int{n}}}, nil, func(_ safetensors.Info, w io.Writer) error {
-		_, err := io.WriteString(w, data)
-		return err
-	}))
+	require.NoError(t, safetensors.Write(&out, []safetensors.Spec{{Name: "x", DType: dtype, Shape: []int{n}}}, nil,
+		func(_ safetensors.Info, w io.Writer) error {
+			_, err := io.WriteString(w, data)
+			return err
+		}))
 	f, err := weights.OpenFS(fstest.MapFS{weights.SingleName: {Data: out.Bytes()}}, weights.SingleName)
 	require.NoError(t, err)
 	return f

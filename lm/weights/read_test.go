@@ -86,7 +86,8 @@ func TestAnyStepsAndAnyBoxGiveWhatTheyDoElementByElement(t *testing.T) {
 		to   dtypes.DType
 		add  float64
 	}{{safetensors.F32, dtypes.Float32, 0}, {safetensors.BF16, dtypes.Float32, 0}, {safetensors.F64, dtypes.Float32, 0},
-		{safetensors.I64, dtypes.Int64, 0}, {safetensors.F32, dtypes.Float64, 1}, {safetensors.BF16, dtypes.BFloat16, 0}, {safetensors.F32, dtypes.BFloat16, 0}}
+		{safetensors.I64, dtypes.Int64, 0}, {safetensors.F32, dtypes.Float64, 1}, {safetensors.BF16, dtypes.BFloat16, 0},
+		{safetensors.F32, dtypes.BFloat16, 0}}
 	for round := range 400 {
 		kind := kinds[pick(len(kinds))]
 		dims := []int{}
@@ -132,10 +133,12 @@ func TestAnyStepsAndAnyBoxGiveWhatTheyDoElementByElement(t *testing.T) {
 		}
 		v := weights.Variable{Path: "/v", DType: kind.to, Shape: now.dims}
 		// The second target uses the elements that the first target leaves out.
-		rules := weights.Rules{{Tensor: "x", To: []weights.Target{{Variable: "/v", Steps: steps, Add: kind.add}, {Variable: "/rest"}}}}
+		rules := weights.Rules{{Tensor: "x", To: []weights.Target{{Variable: "/v", Steps: steps, Add: kind.add},
+			{Variable: "/rest"}}}}
 		name := fmt.Sprintf("round %d: %v %v %+v", round, dims, now.dims, steps)
 		f := open(t, tensor{"x", kind.file, x})
-		p, err := weights.NewPlan(f.Tensors(), []weights.Variable{v, {Path: "/rest", DType: kind.to, Shape: dims}}, rules, weights.PlanOptions{})
+		p, err := weights.NewPlan(f.Tensors(), []weights.Variable{v, {Path: "/rest", DType: kind.to, Shape: dims}}, rules,
+			weights.PlanOptions{})
 		if err != nil { // a step whose result is not a view
 			require.ErrorContains(t, err, "step", name)
 			require.Regexp(t, "is not at a multiple of|would split rows", err.Error(), name)
@@ -191,7 +194,8 @@ func TestMatricesOfAnySizeAreTurned(t *testing.T) {
 	for _, kind := range []struct {
 		file safetensors.DType
 		to   dtypes.DType
-	}{{safetensors.F32, dtypes.Float32}, {safetensors.BF16, dtypes.Float32}, {safetensors.BF16, dtypes.BFloat16}, {safetensors.F32, dtypes.BFloat16}, {safetensors.I64, dtypes.Int64}} {
+	}{{safetensors.F32, dtypes.Float32}, {safetensors.BF16, dtypes.Float32}, {safetensors.BF16, dtypes.BFloat16},
+		{safetensors.F32, dtypes.BFloat16}, {safetensors.I64, dtypes.Int64}} {
 		for _, dims := range [][]int{{1, 1}, {3, 9}, {4, 8}, {5, 7}, {9, 3}, {12, 16}, {31, 33}, {64, 17}} {
 			x := counting(0, dims...)
 			for i := range x.values { // bfloat16 has them all
@@ -203,7 +207,8 @@ func TestMatricesOfAnySizeAreTurned(t *testing.T) {
 			for layer := range 2 {
 				name := fmt.Sprint("x", layer)
 				all = append(all, tensor{name, kind.file, x})
-				rules = append(rules, weights.Rule{Tensor: name, To: []weights.Target{{Variable: "/v", Stack: fmt.Sprint(layer), Steps: turned}}})
+				rules = append(rules, weights.Rule{Tensor: name, To: []weights.Target{{Variable: "/v", Stack: fmt.Sprint(layer),
+					Steps: turned}}})
 			}
 			f := open(t, all...)
 			p, err := weights.NewPlan(f.Tensors(), []weights.Variable{v}, rules, weights.PlanOptions{})
@@ -214,7 +219,8 @@ func TestMatricesOfAnySizeAreTurned(t *testing.T) {
 				for range 2 {
 					for column := skip; column < dims[1]; column++ {
 						for row := range dims[0] - skip {
-							require.Equal(t, x.values[row*dims[1]+column], got[at], "%v %v without %d: column %d, row %d", kind, dims, skip, column, row)
+							require.Equal(t, x.values[row*dims[1]+column], got[at], "%v %v without %d: column %d, row %d", kind, dims, skip,
+								column, row)
 							at++
 						}
 					}
@@ -234,15 +240,20 @@ func TestOnlyTheRangesOfABoxAreRead(t *testing.T) {
 		start, size []int
 		bytes       int
 	}{
-		"rows":            {nil, dtypes.Float32, []int{rows, columns}, []int{128, 0}, []int{256, columns}, 256 * columns * 4},
-		"columns":         {nil, dtypes.Float32, []int{rows, columns}, []int{0, 256}, []int{rows, 256}, rows * 256 * 4},
-		"rows turned":     {[]weights.Step{{Transpose: []int{1, 0}}}, dtypes.Float32, []int{columns, rows}, []int{0, 128}, []int{columns, 256}, 256 * columns * 4},
-		"columns turned":  {[]weights.Step{{Transpose: []int{1, 0}}}, dtypes.BFloat16, []int{columns, rows}, []int{256, 0}, []int{512, rows}, 512 * rows * 4},
-		"heads":           {[]weights.Step{{Reshape: []int{8, 64, columns}}, {Transpose: []int{2, 0, 1}}}, dtypes.Float32, []int{columns, 8, 64}, []int{0, 2, 0}, []int{columns, 2, 64}, 2 * 64 * columns * 4},
-		"one element":     {nil, dtypes.Float32, []int{rows, columns}, []int{7, 9}, []int{1, 1}, 4},
-		"gaps are read":   {nil, dtypes.Float32, []int{rows, columns}, []int{0, 0}, []int{rows, columns - 64}, (rows*columns - 64) * 4},
-		"wide gaps stand": {nil, dtypes.BFloat16, []int{rows, columns}, []int{0, 0}, []int{rows, columns - 65}, rows * (columns - 65) * 4},
-		"a column":        {nil, dtypes.Float32, []int{rows, columns}, []int{0, 5}, []int{rows, 1}, rows * 4},
+		"rows":    {nil, dtypes.Float32, []int{rows, columns}, []int{128, 0}, []int{256, columns}, 256 * columns * 4},
+		"columns": {nil, dtypes.Float32, []int{rows, columns}, []int{0, 256}, []int{rows, 256}, rows * 256 * 4},
+		"rows turned": {[]weights.Step{{Transpose: []int{1, 0}}}, dtypes.Float32, []int{columns, rows}, []int{0, 128},
+			[]int{columns, 256}, 256 * columns * 4},
+		"columns turned": {[]weights.Step{{Transpose: []int{1, 0}}}, dtypes.BFloat16, []int{columns, rows}, []int{256, 0},
+			[]int{512, rows}, 512 * rows * 4},
+		"heads": {[]weights.Step{{Reshape: []int{8, 64, columns}}, {Transpose: []int{2, 0, 1}}}, dtypes.Float32,
+			[]int{columns, 8, 64}, []int{0, 2, 0}, []int{columns, 2, 64}, 2 * 64 * columns * 4},
+		"one element": {nil, dtypes.Float32, []int{rows, columns}, []int{7, 9}, []int{1, 1}, 4},
+		"gaps are read": {nil, dtypes.Float32, []int{rows, columns}, []int{0, 0}, []int{rows, columns - 64},
+			(rows*columns - 64) * 4},
+		"wide gaps stand": {nil, dtypes.BFloat16, []int{rows, columns}, []int{0, 0}, []int{rows, columns - 65},
+			rows * (columns - 65) * 4},
+		"a column": {nil, dtypes.Float32, []int{rows, columns}, []int{0, 5}, []int{rows, 1}, rows * 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := counting(0, rows, columns)
@@ -251,7 +262,8 @@ func TestOnlyTheRangesOfABoxAreRead(t *testing.T) {
 			}
 			f := open(t, tensor{"x", safetensors.F32, x})
 			v := weights.Variable{Path: "/v", DType: c.to, Shape: c.shape}
-			p, err := weights.NewPlan(f.Tensors(), []weights.Variable{v}, weights.Rules{{Tensor: "x", To: []weights.Target{{Variable: "/v", Steps: c.steps}}}}, weights.PlanOptions{})
+			p, err := weights.NewPlan(f.Tensors(), []weights.Variable{v},
+				weights.Rules{{Tensor: "x", To: []weights.Target{{Variable: "/v", Steps: c.steps}}}}, weights.PlanOptions{})
 			require.NoError(t, err)
 			before := f.BytesRead()
 			got := read(t, p, f, v, c.start, c.size)
@@ -284,7 +296,8 @@ func TestLargeBoxesAreReadByAll(t *testing.T) {
 		{Tensor: "flat", To: []weights.Target{{Variable: "/flat"}}},
 	}, weights.PlanOptions{})
 	require.NoError(t, err)
-	assert.Equal(t, x.stepped(weights.Step{Transpose: []int{1, 0}}).values, read(t, p, f, turned, []int{0, 0}, turned.Shape))
+	assert.Equal(t, x.stepped(weights.Step{Transpose: []int{1, 0}}).values, read(t, p, f, turned, []int{0, 0},
+		turned.Shape))
 	assert.Equal(t, counting(0, rows*columns).values, read(t, p, f, flat, []int{0}, flat.Shape))
 
 	ctx, cancel := context.WithCancelCause(context.Background())

@@ -40,10 +40,13 @@ func sample() *ir.Module {
 			{Op: "stablehlo.return", Operands: []*ir.Value{total}},
 		},
 	}
-	called := &ir.Statement{Op: "func.call", Operands: []*ir.Value{x}, Results: ir.NewResults("stepped", scalar), ResultName: "stepped",
+	called := &ir.Statement{Op: "func.call", Operands: []*ir.Value{x}, Results: ir.NewResults("stepped", scalar),
+		ResultName: "stepped",
 		Attributes: []ir.Attribute{{Key: ir.CalleeKey, Value: ir.Symbol("step")}}, Form: ir.Custom}
-	once := &ir.Statement{Op: "stablehlo.if", Operands: []*ir.Value{{Name: "p", Type: ir.TensorType(dtypes.Bool)}}, Results: ir.NewResults("out", scalar), ResultName: "out",
-		Regions:    []*ir.Region{{Body: []*ir.Statement{called, {Op: "stablehlo.return", Operands: called.Results, Form: ir.Custom}}}},
+	once := &ir.Statement{Op: "stablehlo.if", Operands: []*ir.Value{{Name: "p", Type: ir.TensorType(dtypes.Bool)}},
+		Results: ir.NewResults("out", scalar), ResultName: "out",
+		Regions: []*ir.Region{{Body: []*ir.Statement{called, {Op: "stablehlo.return", Operands: called.Results,
+			Form: ir.Custom}}}},
 		Attributes: []ir.Attribute{{Key: "groups", Value: ir.Alias("groups")}, {Key: "global"}}, Form: ir.Generic}
 	main := &ir.Function{
 		Name: "main", Form: ir.Custom,
@@ -52,7 +55,8 @@ func sample() *ir.Module {
 		Body:       []*ir.Statement{once, {Op: "return", Operands: once.Results, Form: ir.Custom}},
 	}
 	return &ir.Module{Name: "sample", Attributes: []ir.Attribute{{Key: "mhlo.num_replicas", Value: ir.Int32(1)}},
-		Aliases: []ir.Attribute{{Key: "groups", Value: ir.Raw("dense<0>")}}, Meshes: []ir.Attr{ir.Raw("sdy.mesh @mesh = <[]>")},
+		Aliases:   []ir.Attribute{{Key: "groups", Value: ir.Raw("dense<0>")}},
+		Meshes:    []ir.Attr{ir.Raw("sdy.mesh @mesh = <[]>")},
 		Functions: []*ir.Function{main, step}}
 }
 

@@ -26,15 +26,16 @@ func TestLoopOverNamedAxesMatchesOneDevice(t *testing.T) {
 	losses := func(t *testing.T, opts strategy.Options, keep remat.Policy) (all []float64, vars *strategy.Variables) {
 		s := strategytest.On(t, sys, opts)
 		store := strategytest.SeededStore()
-		step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-			return strategytest.NamedOver(rc, in, func(x *graph.Node) *graph.Node {
-				layer := func(scope *model.Scope, x *graph.Node) *graph.Node {
-					return strategytest.NamedLayer(s.LogicalMesh(), scope, x)
-				}
-				x = loop.Layers(rc.Scope("layers"), 2, x, layer, loop.Options{Keep: keep})
-				return remat.Block(keep, x, func(x *graph.Node) *graph.Node { return layer(rc.Scope("last"), x) })
-			})
-		}, train.Options{}))
+		step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(),
+			func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+				return strategytest.NamedOver(rc, in, func(x *graph.Node) *graph.Node {
+					layer := func(scope *model.Scope, x *graph.Node) *graph.Node {
+						return strategytest.NamedLayer(s.LogicalMesh(), scope, x)
+					}
+					x = loop.Layers(rc.Scope("layers"), 2, x, layer, loop.Options{Keep: keep})
+					return remat.Block(keep, x, func(x *graph.Node) *graph.Node { return layer(rc.Scope("last"), x) })
+				})
+			}, train.Options{}))
 		return strategytest.NamedLosses(t, step, 0, 4), s.Variables(store)
 	}
 	want, _ := losses(t, strategy.Options{Replicas: 1}, remat.Everything())

@@ -26,7 +26,8 @@ import (
 )
 
 // layerLoop runs a step once over a store and returns the elements of its results.
-func layerLoop(t *testing.T, s *strategy.TPUStrategy, store *model.Store, step strategy.StepFunc, args ...any) [][]float64 {
+func layerLoop(t *testing.T, s *strategy.TPUStrategy, store *model.Store, step strategy.StepFunc,
+	args ...any) [][]float64 {
 	t.Helper()
 	out, err := s.Function(step, strategy.FunctionOptions{Store: store, Training: true}).Run(context.Background(), args...)
 	require.NoError(t, err)
@@ -42,11 +43,13 @@ func TestLoopArgumentsAndResults(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	step := func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		x, scale, stack := in[0], in[1], in[2]
-		out := loop.Run(nil, 3, loop.Arguments{Carried: []*graph.Node{x, graph.ZerosLike(scale)}, Shared: []*graph.Node{scale}, Sliced: []*graph.Node{stack}},
+		out := loop.Run(nil, 3, loop.Arguments{Carried: []*graph.Node{x, graph.ZerosLike(scale)},
+			Shared: []*graph.Node{scale}, Sliced: []*graph.Node{stack}},
 			func(l *loop.Layer) loop.Results {
 				number := graph.ConvertDType(l.Index, dtypes.Float32)
 				y := graph.Add(graph.Mul(l.Carried[0], l.Shared[0]), l.Sliced[0])
-				return loop.Results{Carried: []*graph.Node{y, graph.Add(l.Carried[1], number)}, Stacked: []*graph.Node{number, y}, Summed: []*graph.Node{graph.ReduceAllSum(graph.Square(y))}}
+				return loop.Results{Carried: []*graph.Node{y, graph.Add(l.Carried[1], number)}, Stacked: []*graph.Node{number, y},
+					Summed: []*graph.Node{graph.ReduceAllSum(graph.Square(y))}}
 			}, loop.Options{})
 		grads := graph.Gradient(graph.Add(out.Summed[0], graph.ReduceAllSum(out.Stacked[1])), x, scale, stack)
 		return append([]*graph.Node{out.Carried[0], out.Carried[1], out.Stacked[0], out.Stacked[1], out.Summed[0]}, grads...)
@@ -61,7 +64,8 @@ func TestLoopArgumentsAndResults(t *testing.T) {
 		}
 		ys := graph.Stack(all, 0)
 		grads := graph.Gradient(graph.Add(sum, graph.ReduceAllSum(ys)), x, scale, stack)
-		return append([]*graph.Node{y, graph.Const(rc.Graph(), float32(3)), graph.Const(rc.Graph(), []float32{0, 1, 2}), ys, sum}, grads...)
+		return append([]*graph.Node{y, graph.Const(rc.Graph(), float32(3)), graph.Const(rc.Graph(), []float32{0, 1, 2}), ys,
+			sum}, grads...)
 	}
 	args := []any{[]float32{1, 2}, float32(0.5), [][]float32{{1, 2}, {3, -4}, {0.5, 6}}}
 	assert.Equal(t, layerLoop(t, s, nil, want, args...), layerLoop(t, s, nil, step, args...))
@@ -77,11 +81,13 @@ func TestLayersDrawDifferentRandomNumbers(t *testing.T) {
 		step := func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			out := loop.Run(rc.Scope("layers"), 4, loop.Arguments{Carried: in[:1]}, func(l *loop.Layer) loop.Results {
 				mask := layers.Dropout(l.Scope, graph.OnesLike(l.Carried[0]), graph.Scalar(rc.Graph(), dtypes.Float32, 0.5))
-				return loop.Results{Carried: []*graph.Node{graph.Add(l.Carried[0], graph.Mul(l.Carried[0], mask))}, Stacked: []*graph.Node{mask}}
+				return loop.Results{Carried: []*graph.Node{graph.Add(l.Carried[0], graph.Mul(l.Carried[0], mask))},
+					Stacked: []*graph.Node{mask}}
 			}, loop.Options{Keep: keep})
 			// The gradient has the masks of the forward pass: y = x * product of (1 + mask).
 			x := in[0]
-			return []*graph.Node{out.Stacked[0], out.Carried[0], graph.Mul(x, graph.Gradient(graph.ReduceAllSum(out.Carried[0]), x)[0])}
+			return []*graph.Node{out.Stacked[0], out.Carried[0], graph.Mul(x, graph.Gradient(graph.ReduceAllSum(out.Carried[0]),
+				x)[0])}
 		}
 		x := make([]float32, 64)
 		for i := range x {
@@ -187,24 +193,28 @@ func TestNestedLoops(t *testing.T) {
 	}, x, y)
 	start := values(t, s, store, "/layers", "/output")
 	require.Equal(t, []int{2, 3, width, width}, start["/layers/inner/dense/dense/weights"].Shape().Dimensions)
-	want := fit(t, s, stored(t, start, false), sgd(), lossSum(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
-		at := func(path string, index ...int) *graph.Node {
-			v := rc.Scope().Store().GetVariable(path).NodeValue(rc.Graph())
-			for _, i := range index {
-				v = graph.Squeeze(graph.SliceAxis(v, 0, graph.AxisElem(i)), 0)
+	want := fit(t, s, stored(t, start, false), sgd(),
+		lossSum(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+			at := func(path string, index ...int) *graph.Node {
+				v := rc.Scope().Store().GetVariable(path).NodeValue(rc.Graph())
+				for _, i := range index {
+					v = graph.Squeeze(graph.SliceAxis(v, 0, graph.AxisElem(i)), 0)
+				}
+				return v
 			}
-			return v
-		}
-		for i := range 2 {
-			for k := range 3 {
-				x = graph.Add(x, graph.Tanh(graph.Add(graph.Dot(x, at("/layers/inner/dense/dense/weights", i, k)).Product(), graph.ExpandLeftToRank(at("/layers/inner/dense/dense/biases", i, k), 2))))
+			for i := range 2 {
+				for k := range 3 {
+					x = graph.Add(x, graph.Tanh(graph.Add(graph.Dot(x, at("/layers/inner/dense/dense/weights", i, k)).Product(),
+						graph.ExpandLeftToRank(at("/layers/inner/dense/dense/biases", i, k), 2))))
+				}
+				x = graph.Add(graph.Dot(x, at("/layers/outer/dense/weights", i)).Product(),
+					graph.ExpandLeftToRank(at("/layers/outer/dense/biases", i), 2))
 			}
-			x = graph.Add(graph.Dot(x, at("/layers/outer/dense/weights", i)).Product(), graph.ExpandLeftToRank(at("/layers/outer/dense/biases", i), 2))
-		}
-		return x
-	}), 4)
+			return x
+		}), 4)
 	for name, of := range map[string]train.Loss{
-		"inner products": nested(remat.Everything(), remat.Products(), false), "outer nothing": nested(remat.Nothing(), remat.Everything(), false),
+		"inner products": nested(remat.Everything(), remat.Products(), false), "outer nothing": nested(remat.Nothing(),
+			remat.Everything(), false),
 		"both nothing, blocks": nested(remat.Nothing(), remat.Nothing(), true),
 	} {
 		t.Run(name, func(t *testing.T) {

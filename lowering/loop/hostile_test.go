@@ -34,37 +34,43 @@ func TestLoopErrors(t *testing.T) {
 	dense := func(scope *model.Scope, x *graph.Node) *graph.Node {
 		return layers.Dense(scope.In("dense"), x, true, 4)
 	}
-	of := func(n int, block func(scope *model.Scope, x *graph.Node) *graph.Node) func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+	of := func(n int, block func(scope *model.Scope, x *graph.Node) *graph.Node) func(rc *strategy.ReplicaContext,
+		x *graph.Node) *graph.Node {
 		return func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 			return loop.Layers(rc.Scope("layers"), n, x, block, loop.Options{})
 		}
 	}
 	layered := func(block func(l *loop.Layer) loop.Results) func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 		return func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
-			return loop.Run(rc.Scope("layers"), 2, loop.Arguments{Carried: []*graph.Node{x}, Sliced: []*graph.Node{x}}, block, loop.Options{}).Carried[0]
+			return loop.Run(rc.Scope("layers"), 2, loop.Arguments{Carried: []*graph.Node{x}, Sliced: []*graph.Node{x}}, block,
+				loop.Options{}).Carried[0]
 		}
 	}
 	count := 0
 	for name, c := range map[string]hostile{
 		"no layers":       {"the number of layers is 0", of(0, dense)},
 		"negative layers": {"the number of layers is -3", of(-3, dense)},
-		"endless layers":  {fmt.Sprintf("the number of layers is %d; use at most 65536", math.MaxInt), of(math.MaxInt, dense)},
-		"2^31 layers":     {"the number of layers is 2147483648; use at most 65536", of(1<<31, dense)},
-		"no block":        {"the block is nil", of(2, nil)},
+		"endless layers": {fmt.Sprintf("the number of layers is %d; use at most 65536", math.MaxInt),
+			of(math.MaxInt, dense)},
+		"2^31 layers": {"the number of layers is 2147483648; use at most 65536", of(1<<31, dense)},
+		"no block":    {"the block is nil", of(2, nil)},
 		"no arguments": {"nothing is carried", func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
-			return loop.Run(rc.Scope("layers"), 2, loop.Arguments{}, func(*loop.Layer) loop.Results { return loop.Results{} }, loop.Options{}).Carried[0]
+			return loop.Run(rc.Scope("layers"), 2, loop.Arguments{}, func(*loop.Layer) loop.Results { return loop.Results{} },
+				loop.Options{}).Carried[0]
 		}},
 		"nil argument": {"carried argument 0: it is nil", func(rc *strategy.ReplicaContext, _ *graph.Node) *graph.Node {
 			return loop.Layers(rc.Scope("layers"), 2, nil, dense, loop.Options{})
 		}},
-		"a stack of another size": {"dimension 0 of shape [3 4] is not the number of runs, 2", func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
-			three := graph.BroadcastPrefix(graph.ReduceSum(x, 0), 3)
-			return loop.Run(rc.Scope("layers"), 2, loop.Arguments{Carried: []*graph.Node{x}, Sliced: []*graph.Node{three}},
-				func(l *loop.Layer) loop.Results { return loop.Results{Carried: l.Carried} }, loop.Options{}).Carried[0]
-		}},
-		"another shape": {"carried result 0: a layer gets (Float32)[2, 4] and returns (Float32)[2, 3]", of(2, func(scope *model.Scope, x *graph.Node) *graph.Node {
-			return layers.Dense(scope.In("dense"), x, true, 3)
-		})},
+		"a stack of another size": {"dimension 0 of shape [3 4] is not the number of runs, 2",
+			func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+				three := graph.BroadcastPrefix(graph.ReduceSum(x, 0), 3)
+				return loop.Run(rc.Scope("layers"), 2, loop.Arguments{Carried: []*graph.Node{x}, Sliced: []*graph.Node{three}},
+					func(l *loop.Layer) loop.Results { return loop.Results{Carried: l.Carried} }, loop.Options{}).Carried[0]
+			}},
+		"another shape": {"carried result 0: a layer gets (Float32)[2, 4] and returns (Float32)[2, 3]",
+			of(2, func(scope *model.Scope, x *graph.Node) *graph.Node {
+				return layers.Dense(scope.In("dense"), x, true, 3)
+			})},
 		"another dtype": {"returns (Float64)[2, 4]", of(2, func(_ *model.Scope, x *graph.Node) *graph.Node {
 			return graph.ConvertDType(x, dtypes.Float64)
 		})},
@@ -74,39 +80,46 @@ func TestLoopErrors(t *testing.T) {
 		"nil result": {"stacked result 0: it is not a node", layered(func(l *loop.Layer) loop.Results {
 			return loop.Results{Carried: l.Carried, Stacked: []*graph.Node{nil}}
 		})},
-		"a name that no tensor has": {`no tensor of the block has the name "attention"`, func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+		"a name that no tensor has": {`no tensor of the block has the name "attention"`, func(rc *strategy.ReplicaContext,
+			x *graph.Node) *graph.Node {
 			return loop.Layers(rc.Scope("layers"), 2, x, dense, loop.Options{Keep: remat.Names("attention")})
 		}},
-		"kept on the host of CPU devices": {"CPU devices have no separate host memory", func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+		"kept on the host of CPU devices": {"CPU devices have no separate host memory", func(rc *strategy.ReplicaContext,
+			x *graph.Node) *graph.Node {
 			return loop.Layers(rc.Scope("layers"), 2, x, dense, loop.Options{Keep: remat.Products().OnHost()})
 		}},
-		"a node from outside": {"from outside; pass it as an argument", func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+		"a node from outside": {"from outside; pass it as an argument", func(rc *strategy.ReplicaContext,
+			x *graph.Node) *graph.Node {
 			y := layers.Dense(rc.Scope("outside"), x, true, 4)
 			return loop.Layers(rc.Scope("layers"), 2, x, func(scope *model.Scope, x *graph.Node) *graph.Node {
 				return graph.Add(dense(scope, x), y)
 			}, loop.Options{})
 		}},
-		"a variable of another shape": {"the store has it as (Float32)[4, 4], and 2 layers of (Float32)[4, 4] are (Float32)[2, 4, 4]", func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+		"a variable of another shape": {"the store has it as (Float32)[4, 4], and 2 layers of (Float32)[4, 4] are " +
+			"(Float32)[2, 4, 4]", func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 			x = dense(rc.Scope("layers"), x)
 			return loop.Layers(rc.Scope("layers"), 2, x, dense, loop.Options{})
 		}},
-		"another number of layers": {"and 3 layers of (Float32)[4, 4] are (Float32)[3, 4, 4]", func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
-			x = loop.Layers(rc.Scope("layers"), 2, x, dense, loop.Options{})
-			return loop.Layers(rc.Scope("layers"), 3, x, dense, loop.Options{})
-		}},
-		"variables named by counting": {"the block created it in the first trace, but not in a later trace", of(2, func(scope *model.Scope, x *graph.Node) *graph.Node {
-			count++
-			return layers.Dense(scope.In("dense_%d", count), x, true, 4)
-		})},
+		"another number of layers": {"and 3 layers of (Float32)[4, 4] are (Float32)[3, 4, 4]",
+			func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+				x = loop.Layers(rc.Scope("layers"), 2, x, dense, loop.Options{})
+				return loop.Layers(rc.Scope("layers"), 3, x, dense, loop.Options{})
+			}},
+		"variables named by counting": {"the block created it in the first trace, but not in a later trace",
+			of(2, func(scope *model.Scope, x *graph.Node) *graph.Node {
+				count++
+				return layers.Dense(scope.In("dense_%d", count), x, true, 4)
+			})},
 		"shapes that change": {"in a later trace", of(2, func(scope *model.Scope, x *graph.Node) *graph.Node {
 			count++
 			scope.VariableWithShape("w", shapes.Make(dtypes.Float32, count)).NodeValue(x.Graph())
 			return x
 		})},
-		"a variable that is set to another shape": {`variable "/layers/w": a layer sets it to a value of (Float32)[2, 4]`, of(2, func(scope *model.Scope, x *graph.Node) *graph.Node {
-			scope.VariableWithShape("w", shapes.Make(dtypes.Float32, 4)).SetNodeValue(x)
-			return x
-		})},
+		"a variable that is set to another shape": {`variable "/layers/w": a layer sets it to a value of (Float32)[2, 4]`,
+			of(2, func(scope *model.Scope, x *graph.Node) *graph.Node {
+				scope.VariableWithShape("w", shapes.Make(dtypes.Float32, 4)).SetNodeValue(x)
+				return x
+			})},
 		"a block that fails": {"of its own making", of(2, func(scope *model.Scope, x *graph.Node) *graph.Node {
 			dense(scope, x)
 			panic(&errkind.Fault{Op: "test", Reason: "of its own making", Class: errkind.ValueError})
@@ -114,12 +127,14 @@ func TestLoopErrors(t *testing.T) {
 		"variables without a scope": {"the loop has no scope", func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 			return loop.Layers(nil, 2, x, dense, loop.Options{})
 		}},
-		"random numbers without a scope": {"the loop has no scope", func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+		"random numbers without a scope": {"the loop has no scope", func(_ *strategy.ReplicaContext,
+			x *graph.Node) *graph.Node {
 			return loop.Layers(nil, 2, x, func(scope *model.Scope, x *graph.Node) *graph.Node {
 				return graph.Add(x, scope.RandomNormal(x.Graph(), x.Shape()))
 			}, loop.Options{})
 		}},
-		"a node that is let out": {"computed inside a loop or a block, and used outside", func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+		"a node that is let out": {"computed inside a loop or a block, and used outside", func(rc *strategy.ReplicaContext,
+			x *graph.Node) *graph.Node {
 			var out *graph.Node
 			loop.Layers(nil, 2, x, func(_ *model.Scope, x *graph.Node) *graph.Node {
 				out = graph.Mul(x, x)
@@ -127,11 +142,13 @@ func TestLoopErrors(t *testing.T) {
 			}, loop.Options{})
 			return out
 		}},
-		"a per-step update": {"per-step updates and nodes inside of a loop", of(2, func(scope *model.Scope, x *graph.Node) *graph.Node {
-			gomlxtrain.AddPerStepUpdateGraphFn(scope, x.Graph(), func(*model.Scope, *graph.Graph) {})
-			return x
-		})},
-		"a gradient of a gradient of nested regions": {"a gradient of its gradient is requested, and it contains another region", func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+		"a per-step update": {"per-step updates and nodes inside of a loop",
+			of(2, func(scope *model.Scope, x *graph.Node) *graph.Node {
+				gomlxtrain.AddPerStepUpdateGraphFn(scope, x.Graph(), func(*model.Scope, *graph.Graph) {})
+				return x
+			})},
+		"a gradient of a gradient of nested regions": {"a gradient of its gradient is requested, and it contains another " +
+			"region", func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 			y := loop.Layers(rc.Scope("layers"), 2, x, func(_ *model.Scope, x *graph.Node) *graph.Node {
 				return remat.Block(remat.Nothing(), x, func(x *graph.Node) *graph.Node { return graph.Mul(x, x) })
 			}, loop.Options{})
@@ -140,10 +157,12 @@ func TestLoopErrors(t *testing.T) {
 		}},
 		"in a closure": {"it is inside a closure", func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 			cond := graph.NewClosure(rc.Graph(), func(g *graph.Graph) []*graph.Node {
-				return []*graph.Node{graph.LessThan(graph.ReduceAllSum(graph.Parameter(g, "x", x.Shape())), graph.Const(g, float32(1)))}
+				return []*graph.Node{graph.LessThan(graph.ReduceAllSum(graph.Parameter(g, "x", x.Shape())),
+					graph.Const(g, float32(1)))}
 			})
 			body := graph.NewClosure(rc.Graph(), func(g *graph.Graph) []*graph.Node {
-				return []*graph.Node{loop.Layers(nil, 2, graph.Parameter(g, "x", x.Shape()), func(_ *model.Scope, x *graph.Node) *graph.Node { return graph.Mul(x, x) }, loop.Options{})}
+				return []*graph.Node{loop.Layers(nil, 2, graph.Parameter(g, "x", x.Shape()),
+					func(_ *model.Scope, x *graph.Node) *graph.Node { return graph.Mul(x, x) }, loop.Options{})}
 			})
 			return graph.While(cond, body, x)[0]
 		}},
@@ -168,9 +187,10 @@ func TestLoopRequiresStrategyBackend(t *testing.T) {
 	g := graph.NewGraph(host, "plain")
 	defer g.Finalize()
 	x := graph.Parameter(g, "x", shapes.Make(dtypes.Float32, 2))
-	assert.PanicsWithError(t, `loop: a graph of backend "Go Backend" has no loops over layers; trace the step through a strategy`, func() {
-		loop.Layers(nil, 2, x, func(_ *model.Scope, x *graph.Node) *graph.Node { return x }, loop.Options{})
-	})
+	assert.PanicsWithError(t,
+		`loop: a graph of backend "Go Backend" has no loops over layers; trace the step through a strategy`, func() {
+			loop.Layers(nil, 2, x, func(_ *model.Scope, x *graph.Node) *graph.Node { return x }, loop.Options{})
+		})
 }
 
 // The programs of 2 and of 48 layers differ only in numbers.

@@ -97,7 +97,8 @@ func stored(t *testing.T, all map[string]*tensors.Tensor, apart bool) *model.Sto
 		flat, dims := tensors.MustCopyFlatData[float32](value), value.Shape().Dimensions
 		size := len(flat) / dims[0]
 		for i := range dims[0] {
-			store.VariableWithValue(fmt.Sprintf("/layers_%d/%s", i, rest), tensors.FromFlatDataAndDimensions(flat[i*size:][:size], dims[1:]...))
+			store.VariableWithValue(fmt.Sprintf("/layers_%d/%s", i, rest),
+				tensors.FromFlatDataAndDimensions(flat[i*size:][:size], dims[1:]...))
 		}
 	}
 	return store
@@ -117,7 +118,8 @@ func first(t *testing.T, s *strategy.TPUStrategy) map[string]*tensors.Tensor {
 
 func batch(step int) (x, y *tensors.Tensor) { return strategytest.Batch(step) }
 
-func fit(t *testing.T, s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, of train.Loss, steps int) (losses []float64) {
+func fit(t *testing.T, s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, of train.Loss,
+	steps int) (losses []float64) {
 	step := strategytest.OK(train.New(s, store, opt, of, train.Options{}))
 	for i := range steps {
 		x, y := batch(i)
@@ -128,7 +130,8 @@ func fit(t *testing.T, s *strategy.TPUStrategy, store *model.Store, opt optimize
 	return losses
 }
 
-var policies = map[string]remat.Policy{"everything": remat.Everything(), "nothing": remat.Nothing(), "products": remat.Products(), "names": remat.Names("activation")}
+var policies = map[string]remat.Policy{"everything": remat.Everything(), "nothing": remat.Nothing(),
+	"products": remat.Products(), "names": remat.Names("activation")}
 
 func TestLoopMatchesUnrolledLayers(t *testing.T) {
 	sys := plugintest.System(t, 4)
@@ -136,7 +139,8 @@ func TestLoopMatchesUnrolledLayers(t *testing.T) {
 	start := first(t, s)
 	stack := start["/layers/up/dense/weights"]
 	require.Equal(t, []int{depth, width, 2 * width}, stack.Shape().Dimensions)
-	assert.NotEqual(t, strategytest.Numbers(t, stack)[:8], strategytest.Numbers(t, stack)[width*2*width:][:8], "each layer has first values of its own")
+	assert.NotEqual(t, strategytest.Numbers(t, stack)[:8], strategytest.Numbers(t, stack)[width*2*width:][:8],
+		"each layer has first values of its own")
 	optimizers := map[string]func() optimizer.Interface{
 		"Adam": func() optimizer.Interface { return optimizer.Adam().LearningRate(0.01).Done() },
 		"SGD": func() optimizer.Interface {

@@ -41,9 +41,11 @@ func onDevices(p int) func(scope *model.Scope, x *graph.Node) *graph.Node {
 		h = remat.Name(graph.Mul(h, h), "activation")
 		out := logical.OnDeviceMany(0, []*graph.Node{x, h}, func(in []*graph.Node) []*graph.Node {
 			y := layers.Dense(scope.In("down"), in[1], false, width)
-			return []*graph.Node{graph.Add(in[0], y), graph.GreaterThan(y, graph.ZerosLike(y)), graph.ConvertDType(y, dtypes.Int32)}
+			return []*graph.Node{graph.Add(in[0], y), graph.GreaterThan(y, graph.ZerosLike(y)),
+				graph.ConvertDType(y, dtypes.Int32)}
 		})
-		return graph.Add(graph.Where(out[1], out[0], graph.MulScalar(out[0], 0.9)), graph.ConvertDType(out[2], dtypes.Float32))
+		return graph.Add(graph.Where(out[1], out[0], graph.MulScalar(out[0], 0.9)), graph.ConvertDType(out[2],
+			dtypes.Float32))
 	}
 }
 
@@ -74,21 +76,25 @@ func TestLoopWithOnMatchesUnrolledLayers(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%dx%d/%s", mesh[0], mesh[1], name), func(t *testing.T) {
-				got := fit(t, s, stored(t, start, false), adam(), lossSum(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
-					return loop.Layers(rc.Scope("layers"), depth, x, onDevices(mesh[1]), loop.Options{Keep: keep})
-				}), 6)
+				got := fit(t, s, stored(t, start, false), adam(),
+					lossSum(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+						return loop.Layers(rc.Scope("layers"), depth, x, onDevices(mesh[1]), loop.Options{Keep: keep})
+					}), 6)
 				assert.InDeltaSlice(t, want, got, 2e-5, "loop")
 			})
 		}
 		if mesh[0] > 1 {
-			got := fit(t, s, stored(t, start, true), adam(), apart(mesh[1], func(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node {
-				return remat.Block(remat.Products(), x, f)
-			}), 6)
+			got := fit(t, s, stored(t, start, true), adam(),
+				apart(mesh[1], func(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node {
+					return remat.Block(remat.Products(), x, f)
+				}), 6)
 			assert.InDeltaSlice(t, want, got, 2e-5, "blocks")
-			s = strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], Variables: strategytest.Share(logical.ShardParameters, 2)})
-			got = fit(t, s, stored(t, start, false), adam(), lossSum(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
-				return loop.Layers(rc.Scope("layers"), depth, x, onDevices(mesh[1]), loop.Options{Keep: remat.Nothing()})
-			}), 6)
+			s = strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1],
+				Variables: strategytest.Share(logical.ShardParameters, 2)})
+			got = fit(t, s, stored(t, start, false), adam(),
+				lossSum(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+					return loop.Layers(rc.Scope("layers"), depth, x, onDevices(mesh[1]), loop.Options{Keep: remat.Nothing()})
+				}), 6)
 			assert.InDeltaSlice(t, want, got, 2e-5, "parameters in parts over the replicas")
 		}
 	}
@@ -101,7 +107,8 @@ func TestOnDrawsRandomNumbersInLayers(t *testing.T) {
 	step := func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		x := in[0]
 		two := graph.Const(rc.Graph(), int32(2))
-		out := loop.Run(rc.Scope("layers"), 3, loop.Arguments{Carried: in[:1], Shared: []*graph.Node{graph.Zeros(rc.Graph(), shapes.Make(dtypes.Int32, 0, 64))}}, func(l *loop.Layer) loop.Results {
+		out := loop.Run(rc.Scope("layers"), 3, loop.Arguments{Carried: in[:1], Shared: []*graph.Node{graph.Zeros(rc.Graph(),
+			shapes.Make(dtypes.Int32, 0, 64))}}, func(l *loop.Layer) loop.Results {
 			all := logical.OnDeviceMany(1, []*graph.Node{l.Carried[0], l.Shared[0]}, func(in []*graph.Node) []*graph.Node {
 				mask := layers.Dropout(l.Scope, graph.OnesLike(in[0]), graph.Scalar(rc.Graph(), dtypes.Float32, 0.5))
 				y := graph.Mul(in[0], graph.Add(mask, graph.ConvertDType(two, dtypes.Float32)))
@@ -112,7 +119,8 @@ func TestOnDrawsRandomNumbersInLayers(t *testing.T) {
 			})
 			return loop.Results{Carried: []*graph.Node{y}, Stacked: []*graph.Node{all[1], all[2]}}
 		}, loop.Options{Keep: remat.Nothing()})
-		return []*graph.Node{out.Stacked[0], out.Carried[0], graph.Mul(x, graph.Gradient(graph.ReduceAllSum(out.Carried[0]), x)[0])}
+		return []*graph.Node{out.Stacked[0], out.Carried[0], graph.Mul(x, graph.Gradient(graph.ReduceAllSum(out.Carried[0]),
+			x)[0])}
 	}
 	x := make([]float32, 64)
 	for i := range x {
@@ -136,11 +144,13 @@ func TestOnDrawsRandomNumbersInLayers(t *testing.T) {
 
 // The first and the last of 2 x 2 logical devices each compute a part of each layer.
 func TestOnWithNamedAxesInLayers(t *testing.T) {
-	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 1, LogicalAxes: strategytest.Axes("model", "sequence")})
+	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 1, LogicalAxes: strategytest.Axes("model",
+		"sequence")})
 	all := layerLoop(t, s, nil, func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		y := loop.Layers(nil, 3, in[0], func(_ *model.Scope, x *graph.Node) *graph.Node {
 			for _, k := range []int{0, 3, 2} {
-				x = logical.OnDevice(k, logical.SplitOver(x, "model"), func(x *graph.Node) *graph.Node { return graph.AddScalar(graph.MulScalar(x, 2), 1) })
+				x = logical.OnDevice(k, logical.SplitOver(x, "model"),
+					func(x *graph.Node) *graph.Node { return graph.AddScalar(graph.MulScalar(x, 2), 1) })
 			}
 			return x
 		}, loop.Options{})
@@ -158,7 +168,10 @@ func TestOnInLayersIsBranch(t *testing.T) {
 		}, loop.Options{})}
 	}, strategy.FunctionOptions{}).Lowered(context.Background(), shapes.Make(dtypes.Float32, 4))
 	require.NoError(t, err)
-	assert.Regexp(t, regexp.MustCompile(`(?s)stablehlo.while.*manual_axes=\{"logical"\}.*(%\d+) = stablehlo.constant dense<1> : tensor<i32>\s+(%\d+) = stablehlo.subtract %\d+, %\d+ .*stablehlo.case"\(%\d+\) \(\{\s+%\d+ = "stablehlo.tanh".*\}, \{\s+%\d+ = stablehlo.constant dense<0.0>.*stablehlo.all_reduce.*#groups\$logical`), string(m.Text))
+	assert.Regexp(t, regexp.MustCompile(`(?s)stablehlo.while.*manual_axes=\{"logical"\}.*(%\d+) = stablehlo.constant `+
+		`dense<1> : tensor<i32>\s+(%\d+) = stablehlo.subtract %\d+, %\d+ .*stablehlo.case"\(%\d+\) \(\{\s+%\d+ = `+
+		`"stablehlo.tanh".*\}, \{\s+%\d+ = stablehlo.constant dense<0.0>.*stablehlo.all_reduce.*#groups\$logical`),
+		string(m.Text))
 	assert.Equal(t, 1, strings.Count(string(m.Text), "all_reduce"))
 }
 
@@ -166,10 +179,20 @@ func TestOnInLayersIsBranch(t *testing.T) {
 func TestErrorsOfOnInLayers(t *testing.T) {
 	s := strategytest.New(t, 1, 2)
 	for want, region := range map[string]func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node{
-		"inside another region":                        func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node { return logical.OnDevice(0, x, graph.Neg) },
-		"annotate before or after the OnDevice region": func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node { return logical.Split(x, 2) },
-		"call it before or after the OnDevice region":  func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node { return rc.AllReduce(strategy.Sum, x) },
-		"inside a region that runs on one logical device; put the logical.OnDevice region elsewhere": func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+		"inside another region": func(rc *strategy.ReplicaContext,
+			x *graph.Node) *graph.Node {
+			return logical.OnDevice(0, x, graph.Neg)
+		},
+		"annotate before or after the OnDevice region": func(rc *strategy.ReplicaContext,
+			x *graph.Node) *graph.Node {
+			return logical.Split(x, 2)
+		},
+		"call it before or after the OnDevice region": func(rc *strategy.ReplicaContext,
+			x *graph.Node) *graph.Node {
+			return rc.AllReduce(strategy.Sum, x)
+		},
+		"inside a region that runs on one logical device; put the logical.OnDevice region elsewhere": func(
+			rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 			return remat.Block(remat.Nothing(), x, graph.Neg)
 		},
 		"it returns nothing":          nil,
@@ -187,7 +210,10 @@ func TestErrorsOfOnInLayers(t *testing.T) {
 		assert.NotEqual(t, errkind.Unknown, errkind.KindOf(err), want)
 	}
 	for want, build := range map[string]func(x *graph.Node) *graph.Node{
-		"there is no logical device 2 in a replica of 2 devices": func(x *graph.Node) *graph.Node { return logical.OnDevice(2, x, graph.Neg) },
+		"there is no logical device 2 in a replica of 2 devices": func(x *graph.Node) *graph.Node {
+			return logical.OnDevice(2,
+				x, graph.Neg)
+		},
 		"the function is nil": func(x *graph.Node) *graph.Node { return logical.OnDevice(0, x, nil) },
 		"from outside; pass it as an argument": func(x *graph.Node) *graph.Node {
 			y := graph.Exp(x)
@@ -195,7 +221,8 @@ func TestErrorsOfOnInLayers(t *testing.T) {
 		},
 	} {
 		_, err := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-			return []*graph.Node{loop.Layers(nil, 2, in[0], func(_ *model.Scope, x *graph.Node) *graph.Node { return build(x) }, loop.Options{})}
+			return []*graph.Node{loop.Layers(nil, 2, in[0], func(_ *model.Scope, x *graph.Node) *graph.Node { return build(x) },
+				loop.Options{})}
 		}, strategy.FunctionOptions{}).Run(context.Background(), []float32{1, 2})
 		require.ErrorContains(t, err, want)
 		assert.NotEqual(t, errkind.Unknown, errkind.KindOf(err), want)

@@ -49,9 +49,10 @@ func unrolledLayers(wrap func(in []*graph.Node, f func(in []*graph.Node) []*grap
 
 func loopedLayers(keep remat.Policy) stackOfLayers {
 	return func(h, w, b *graph.Node, p int) *graph.Node {
-		return loop.Run(nil, 3, loop.Arguments{Carried: []*graph.Node{h}, Sliced: []*graph.Node{w, b}}, func(l *loop.Layer) loop.Results {
-			return loop.Results{Carried: []*graph.Node{physicsLayer(l.Carried[0], l.Sliced[0], l.Sliced[1], p)}}
-		}, loop.Options{Keep: keep}).Carried[0]
+		return loop.Run(nil, 3, loop.Arguments{Carried: []*graph.Node{h}, Sliced: []*graph.Node{w, b}},
+			func(l *loop.Layer) loop.Results {
+				return loop.Results{Carried: []*graph.Node{physicsLayer(l.Carried[0], l.Sliced[0], l.Sliced[1], p)}}
+			}, loop.Options{Keep: keep}).Carried[0]
 	}
 }
 
@@ -103,7 +104,8 @@ func TestLoopsAndBlocksHaveSecondDerivatives(t *testing.T) {
 				continue
 			}
 			forms["loop, "+name] = loopedLayers(keep)
-			forms["blocks, "+name] = unrolledLayers(func(in []*graph.Node, f func(in []*graph.Node) []*graph.Node) []*graph.Node {
+			forms["blocks, "+name] = unrolledLayers(func(in []*graph.Node,
+				f func(in []*graph.Node) []*graph.Node) []*graph.Node {
 				return remat.BlockMany(keep, in, f)
 			})
 		}
@@ -127,7 +129,8 @@ func TestPhysicsInformedNetworksTrainThroughALoop(t *testing.T) {
 			u := layers.Dense(rc.Scope("output"), of(rc, in[0]), true, 1)
 			ux := graph.Gradient(graph.ReduceAllSum(u), in[0])[0]
 			uxx := graph.Gradient(graph.ReduceAllSum(ux), in[0])[0]
-			return graph.ReduceAllMean(graph.Square(graph.Add(graph.MulScalar(graph.ReduceAndKeep(uxx, graph.ReduceSum, -1), 0.1), graph.Sub(u, in[1]))))
+			return graph.ReduceAllMean(graph.Square(graph.Add(graph.MulScalar(graph.ReduceAndKeep(uxx, graph.ReduceSum, -1),
+				0.1), graph.Sub(u, in[1]))))
 		}
 	}
 	sgd := func() optimizer.Interface {
@@ -140,14 +143,18 @@ func TestPhysicsInformedNetworksTrainThroughALoop(t *testing.T) {
 		opts strategy.Options
 		keep remat.Policy
 	}{
-		"1x1":                     {strategy.Options{Replicas: 1}, remat.Nothing()},
-		"2x4":                     {strategy.Options{Replicas: 2, LogicalDevices: 4, Variables: logical.Rules{logical.Match(`up/.*weights`, logical.SplitInto(1, 1, 4))}}, remat.Nothing()},
-		"4x1, parameters sharded": {strategy.Options{Replicas: 4, Variables: strategytest.Share(logical.ShardParameters, 1)}, remat.Products()},
-		"4x1, gradients sharded":  {strategy.Options{Replicas: 4, Variables: strategytest.Share(logical.ShardGradients, 1)}, remat.Everything()},
+		"1x1": {strategy.Options{Replicas: 1}, remat.Nothing()},
+		"2x4": {strategy.Options{Replicas: 2, LogicalDevices: 4,
+			Variables: logical.Rules{logical.Match(`up/.*weights`, logical.SplitInto(1, 1, 4))}}, remat.Nothing()},
+		"4x1, parameters sharded": {strategy.Options{Replicas: 4, Variables: strategytest.Share(logical.ShardParameters, 1)},
+			remat.Products()},
+		"4x1, gradients sharded": {strategy.Options{Replicas: 4, Variables: strategytest.Share(logical.ShardGradients, 1)},
+			remat.Everything()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := strategytest.On(t, sys, c.opts)
-			assert.InDeltaSlice(t, want, fit(t, s, stored(t, start, false), sgd(), informed(looped(s.NumLogicalDevices(), loop.Options{Keep: c.keep})), 4), 1e-4)
+			assert.InDeltaSlice(t, want, fit(t, s, stored(t, start, false), sgd(),
+				informed(looped(s.NumLogicalDevices(), loop.Options{Keep: c.keep})), 4), 1e-4)
 		})
 	}
 }

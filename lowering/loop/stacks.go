@@ -154,7 +154,8 @@ func (r *layerLoop) stackInitializer(v *model.Variable) model.VariableInitialize
 // stackInitialValues stacks the results of n calls of an initializer. If the initializer draws
 // random numbers and the backend supports loops, the calls are a loop in the graph, whose size then
 // does not depend on n.
-func stackInitialValues(g *graph.Graph, n int, layerShape shapes.Shape, initializer model.VariableInitializer) *graph.Node {
+func stackInitialValues(g *graph.Graph, n int, layerShape shapes.Shape,
+	initializer model.VariableInitializer) *graph.Node {
 	_, before := rngState(g)
 	first := initializer(g, layerShape)
 	random, after := rngState(g)

@@ -56,7 +56,8 @@ func TestLoopsInStepsOfAllKinds(t *testing.T) {
 	start := values(t, one, store, "/layers", "/output")
 	s := strategytest.On(t, sys, strategy.Options{Replicas: 2})
 	train := func(of train.Loss, apart bool) (losses []float64) {
-		step := strategytest.OK(train.New(s, stored(t, start, apart), optimizer.StochasticGradientDescent().WithLearningRate(0.01).WithDecay(false).Done(), of, train.Options{}))
+		step := strategytest.OK(train.New(s, stored(t, start, apart),
+			optimizer.StochasticGradientDescent().WithLearningRate(0.01).WithDecay(false).Done(), of, train.Options{}))
 		x, y := strategytest.Sums(7, width) // 4 rows and 3
 		for range 2 {
 			l, err := step.Run(ctx, x, y)
@@ -82,7 +83,8 @@ func TestLoopsInStepsOfAllKinds(t *testing.T) {
 func TestVariablesOfTheStrategyInLoops(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
-	scale, err := s.NewVariable(ctx, float32(2), strategy.VariableOptions{Name: "scale", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+	scale, err := s.NewVariable(ctx, float32(2), strategy.VariableOptions{Name: "scale", Synchronization: strategy.OnRead,
+		Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
 	out, err := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{loop.Layers(nil, 3, in[0], func(_ *model.Scope, x *graph.Node) *graph.Node {
@@ -98,7 +100,8 @@ func TestOneDeviceInLoops(t *testing.T) {
 	s := strategytest.New(t, 1, 2)
 	run := func(block func(x *graph.Node) *graph.Node) ([]*strategy.PerReplica, error) {
 		return s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-			y := loop.Layers(nil, 3, in[0], func(_ *model.Scope, x *graph.Node) *graph.Node { return block(x) }, loop.Options{Keep: remat.Nothing()})
+			y := loop.Layers(nil, 3, in[0], func(_ *model.Scope, x *graph.Node) *graph.Node { return block(x) },
+				loop.Options{Keep: remat.Nothing()})
 			return []*graph.Node{y, graph.Gradient(graph.ReduceAllSum(y), in[0])[0]}
 		}, strategy.FunctionOptions{}).Run(context.Background(), []float32{1, 3})
 	}

@@ -26,7 +26,8 @@ func TestInitialValuesMatchLayers(t *testing.T) {
 		return []*graph.Node{loop.Layers(rc.Scope("layers"), 5, in[0], func(scope *model.Scope, x *graph.Node) *graph.Node {
 			h := layers.Dense(scope.In("up").WithInitializer(initializer.GlorotUniformFn(scope)), x, true, 16)
 			h = graph.MulScalar(h, 0.5)
-			h = graph.Add(h, graph.ExpandLeftToRank(scope.VariableWithValue("offset", []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}).NodeValue(x.Graph()), 2))
+			h = graph.Add(h, graph.ExpandLeftToRank(scope.VariableWithValue("offset", []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10,
+				11, 12, 13, 14, 15, 16}).NodeValue(x.Graph()), 2))
 			return layers.Dense(scope.In("down"), h, false, width)
 		}, loop.Options{})}
 	}, x)

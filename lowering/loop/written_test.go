@@ -33,8 +33,10 @@ type statistics struct {
 }
 
 func newStatistics(t *testing.T, s *strategy.TPUStrategy) statistics {
-	variable := func(value any, name string, on strategy.VariableSynchronization, a strategy.VariableAggregation, trains bool) *strategy.Variable {
-		v, err := s.NewVariable(context.Background(), value, strategy.VariableOptions{Name: name, Synchronization: on, Aggregation: a, Trainable: &trains})
+	variable := func(value any, name string, on strategy.VariableSynchronization, a strategy.VariableAggregation,
+		trains bool) *strategy.Variable {
+		v, err := s.NewVariable(context.Background(), value, strategy.VariableOptions{Name: name, Synchronization: on,
+			Aggregation: a, Trainable: &trains})
 		require.NoError(t, err)
 		return v
 	}
@@ -99,7 +101,8 @@ func stacksOf() map[string]func(v statistics, rc *strategy.ReplicaContext, x *gr
 		},
 		"a loop behind a layer": func(v statistics, rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 			x = v.layer(rc, x)
-			x = loop.Layers(nil, 2, x, func(_ *model.Scope, x *graph.Node) *graph.Node { return v.layer(rc, x) }, loop.Options{Keep: remat.Nothing()})
+			x = loop.Layers(nil, 2, x, func(_ *model.Scope, x *graph.Node) *graph.Node { return v.layer(rc, x) },
+				loop.Options{Keep: remat.Nothing()})
 			return v.layer(rc, x)
 		},
 	}
@@ -130,7 +133,8 @@ func TestLayersWriteVariablesOfTheStrategy(t *testing.T) {
 				x = of(v, rc, x)
 				return graph.Mul(x, rc.Read(v.last)) // what the last layer left has a gradient too
 			})
-			step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), loss, train.Options{}))
+			step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), loss,
+				train.Options{}))
 			for i := range 3 {
 				x, y := batch(i)
 				l, err := step.Run(ctx, x, y)
@@ -169,7 +173,8 @@ func TestWritesOfLayersInAStep(t *testing.T) {
 		if name == "names" {
 			continue
 		}
-		v, err := s.NewVariable(ctx, float32(2), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		v, err := s.NewVariable(ctx, float32(2), strategy.VariableOptions{Synchronization: strategy.OnRead,
+			Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
 		out, err := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			y := loop.Layers(nil, 3, in[0], func(_ *model.Scope, x *graph.Node) *graph.Node {
@@ -193,7 +198,8 @@ func TestWritesOfLayersInAStep(t *testing.T) {
 func TestNoBackwardPassForSums(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 1, 1)
-	v, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+	v, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead,
+		Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
 	cosines := func(write bool) (n int) {
 		m, err := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -215,7 +221,8 @@ func TestNoBackwardPassForSums(t *testing.T) {
 func TestErrorsOfWritesInLayers(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
-	v, err := s.NewVariable(ctx, float32(2), strategy.VariableOptions{Name: "v", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+	v, err := s.NewVariable(ctx, float32(2), strategy.VariableOptions{Name: "v", Synchronization: strategy.OnRead,
+		Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
 	run := func(block func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node) (float32, error) {
 		var failed error
@@ -253,7 +260,8 @@ func TestErrorsOfWritesInLayers(t *testing.T) {
 	assert.Equal(t, float32(2), value, "nothing was written")
 	_, err = run(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 		cond := graph.NewClosure(rc.Graph(), func(g *graph.Graph) []*graph.Node {
-			return []*graph.Node{graph.LessThan(graph.ReduceAllSum(graph.Parameter(g, "x", x.Shape())), graph.Const(g, float32(1)))}
+			return []*graph.Node{graph.LessThan(graph.ReduceAllSum(graph.Parameter(g, "x", x.Shape())),
+				graph.Const(g, float32(1)))}
 		})
 		body := graph.NewClosure(rc.Graph(), func(g *graph.Graph) []*graph.Node {
 			x := graph.Parameter(g, "x", x.Shape())

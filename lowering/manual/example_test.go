@@ -21,10 +21,11 @@ func ExampleRegion() {
 	defer done()
 	f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		cut := sharding.P("logical")
-		return manual.Region(nil, []manual.Arg{{Node: in[0], Spec: cut}}, []sharding.Spec{cut, sharding.P()}, func(in []*graph.Node) []*graph.Node {
-			mine := in[0] // of shape [2]
-			return []*graph.Node{manual.Shift(mine, 1), manual.AllReduce(mine, manual.Sum)}
-		})
+		return manual.Region(nil, []manual.Arg{{Node: in[0], Spec: cut}}, []sharding.Spec{cut, sharding.P()},
+			func(in []*graph.Node) []*graph.Node {
+				mine := in[0] // of shape [2]
+				return []*graph.Node{manual.Shift(mine, 1), manual.AllReduce(mine, manual.Sum)}
+			})
 	}, strategy.FunctionOptions{})
 	out := strategytest.OK(f.Run(context.Background(), []float32{1, 2, 3, 4, 5, 6, 7, 8}))
 	for _, y := range out {

@@ -34,22 +34,25 @@ func TestGatherOfTensorSplitOverOtherAxes(t *testing.T) {
 		},
 	}
 	run := func(s *strategy.TPUStrategy, step func(in []*graph.Node) []*graph.Node) any {
-		results, err := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return step(in) }, strategy.FunctionOptions{}).Run(t.Context(), table, at)
+		results, err := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return step(in) },
+			strategy.FunctionOptions{}).Run(t.Context(), table, at)
 		require.NoError(t, err)
 		return strategytest.OK(results[0].Local(t.Context(), 0)).Value()
 	}
 	one := strategytest.On(t, sys, strategy.Options{Replicas: 1})
-	cube := strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalAxes: strategytest.Axes("expert", "model", "sequence")})
+	cube := strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalAxes: strategytest.Axes("expert", "model",
+		"sequence")})
 	for name, op := range ops {
 		want := run(one, func(in []*graph.Node) []*graph.Node { return []*graph.Node{op(in[0], in[1])} })
 		for _, split := range [][]string{{"model", ""}, {"model", "sequence"}, {"sequence", "model"}} {
 			for _, out := range [][]string{{"", ""}, {"model", "sequence"}} {
 				got := run(cube, func(in []*graph.Node) []*graph.Node {
 					arguments := []manual.Arg{manual.In(in[0]), manual.In(in[1])}
-					return manual.Region([]string{"expert"}, arguments, []sharding.Spec{sharding.P()}, func(in []*graph.Node) []*graph.Node {
-						y := op(logical.SplitOver(in[0], split...), logical.SplitOver(in[1], "model", ""))
-						return []*graph.Node{logical.SplitOver(y, out...)}
-					})
+					return manual.Region([]string{"expert"}, arguments, []sharding.Spec{sharding.P()},
+						func(in []*graph.Node) []*graph.Node {
+							y := op(logical.SplitOver(in[0], split...), logical.SplitOver(in[1], "model", ""))
+							return []*graph.Node{logical.SplitOver(y, out...)}
+						})
 				})
 				assert.Equal(t, want, got, fmt.Sprint(name, split, out))
 			}

@@ -28,12 +28,13 @@ func parted(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	x = graph.Add(x, ring.Attention("expert", x, x, x, ring.Options{Causal: true}))
 	h := graph.ReduceMean(x, 1, 2)
 	h = sparse(rc.Scope("moe"), parallel(rc.Scope("dense"), h))
-	h = pipeline.Run("model", h, []*graph.Node{weights(rc.Scope("stages"), "w", h, 2, width, width)}, func(x *graph.Node, w []*graph.Node) *graph.Node {
-		for i := range w[0].Shape().Dimensions[0] {
-			x = graph.Tanh(graph.Dot(x, graph.Squeeze(graph.SliceAxis(w[0], 0, graph.AxisElem(i)), 0)).Product())
-		}
-		return x
-	}, pipeline.Options{Microbatches: 2})
+	h = pipeline.Run("model", h, []*graph.Node{weights(rc.Scope("stages"), "w", h, 2, width, width)},
+		func(x *graph.Node, w []*graph.Node) *graph.Node {
+			for i := range w[0].Shape().Dimensions[0] {
+				x = graph.Tanh(graph.Dot(x, graph.Squeeze(graph.SliceAxis(w[0], 0, graph.AxisElem(i)), 0)).Product())
+			}
+			return x
+		}, pipeline.Options{Microbatches: 2})
 	return graph.ReduceAllMean(graph.Square(graph.Sub(layers.Dense(rc.Scope("out"), h, true, 1), in[1])))
 }
 
@@ -47,7 +48,8 @@ func TestRegionsInMicrobatchesMatchBatch(t *testing.T) {
 		}
 		opts.Replicas, opts.Variables = mesh[0], append(opts.Variables, strategytest.Share(state, 1)...)
 		s := strategytest.On(t, plugintest.System(t, 8), opts)
-		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.001).Done(), loss, train.Options{Accumulate: n}))
+		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.001).Done(), loss,
+			train.Options{Accumulate: n}))
 		var all []float64
 		for range steps {
 			all = append(all, strategytest.Losses(t, step, 0, 1)...)

@@ -127,7 +127,8 @@ func newShard(mesh sharding.Mesh, axes []string, subject string, x *graph.Node, 
 				fail(op, subject, fmt.Sprintf("dimension %d is split over axis %q, which the replica does not have",
 					i, name), "name one of "+mesh.String())
 			case !slices.Contains(axes, name):
-				fail(op, subject, fmt.Sprintf("dimension %d is split over axis %q, over which the region is not manual", i, name), "name one of "+joinNames(axes)+", or make the region manual over the axis")
+				fail(op, subject, fmt.Sprintf("dimension %d is split over axis %q, over which the region is not manual", i, name),
+					"name one of "+joinNames(axes)+", or make the region manual over the axis")
 			case used[name]:
 				fail(op, subject, fmt.Sprintf("its spec %q names axis %q twice", spec, name), "name an axis once")
 			}

@@ -41,7 +41,8 @@ func weights(scope *model.Scope, name string, x *graph.Node, dims ...int) *graph
 func parallel(scope *model.Scope, x *graph.Node) *graph.Node {
 	up, down := weights(scope, "up", x, width, hidden), weights(scope, "down", x, hidden, width)
 	bias := weights(scope, "bias", x, width)
-	return manual.Region([]string{"model"}, []manual.Arg{manual.In(x), manual.In(up, nil, "model"), manual.In(down, "model"), manual.In(bias)},
+	return manual.Region([]string{"model"}, []manual.Arg{manual.In(x), manual.In(up, nil, "model"),
+		manual.In(down, "model"), manual.In(bias)},
 		[]sharding.Spec{sharding.P()}, func(in []*graph.Node) []*graph.Node {
 			h := graph.Tanh(graph.Dot(in[0], in[1]).Product())
 			y := manual.AllReduce(graph.Dot(h, in[2]).Product(), manual.Sum, "model")
@@ -51,7 +52,8 @@ func parallel(scope *model.Scope, x *graph.Node) *graph.Node {
 
 // sparse is a mixture-of-experts layer.
 func sparse(scope *model.Scope, x *graph.Node) *graph.Node {
-	w := []*graph.Node{weights(scope, "experts_up", x, experts, width, hidden), weights(scope, "experts_down", x, experts, hidden, width)}
+	w := []*graph.Node{weights(scope, "experts_up", x, experts, width, hidden), weights(scope, "experts_down", x, experts,
+		hidden, width)}
 	out := moe.Layer(x, weights(scope, "gate", x, width, experts), w, func(x *graph.Node, w []*graph.Node) *graph.Node {
 		return graph.Einsum("esh,ehd->esd", graph.Tanh(graph.Einsum("esd,edh->esh", x, w[0])), w[1])
 	}, moe.Options{Axis: "expert", CapacityFactor: experts})
@@ -84,7 +86,8 @@ func mixedOptions(model, expert int) strategy.Options {
 }
 
 func mixedStep(s *strategy.TPUStrategy) *train.Step {
-	return strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), mixed, train.Options{}))
+	return strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), mixed,
+		train.Options{}))
 }
 
 func TestManualRegionsMatchOneDevice(t *testing.T) {
@@ -125,17 +128,19 @@ func TestAOTManualRegionsCompileForTPUs(t *testing.T) {
 	assert.True(t, kinds["all-to-all"], "%v", kinds)
 
 	// A pipeline of stages with attention round a ring in each.
-	s := strategytest.Ahead(t, "v5e:4x4", strategy.Options{LogicalAxes: []sharding.Axis{{Name: "stage", Size: 2}, {Name: "sequence", Size: 4}}})
-	piped := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		w := weights(rc.Scope("stages"), "w", in[0], 2, hidden, hidden)
-		x := graph.InsertAxes(in[0], 2, 2) // [batch, length, heads, dim]
-		x = graph.BroadcastToDims(x, x.Shape().Dimensions[0], 8, 2, hidden)
-		x = ring.Attention("sequence", x, x, x, ring.Options{Causal: true})
-		y := pipeline.Run("stage", x, []*graph.Node{w}, func(x *graph.Node, w []*graph.Node) *graph.Node {
-			return graph.Tanh(graph.Einsum("blhd,de->blhe", x, graph.Squeeze(w[0], 0)))
-		}, pipeline.Options{Microbatches: 4})
-		return graph.ReduceAllMean(graph.Square(graph.Sub(graph.ReduceSum(y, 1, 2, 3), graph.Squeeze(in[1], 1))))
-	}, train.Options{}))
+	s := strategytest.Ahead(t, "v5e:4x4", strategy.Options{LogicalAxes: []sharding.Axis{{Name: "stage", Size: 2},
+		{Name: "sequence", Size: 4}}})
+	piped := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			w := weights(rc.Scope("stages"), "w", in[0], 2, hidden, hidden)
+			x := graph.InsertAxes(in[0], 2, 2) // [batch, length, heads, dim]
+			x = graph.BroadcastToDims(x, x.Shape().Dimensions[0], 8, 2, hidden)
+			x = ring.Attention("sequence", x, x, x, ring.Options{Causal: true})
+			y := pipeline.Run("stage", x, []*graph.Node{w}, func(x *graph.Node, w []*graph.Node) *graph.Node {
+				return graph.Tanh(graph.Einsum("blhd,de->blhe", x, graph.Squeeze(w[0], 0)))
+			}, pipeline.Options{Microbatches: 4})
+			return graph.ReduceAllMean(graph.Square(graph.Sub(graph.ReduceSum(y, 1, 2, 3), graph.Squeeze(in[1], 1))))
+		}, train.Options{}))
 	c, err = piped.Compiled(t.Context(), x, y)
 	require.NoError(t, err)
 	assert.Contains(t, string(c.Module.Text), "stablehlo.collective_permute")
@@ -150,19 +155,20 @@ func TestRandomNumbersOfARegion(t *testing.T) {
 func randomNumbersOfARegion(t *testing.T, s *strategy.TPUStrategy) {
 	losses := map[bool][]float64{}
 	for _, region := range []bool{false, true} {
-		losses[region] = strategytest.Losses(t, strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-			h := layers.Dense(rc.Scope("in"), in[0], true, width)
-			dropped := func(h *graph.Node) *graph.Node {
-				return layers.Dropout(rc.Scope("drop"), h, graph.Const(h.Graph(), float32(0.5)))
-			}
-			if region {
-				h = run(nil, manual.In(h), sharding.P(), dropped)
-			} else {
-				h = dropped(h)
-			}
-			h = layers.Dropout(rc.Scope("drop"), h, graph.Const(h.Graph(), float32(0.5)))
-			return graph.ReduceAllMean(graph.Square(graph.Sub(graph.ReduceAndKeep(h, graph.ReduceSum, -1), in[1])))
-		}, train.Options{})), 0, 3)
+		losses[region] = strategytest.Losses(t, strategytest.OK(train.New(s, strategytest.SeededStore(),
+			optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+				h := layers.Dense(rc.Scope("in"), in[0], true, width)
+				dropped := func(h *graph.Node) *graph.Node {
+					return layers.Dropout(rc.Scope("drop"), h, graph.Const(h.Graph(), float32(0.5)))
+				}
+				if region {
+					h = run(nil, manual.In(h), sharding.P(), dropped)
+				} else {
+					h = dropped(h)
+				}
+				h = layers.Dropout(rc.Scope("drop"), h, graph.Const(h.Graph(), float32(0.5)))
+				return graph.ReduceAllMean(graph.Square(graph.Sub(graph.ReduceAndKeep(h, graph.ReduceSum, -1), in[1])))
+			}, train.Options{})), 0, 3)
 	}
 	assert.InDeltaSlice(t, losses[false], losses[true], 1e-5)
 }

@@ -26,15 +26,17 @@ func TestManualRegionsOfLayersWrite(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 1, 2)
 	run := func(value func(x *graph.Node) *graph.Node) (float32, error) {
-		v, err := s.NewVariable(ctx, float32(2), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		v, err := s.NewVariable(ctx, float32(2), strategy.VariableOptions{Synchronization: strategy.OnRead,
+			Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
 		_, err = s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			cut := sharding.P("logical")
 			return []*graph.Node{loop.Layers(nil, 3, in[0], func(_ *model.Scope, x *graph.Node) *graph.Node {
-				return manual.Region(nil, []manual.Arg{{Node: x, Spec: cut}}, []sharding.Spec{cut}, func(in []*graph.Node) []*graph.Node {
-					rc.AssignAdd(v, value(graph.ReduceAllSum(in[0])))
-					return []*graph.Node{graph.Mul(in[0], in[0])}
-				})[0]
+				return manual.Region(nil, []manual.Arg{{Node: x, Spec: cut}}, []sharding.Spec{cut},
+					func(in []*graph.Node) []*graph.Node {
+						rc.AssignAdd(v, value(graph.ReduceAllSum(in[0])))
+						return []*graph.Node{graph.Mul(in[0], in[0])}
+					})[0]
 			}, loop.Options{})}
 		}, strategy.FunctionOptions{}).Run(ctx, []float32{1, 2, 3, 4})
 		if err != nil {

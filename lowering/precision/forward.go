@@ -98,7 +98,8 @@ func (p Policy) Forward(g *graph.Graph, in []*graph.Node, f func(in []*graph.Nod
 // describes the first operation in another dtype.
 func (p Policy) unusedComputeError(other string) error {
 	return invalidError("policy with Compute "+p.Compute.String(),
-		"a layer computes in the dtype of its input: convert the input of that layer with precision.Compute, as in x = precision.Compute(x)",
+		"a layer computes in the dtype of its input: convert the input of that layer with precision.Compute, as in x = "+
+			"precision.Compute(x)",
 		"no operation of the model computes in %s; the first one in another dtype is the %s", p.Compute, other)
 }
 

@@ -59,7 +59,8 @@ func trace(t *testing.T, store *model.Store, build func(g *graph.Graph, x *graph
 			}
 			require.NoError(t, g.Compile(results...))
 			for h := range g.NumParameters() {
-				sig.Arguments = append(sig.Arguments, spmd.Tensor{Name: g.GetParameterByHandle(graph.ParameterHandle(h)).GetParameterName()})
+				sig.Arguments = append(sig.Arguments,
+					spmd.Tensor{Name: g.GetParameterByHandle(graph.ParameterHandle(h)).GetParameterName()})
 			}
 			for i := range results {
 				sig.Results = append(sig.Results, spmd.Tensor{Name: fmt.Sprint("result_", i)})
@@ -86,7 +87,8 @@ func caught(f func()) (err error) {
 }
 
 // forward returns a step whose results are the results of a forward part.
-func forward(p precision.Policy, part func(scope *model.Scope, x *graph.Node) *graph.Node) func(g *graph.Graph, x *graph.Node) []*graph.Node {
+func forward(p precision.Policy, part func(scope *model.Scope, x *graph.Node) *graph.Node) func(g *graph.Graph,
+	x *graph.Node) []*graph.Node {
 	return func(g *graph.Graph, x *graph.Node) []*graph.Node {
 		return p.Forward(g, []*graph.Node{x}, func(in []*graph.Node) []*graph.Node {
 			return []*graph.Node{part(model.GetStore(g).RootScope(), in[0])}
@@ -127,7 +129,8 @@ func TestForwardComputesInBFloat16AndStoresFloat32(t *testing.T) {
 	}
 	first := trace(t, store, step)
 	require.NoError(t, first.err)
-	require.Equal(t, map[string]string{"/hidden/dense/weights": "(Float32)[8, 2]", "/hidden/dense/biases": "(Float32)[2]"}, shapesOf(store))
+	require.Equal(t, map[string]string{"/hidden/dense/weights": "(Float32)[8, 2]", "/hidden/dense/biases": "(Float32)[2]"},
+		shapesOf(store))
 	require.Equal(t, 1, first.count(product), first.text)
 	require.Equal(t, 1, first.count(`%_hidden_dense_weights: tensor<8x2xf32>`))
 	require.Equal(t, 2, first.runs, "the code runs twice")
@@ -162,7 +165,8 @@ func TestLayersWithFloat32InputUseFloat32Variables(t *testing.T) {
 		}))
 		require.NoError(t, out.err)
 		require.Equal(t, 1, out.count(product))
-		require.Equal(t, 1, out.count(`(?s)dot_general.{0,400}?\(tensor<4x2xf32>, tensor<2x1xf32>\) -> tensor<4x1xf32>`), out.text)
+		require.Equal(t, 1, out.count(`(?s)dot_general.{0,400}?\(tensor<4x2xf32>, tensor<2x1xf32>\) -> tensor<4x1xf32>`),
+			out.text)
 		require.Equal(t, "(Float32)[2, 1]", shapesOf(store)["/logits/dense/weights"])
 		if known {
 			require.Equal(t, []float32{1, 2}, store.GetVariable("/hidden/dense/biases").MustValue().Value(), "values stay")
@@ -228,19 +232,20 @@ func TestNewVariablesWithValueAreStoredInFloat32(t *testing.T) {
 
 func TestOutputReturnsOriginalArguments(t *testing.T) {
 	trace(t, model.NewStore(), func(g *graph.Graph, x *graph.Node) []*graph.Node {
-		return precision.MixedBFloat16.Forward(g, []*graph.Node{x, graph.Const(g, int32(1))}, func(in []*graph.Node) []*graph.Node {
-			require.Equal(t, dtypes.BFloat16, in[0].DType())
-			require.Same(t, x, precision.Output(in[0]))
-			require.Equal(t, dtypes.Int32, in[1].DType())
-			require.Equal(t, dtypes.BFloat16, precision.Compute(graph.Const(g, float32(1))).DType())
-			require.Same(t, in[0], precision.Compute(in[0]))
-			y := precision.FullPrecision(in[0], func(x *graph.Node) *graph.Node {
-				require.Equal(t, dtypes.Float32, x.DType())
-				return graph.Tanh(x)
+		return precision.MixedBFloat16.Forward(g, []*graph.Node{x, graph.Const(g, int32(1))},
+			func(in []*graph.Node) []*graph.Node {
+				require.Equal(t, dtypes.BFloat16, in[0].DType())
+				require.Same(t, x, precision.Output(in[0]))
+				require.Equal(t, dtypes.Int32, in[1].DType())
+				require.Equal(t, dtypes.BFloat16, precision.Compute(graph.Const(g, float32(1))).DType())
+				require.Same(t, in[0], precision.Compute(in[0]))
+				y := precision.FullPrecision(in[0], func(x *graph.Node) *graph.Node {
+					require.Equal(t, dtypes.Float32, x.DType())
+					return graph.Tanh(x)
+				})
+				require.Equal(t, dtypes.BFloat16, y.DType())
+				return []*graph.Node{y, in[1]}
 			})
-			require.Equal(t, dtypes.BFloat16, y.DType())
-			return []*graph.Node{y, in[1]}
-		})
 	})
 	g := graph.NewGraph(spmd.NewTrace(spmd.Options{}), "plain")
 	x := graph.Const(g, float32(1))
@@ -257,7 +262,8 @@ func TestSumsAccumulateInFloat32(t *testing.T) {
 	}
 	wide := trace(t, model.NewStore(), forward(precision.MixedBFloat16, sum))
 	require.Zero(t, wide.count(`stablehlo.add"?\(?.* tensor<bf16>`), wide.text)
-	narrow := trace(t, model.NewStore(), forward(precision.Policy{Compute: dtypes.BFloat16, Accumulate: dtypes.BFloat16}, sum))
+	narrow := trace(t, model.NewStore(), forward(precision.Policy{Compute: dtypes.BFloat16, Accumulate: dtypes.BFloat16},
+		sum))
 	require.NotZero(t, narrow.count(`stablehlo.add"?\(?.* tensor<bf16>`), narrow.text)
 }
 
@@ -265,7 +271,8 @@ func TestPartialProductsUsePartialDtype(t *testing.T) {
 	p := precision.MixedBFloat16
 	p.Partial = dtypes.Float32
 	out := trace(t, model.NewStore(), forward(p, dense))
-	require.Equal(t, 1, out.count(`(?s)dot_general.{0,400}?\(tensor<4x8xbf16>, tensor<8x2xbf16>\) -> tensor<4x2xf32>`), out.text)
+	require.Equal(t, 1, out.count(`(?s)dot_general.{0,400}?\(tensor<4x8xbf16>, tensor<8x2xbf16>\) -> tensor<4x2xf32>`),
+		out.text)
 }
 
 func TestForwardErrors(t *testing.T) {
@@ -281,11 +288,13 @@ func TestForwardErrors(t *testing.T) {
 		build func(g *graph.Graph, x *graph.Node) []*graph.Node
 		text  string
 	}{
-		"an integer dtype": {build: forward(precision.Policy{Compute: dtypes.Int32}, dense), text: "Policy.Compute: Int32 is not a dtype"},
+		"an integer dtype": {build: forward(precision.Policy{Compute: dtypes.Int32}, dense),
+			text: "Policy.Compute: Int32 is not a dtype"},
 		"a forward part in a forward part": {build: forward(mixed, func(scope *model.Scope, x *graph.Node) *graph.Node {
 			return mixed.Forward(x.Graph(), []*graph.Node{x}, func(in []*graph.Node) []*graph.Node { return in })[0]
 		}), text: "forward part of another policy"},
-		"a master in bfloat16": {store: wide(), build: forward(mixed, dense), text: `variable "/hidden/dense/weights": the store has it in BFloat16`},
+		"a master in bfloat16": {store: wide(), build: forward(mixed, dense),
+			text: `variable "/hidden/dense/weights": the store has it in BFloat16`},
 		"code that asks for other variables": {build: func() func(g *graph.Graph, x *graph.Node) []*graph.Node {
 			n := 0
 			return forward(mixed, func(scope *model.Scope, x *graph.Node) *graph.Node {
@@ -293,8 +302,10 @@ func TestForwardErrors(t *testing.T) {
 				return layers.Dense(scope.In("layer_%d", n), x, false, 2)
 			})
 		}(), text: "not requested in the first trace of the step"},
-		"a panic of the model's": {build: forward(mixed, func(*model.Scope, *graph.Node) *graph.Node { panic(errors.New("the model's own")) }), text: "the model's own"},
-		"another shape":          {store: storeOf(t, "/hidden/dense/weights", []float32{1}), build: forward(mixed, dense), text: "different shape"},
+		"a panic of the model's": {build: forward(mixed,
+			func(*model.Scope, *graph.Node) *graph.Node { panic(errors.New("the model's own")) }), text: "the model's own"},
+		"another shape": {store: storeOf(t, "/hidden/dense/weights", []float32{1}), build: forward(mixed, dense),
+			text: "different shape"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

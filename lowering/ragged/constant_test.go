@@ -19,14 +19,21 @@ func TestConstantsThatAreFunctionsOfASize(t *testing.T) {
 		dtype dtypes.DType
 		want  sizeFunction
 	}{
-		"size":              {func(n, _ float64) float64 { return n }, dtypes.Int32, sizeFunction{1, 0, []float64{1, 0}}},
-		"elements":          {func(n, _ float64) float64 { return 3 * n }, dtypes.Float32, sizeFunction{3, 0, []float64{1, 0}}},
-		"mean":              {func(n, _ float64) float64 { return float64(float32(1 / n)) }, dtypes.Float32, sizeFunction{1, 0, []float64{-1, 0}}},
-		"mean of elements":  {func(n, _ float64) float64 { return float64(float32(1 / (3 * n))) }, dtypes.Float32, sizeFunction{1. / 3, 0, []float64{-1, 0}}},
-		"mean of all":       {func(n, m float64) float64 { return float64(float32(1 / (n * m))) }, dtypes.Float32, sizeFunction{1, 0, []float64{-1, -1}}},
-		"last":              {func(n, _ float64) float64 { return n - 1 }, dtypes.Int32, sizeFunction{1, -1, []float64{1, 0}}},
-		"root":              {func(n, _ float64) float64 { return float64(float32(1 / math.Sqrt(n))) }, dtypes.Float32, sizeFunction{1, 0, []float64{-0.5, 0}}},
-		"squared":           {func(n, _ float64) float64 { return n * n }, dtypes.Float64, sizeFunction{1, 0, []float64{2, 0}}},
+		"size": {func(n, _ float64) float64 { return n }, dtypes.Int32, sizeFunction{1, 0, []float64{1, 0}}},
+		"elements": {func(n, _ float64) float64 { return 3 * n }, dtypes.Float32,
+			sizeFunction{3, 0, []float64{1, 0}}},
+		"mean": {func(n, _ float64) float64 { return float64(float32(1 / n)) }, dtypes.Float32,
+			sizeFunction{1, 0, []float64{-1, 0}}},
+		"mean of elements": {func(n, _ float64) float64 { return float64(float32(1 / (3 * n))) }, dtypes.Float32,
+			sizeFunction{1. / 3, 0, []float64{-1, 0}}},
+		"mean of all": {func(n, m float64) float64 { return float64(float32(1 / (n * m))) }, dtypes.Float32,
+			sizeFunction{1, 0, []float64{-1, -1}}},
+		"last": {func(n, _ float64) float64 { return n - 1 }, dtypes.Int32,
+			sizeFunction{1, -1, []float64{1, 0}}},
+		"root": {func(n, _ float64) float64 { return float64(float32(1 / math.Sqrt(n))) }, dtypes.Float32,
+			sizeFunction{1, 0, []float64{-0.5, 0}}},
+		"squared": {func(n, _ float64) float64 { return n * n }, dtypes.Float64,
+			sizeFunction{1, 0, []float64{2, 0}}},
 		"none of the sizes": {func(_, _ float64) float64 { return 8 }, dtypes.Float32, sizeFunction{8, 0, []float64{0, 0}}},
 	} {
 		var values []float64
@@ -54,7 +61,8 @@ func TestConstantsThatAreFunctionsOfASize(t *testing.T) {
 }
 
 func TestDimensionsFollowTheirSize(t *testing.T) {
-	dims, at := variantDims{{4, 6, 12, 7}, {8, 6, 24, 7}, {20, 6, 60, 7}, {4, 12, 12, 7}, {4, 30, 12, 7}}.sizeDependencies(twoSizes)
+	dims, at := variantDims{{4, 6, 12, 7}, {8, 6, 24, 7}, {20, 6, 60, 7}, {4, 12, 12, 7},
+		{4, 30, 12, 7}}.sizeDependencies(twoSizes)
 	assert.Equal(t, -1, at)
 	assert.Equal(t, []Dim{{0, 1}, {1, 1}, {0, 3}, {}}, dims)
 	_, at = variantDims{{7, 24}, {7, 48}, {7, 120}, {7, 48}, {7, 120}}.sizeDependencies(twoSizes)
@@ -70,15 +78,18 @@ func TestElementsOfConstants(t *testing.T) {
 		want []float64
 	}{
 		"one number": {ir.Dense{Type: ir.TensorType(dtypes.Float32, 2), Splat: &one}, []float64{1.5, 1.5}},
-		"a list":     {ir.Dense{Type: ir.TensorType(dtypes.Int32, 2), Numbers: []ir.Number{ir.Integer(1), ir.Integer(-2)}}, []float64{1, -2}},
-		"bytes":      {ir.Dense{Type: ir.TensorType(dtypes.Float32, 2), Bytes: []byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0x40}}, []float64{1, 2}},
-		"signed":     {ir.Dense{Type: ir.TensorType(dtypes.Int16, 2), Bytes: []byte{0xff, 0xff, 2, 0}}, []float64{-1, 2}},
-		"nothing":    {ir.Dense{Type: ir.TensorType(dtypes.Int16, 0)}, []float64{}},
+		"a list": {ir.Dense{Type: ir.TensorType(dtypes.Int32, 2), Numbers: []ir.Number{ir.Integer(1), ir.Integer(-2)}},
+			[]float64{1, -2}},
+		"bytes": {ir.Dense{Type: ir.TensorType(dtypes.Float32, 2), Bytes: []byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0x40}},
+			[]float64{1, 2}},
+		"signed":  {ir.Dense{Type: ir.TensorType(dtypes.Int16, 2), Bytes: []byte{0xff, 0xff, 2, 0}}, []float64{-1, 2}},
+		"nothing": {ir.Dense{Type: ir.TensorType(dtypes.Int16, 0)}, []float64{}},
 	} {
 		got, ok := flatElements(&c.of)
 		assert.True(t, ok, name)
 		assert.Equal(t, c.want, got, name)
 	}
-	_, ok := flatElements(&ir.Dense{Type: ir.TensorType(dtypes.Complex64, 1), Numbers: []ir.Number{ir.Zero(dtypes.Complex64)}})
+	_, ok := flatElements(&ir.Dense{Type: ir.TensorType(dtypes.Complex64, 1),
+		Numbers: []ir.Number{ir.Zero(dtypes.Complex64)}})
 	assert.False(t, ok)
 }

@@ -18,7 +18,8 @@ func TestAConstantBecomesAnExpressionOfTheRealSize(t *testing.T) {
 	p, _, err := rewritten(t, mean)
 	require.NoError(t, err)
 	body := p.Main().Body
-	assert.Equal(t, []string{"slice", "reshape"}, []string{body[0].OpName(), body[1].OpName()}, "the real size comes first")
+	assert.Equal(t, []string{"slice", "reshape"}, []string{body[0].OpName(), body[1].OpName()},
+		"the real size comes first")
 	assert.Equal(t, "sizes", body[0].Operands[0].Name)
 	assert.Equal(t, dtypes.Int32, body[1].Results[0].Type.DType)
 	assert.Positive(t, ops(p)["select"])

@@ -25,8 +25,10 @@ func TestWhatCombinesRowsGetsAMaskedOperand(t *testing.T) {
 		"elementwise":      {graph.Tanh, 0, []ragged.Dim{rows, full}},
 		"a sum of columns": {func(x *graph.Node) *graph.Node { return graph.ReduceSum(x, 1) }, 0, []ragged.Dim{rows}},
 		"a sum of rows":    {func(x *graph.Node) *graph.Node { return graph.ReduceSum(x, 0) }, 1, []ragged.Dim{full}},
-		"a product":        {func(x *graph.Node) *graph.Node { return graph.Einsum("bi,bj->ij", x, x) }, 2, []ragged.Dim{full, full}},
-		"rows in a row":    {func(x *graph.Node) *graph.Node { return graph.Reshape(x, -1) }, 0, []ragged.Dim{{Size: 0, Factor: 6}}},
+		"a product": {func(x *graph.Node) *graph.Node { return graph.Einsum("bi,bj->ij", x, x) }, 2,
+			[]ragged.Dim{full, full}},
+		"rows in a row": {func(x *graph.Node) *graph.Node { return graph.Reshape(x, -1) }, 0,
+			[]ragged.Dim{{Size: 0, Factor: 6}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, dims, err := rewritten(t, c.step)
@@ -63,7 +65,10 @@ func TestOpsThatCannotLeavePaddingOutAreRefused(t *testing.T) {
 
 func TestAnOpWithAnAttributeThatIsNotKnownIsRefused(t *testing.T) {
 	of := func(n int) ragged.Variant {
-		made := traced(t, n, func(x *graph.Node) *graph.Node { return graph.ReduceSum(graph.ConvertDType(x, dtypes.Float64), 0) })
+		made := traced(t, n, func(x *graph.Node) *graph.Node {
+			return graph.ReduceSum(graph.ConvertDType(x, dtypes.Float64),
+				0)
+		})
 		for _, s := range made.Program.Main().Body {
 			s.ReplaceAttribute("dimensions", unknownAttributeError{})
 		}

@@ -42,7 +42,8 @@ func regression(p int, wrap func(x *graph.Node, f func(x *graph.Node) *graph.Nod
 }
 
 func losses(t *testing.T, s *strategy.TPUStrategy, loss train.Loss) []float64 {
-	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), loss, train.Options{}))
+	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), loss,
+		train.Options{}))
 	return strategytest.Losses(t, step, 0, 5)
 }
 
@@ -50,14 +51,19 @@ func TestBlocksDoNotChangeResults(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	for _, mesh := range [][2]int{{1, 1}, {2, 2}} {
 		s := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1]})
-		want := losses(t, s, regression(mesh[1], func(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node { return f(x) }))
+		want := losses(t, s,
+			regression(mesh[1], func(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node { return f(x) }))
 		policies := []remat.Policy{remat.Everything(), remat.Nothing()}
 		if mesh[1] > 1 {
 			policies = []remat.Policy{remat.Nothing(), remat.Products(), remat.Names("square")}
 		}
 		for _, keep := range policies {
 			t.Run(fmt.Sprintf("%dx%d/%s", mesh[0], mesh[1], keep), func(t *testing.T) {
-				got := losses(t, s, regression(mesh[1], func(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node { return remat.Block(keep, x, f) }))
+				got := losses(t, s,
+					regression(mesh[1], func(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node {
+						return remat.Block(keep,
+							x, f)
+					}))
 				assert.InDeltaSlice(t, want, got, 1e-5)
 			})
 		}
@@ -82,10 +88,22 @@ func TestBlockErrors(t *testing.T) {
 	same := func(x *graph.Node) *graph.Node { return x }
 	many := func(in []*graph.Node) []*graph.Node { return in }
 	for want, build := range map[string]func(x *graph.Node) *graph.Node{
-		"the function is nil":                        func(x *graph.Node) *graph.Node { return remat.Block(remat.Nothing(), x, nil) },
-		"there are no arguments":                     func(x *graph.Node) *graph.Node { return remat.BlockMany(remat.Nothing(), nil, many)[0] },
-		"argument 0 is nil":                          func(x *graph.Node) *graph.Node { return remat.Block(remat.Nothing(), nil, same) },
-		`no tensor of the block has the name "lost"`: func(x *graph.Node) *graph.Node { return remat.Block(remat.Names("lost"), x, same) },
+		"the function is nil": func(x *graph.Node) *graph.Node {
+			return remat.Block(remat.Nothing(), x,
+				nil)
+		},
+		"there are no arguments": func(x *graph.Node) *graph.Node {
+			return remat.BlockMany(
+				remat.Nothing(), nil, many)[0]
+		},
+		"argument 0 is nil": func(x *graph.Node) *graph.Node {
+			return remat.Block(remat.Nothing(),
+				nil, same)
+		},
+		`no tensor of the block has the name "lost"`: func(x *graph.Node) *graph.Node {
+			return remat.Block(
+				remat.Names("lost"), x, same)
+		},
 		"blocks cannot keep values in host memory": func(x *graph.Node) *graph.Node {
 			return remat.Block(remat.Nothing().OnHost(), x, same)
 		},

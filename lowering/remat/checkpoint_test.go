@@ -39,7 +39,8 @@ func TestGoMLXCheckpointKeepsModuleOps(t *testing.T) {
 				h = graph.Sub(h, rc.AllReduce(strategy.Mean, graph.ReduceAndKeep(h, graph.ReduceMean, 0)))
 				h = logical.OnDevice(p-1, graph.Mul(h, h), func(h *graph.Node) *graph.Node { return graph.Tanh(graph.Mul(h, h)) })
 				h = remat.Block(remat.Nothing(), h, func(h *graph.Node) *graph.Node { return graph.Mul(h, graph.Sigmoid(h)) })
-				x = loop.Layers(rc.Scope(fmt.Sprintf("loop_%d", i)), 2, graph.Add(x, h), func(scope *model.Scope, x *graph.Node) *graph.Node {
+				x = loop.Layers(rc.Scope(fmt.Sprintf("loop_%d", i)), 2, graph.Add(x, h), func(scope *model.Scope,
+					x *graph.Node) *graph.Node {
 					return graph.Tanh(layers.Dense(scope.In("dense"), x, true, 8))
 				}, loop.Options{})
 				x = graph.Mul(x, graph.Sigmoid(x))
@@ -55,7 +56,8 @@ func TestGoMLXCheckpointKeepsModuleOps(t *testing.T) {
 		want := losses(t, s, of(mesh[1], false))
 		assert.InDeltaSlice(t, want, losses(t, s, of(mesh[1], true)), 1e-5)
 		reduces := func(checkpoints bool) int {
-			step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), of(mesh[1], checkpoints), train.Options{}))
+			step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(),
+				of(mesh[1], checkpoints), train.Options{}))
 			x, y := strategytest.Batch(0)
 			m, err := step.Lowered(t.Context(), x, y)
 			require.NoError(t, err)

@@ -18,13 +18,14 @@ import (
 func ExampleBlock() {
 	strat, done := strategytest.Example(1, 1)
 	defer done()
-	step := strategytest.OK(train.New(strat, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.1).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		h := remat.Block(remat.Names("hidden"), in[0], func(x *graph.Node) *graph.Node {
-			h := remat.Name(layers.Dense(rc.Scope("hidden"), x, true, 32), "hidden")
-			return graph.Tanh(graph.Mul(h, graph.Sigmoid(h))) // computed again
-		})
-		return graph.ReduceAllMean(graph.Square(graph.Sub(layers.Dense(rc.Scope("output"), h, true, 1), in[1])))
-	}, train.Options{}))
+	step := strategytest.OK(train.New(strat, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.1).Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			h := remat.Block(remat.Names("hidden"), in[0], func(x *graph.Node) *graph.Node {
+				h := remat.Name(layers.Dense(rc.Scope("hidden"), x, true, 32), "hidden")
+				return graph.Tanh(graph.Mul(h, graph.Sigmoid(h))) // computed again
+			})
+			return graph.ReduceAllMean(graph.Square(graph.Sub(layers.Dense(rc.Scope("output"), h, true, 1), in[1])))
+		}, train.Options{}))
 	x, y := [][]float32{{-1}, {-0.5}, {0.5}, {1}}, [][]float32{{1}, {0.25}, {0.25}, {1}}
 	var last float64
 	for range 100 {

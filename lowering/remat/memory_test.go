@@ -30,10 +30,12 @@ func mlp(scope *model.Scope, x *graph.Node) *graph.Node {
 }
 
 // temporary returns the bytes of temporary memory of a training step with the given layers.
-func temporary(t *testing.T, s *strategy.TPUStrategy, rows int, layers func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node) int64 {
-	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		return graph.ReduceAllMean(graph.Square(layers(rc, in[0])))
-	}, train.Options{}))
+func temporary(t *testing.T, s *strategy.TPUStrategy, rows int, layers func(rc *strategy.ReplicaContext,
+	x *graph.Node) *graph.Node) int64 {
+	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return graph.ReduceAllMean(graph.Square(layers(rc, in[0])))
+		}, train.Options{}))
 	c, err := step.Compiled(context.Background(), shapes.Make(dtypes.Float32, rows, 64))
 	require.NoError(t, err)
 	r, err := report.Of(c)

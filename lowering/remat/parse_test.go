@@ -11,7 +11,8 @@ import (
 )
 
 func TestParsePolicy(t *testing.T) {
-	for name, want := range map[string]remat.Policy{"none": remat.Everything(), "products": remat.Products(), "full": remat.Nothing()} {
+	for name, want := range map[string]remat.Policy{"none": remat.Everything(), "products": remat.Products(),
+		"full": remat.Nothing()} {
 		got, err := remat.ParsePolicy(name)
 		require.NoError(t, err)
 		assert.Equal(t, want.String(), got.String(), name)

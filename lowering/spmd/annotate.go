@@ -36,7 +36,8 @@ func (t *Trace) checkAnnotation(a logical.Annotation, shape []int) error {
 		return nil
 	}
 	if a.Axes() == nil {
-		return reject(fmt.Sprintf("inside a region that is manual over %v, where tensors can be split over the axes %v only", manual, free),
+		return reject(fmt.Sprintf("inside a region that is manual over %v, where tensors can be split over the axes %v only",
+			manual, free),
 			"use logical.SplitOver with the names of these axes")
 	}
 	for _, names := range a.Axes() {

@@ -33,7 +33,8 @@ func workOf(ops []hlotest.Op) (w work) {
 			} else {
 				w.everywhere++
 			}
-		case "all-reduce", "all-reduce-start", "all-gather", "all-gather-start", "collective-permute", "collective-permute-start",
+		case "all-reduce", "all-reduce-start", "all-gather", "all-gather-start", "collective-permute",
+			"collective-permute-start",
 			"all-to-all", "reduce-scatter":
 			w.collectives++
 		}
@@ -99,7 +100,8 @@ var assigned = []struct {
 		x, w := assign(matrix(g, "x"), 0), assign(matrix(g, "w"), 1)
 		c := assign(graph.Const(g, [][]float32{{1}}), 1)
 		turned := assign(graph.Transpose(x, 0, 1), 1)
-		return []*graph.Node{graph.MatMul(x, w), graph.Mul(turned, graph.BroadcastToDims(c, indexedTrace, indexedTrace)), assign(logical.Replicate(w), 0)}
+		return []*graph.Node{graph.MatMul(x, w), graph.Mul(turned, graph.BroadcastToDims(c, indexedTrace, indexedTrace)),
+			assign(logical.Replicate(w), 0)}
 	}, work{1, 0, 0}, 0},
 	{"a product that others read too runs once", 2, 2, logical.Annotation{}, func(g *graph.Graph) []*graph.Node {
 		h := graph.MatMul(matrix(g, "x"), matrix(g, "w"))
@@ -119,7 +121,8 @@ var assigned = []struct {
 	{"beside a region", 2, 2, logical.Annotation{}, func(g *graph.Graph) []*graph.Node {
 		x, w := matrix(g, "x"), matrix(g, "w")
 		h := assign(graph.MatMul(x, w), 1)
-		y := logical.OnDeviceMany(1%devices(g), []*graph.Node{h}, func(in []*graph.Node) []*graph.Node { return []*graph.Node{graph.MatMul(in[0], w)} })[0]
+		y := logical.OnDeviceMany(1%devices(g), []*graph.Node{h},
+			func(in []*graph.Node) []*graph.Node { return []*graph.Node{graph.MatMul(in[0], w)} })[0]
 		z := assign(graph.MatMul(y, w), 1)
 		return []*graph.Node{z, graph.Gradient(graph.ReduceAllSum(z), w)[0]}
 	}, work{0, 8, 1}, 5},

@@ -52,7 +52,8 @@ func (n newValue) put(x *graph.Node, dims ...string) *graph.Node {
 }
 
 var (
-	model2, sequence2, expert2 = sharding.Axis{Name: "model", Size: 2}, sharding.Axis{Name: "sequence", Size: 2}, sharding.Axis{Name: "expert", Size: 2}
+	model2, sequence2, expert2 = sharding.Axis{Name: "model", Size: 2}, sharding.Axis{Name: "sequence", Size: 2},
+		sharding.Axis{Name: "expert", Size: 2}
 
 	namedMeshes = []newValue{
 		{1, []sharding.Axis{model2, sequence2, expert2}},
@@ -88,7 +89,8 @@ func attend(n newValue) func(g *graph.Graph) []*graph.Node {
 		attended := n.put(graph.Einsum("bhlm,bmhe->blhe", graph.Softmax(scores, -1), at(2)), "", "sequence", "model", "")
 		x = n.put(graph.Add(x, graph.Einsum("blhe,hed->bld", attended, n.put(o, "model", "", ""))), "", "sequence", "")
 		h := graph.Tanh(n.put(graph.Einsum("bld,df->blf", x, up), "", "sequence", "expert,model"))
-		x = n.put(graph.Add(x, graph.Einsum("blf,fd->bld", h, n.put(down, "model,expert", ""))), "expert", "", "sequence,model")
+		x = n.put(graph.Add(x, graph.Einsum("blf,fd->bld", h, n.put(down, "model,expert", ""))), "expert", "",
+			"sequence,model")
 		loss := graph.ReduceAllSum(graph.Mul(x, x))
 		return append([]*graph.Node{loss, x}, graph.Gradient(loss, table, q, o, up, down)...)
 	}
@@ -141,7 +143,8 @@ func TestRegionsOfAMeshOfNamedAxes(t *testing.T) {
 	}
 	x, w := waves(64, 0), waves(64, 5)
 	signature := func(n newValue) spmd.Signature {
-		return spmd.Signature{Arguments: []spmd.Tensor{{}, {Annotation: n.over("model", "")}}, Results: []spmd.Tensor{{}, {Annotation: n.over("model", "")}}}
+		return spmd.Signature{Arguments: []spmd.Tensor{{}, {Annotation: n.over("model", "")}}, Results: []spmd.Tensor{{},
+			{Annotation: n.over("model", "")}}}
 	}
 	var alone newValue
 	want := run(t, build(t, alone.options(), signature(alone), step(alone, 1)), x, w)
@@ -187,18 +190,26 @@ func TestOptionsAndSignaturesOfBadAxesAreRefused(t *testing.T) {
 		options spmd.Options
 		result  logical.Annotation
 	}{
-		"have 4 devices, but a replica has 8":                           {spmd.Options{LogicalDevices: 8, LogicalAxes: []sharding.Axis{model2, sequence2}}, logical.Annotation{}},
-		`axis name "replica" is reserved for the replicas`:              {spmd.Options{LogicalAxes: []sharding.Axis{{Name: "replica", Size: 2}}}, logical.Annotation{}},
-		`mesh axis "model": the name is used twice`:                     {spmd.Options{LogicalAxes: []sharding.Axis{model2, model2}}, logical.Annotation{}},
-		`split over axis "expert", which`:                               {spmd.Options{LogicalAxes: []sharding.Axis{model2}}, logical.SplitOverAxes("", "expert")},
-		`split over the replicas; use axes`:                             {spmd.Options{LogicalAxes: []sharding.Axis{model2}}, logical.SplitOverAxes("replica", "")},
-		`dimension 1 of size 6 is not divisible into 4`:                 {spmd.Options{LogicalAxes: []sharding.Axis{model2, sequence2}}, logical.SplitOverAxes("", "model,sequence")},
-		`split "y" of shape [4 6]: the product of the parts [2 3] is 6`: {spmd.Options{LogicalAxes: []sharding.Axis{model2, sequence2}}, logical.SplitInto(2, 3)},
+		"have 4 devices, but a replica has 8": {spmd.Options{LogicalDevices: 8,
+			LogicalAxes: []sharding.Axis{model2, sequence2}}, logical.Annotation{}},
+		`axis name "replica" is reserved for the replicas`: {spmd.Options{LogicalAxes: []sharding.Axis{{Name: "replica",
+			Size: 2}}}, logical.Annotation{}},
+		`mesh axis "model": the name is used twice`: {spmd.Options{LogicalAxes: []sharding.Axis{model2,
+			model2}}, logical.Annotation{}},
+		`split over axis "expert", which`: {spmd.Options{LogicalAxes: []sharding.Axis{model2}},
+			logical.SplitOverAxes("", "expert")},
+		`split over the replicas; use axes`: {spmd.Options{LogicalAxes: []sharding.Axis{model2}},
+			logical.SplitOverAxes("replica", "")},
+		`dimension 1 of size 6 is not divisible into 4`: {spmd.Options{LogicalAxes: []sharding.Axis{model2,
+			sequence2}}, logical.SplitOverAxes("", "model,sequence")},
+		`split "y" of shape [4 6]: the product of the parts [2 3] is 6`: {spmd.Options{LogicalAxes: []sharding.Axis{model2,
+			sequence2}}, logical.SplitInto(2, 3)},
 	} {
 		tr := spmd.NewTrace(c.options)
 		g := graph.NewGraph(tr, "step")
 		require.NoError(t, g.Compile(identity(g)...))
-		_, err := tr.Module(g, spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: []spmd.Tensor{{Name: "y", Annotation: c.result}}})
+		_, err := tr.Module(g, spmd.Signature{Arguments: make([]spmd.Tensor, 1),
+			Results: []spmd.Tensor{{Name: "y", Annotation: c.result}}})
 		var bad *logical.Error
 		require.ErrorAs(t, err, &bad)
 		assert.ErrorContains(t, err, says)
@@ -206,7 +217,8 @@ func TestOptionsAndSignaturesOfBadAxesAreRefused(t *testing.T) {
 	var bad *logical.Error
 	g := graph.NewGraph(spmd.NewTrace(namedMeshes[1].options()), "step")
 	x := param(g, "x", 4, 6)
-	for _, dims := range [][]string{{"model"}, {"model", "model"}, {"", "pipeline"}, {"", "model,sequence"}, {"replica", ""}} {
+	for _, dims := range [][]string{{"model"}, {"model", "model"}, {"", "pipeline"}, {"", "model,sequence"},
+		{"replica", ""}} {
 		require.ErrorAs(t, caught(func() { logical.SplitOver(x, dims...) }), &bad, "%v", dims)
 	}
 	require.NoError(t, caught(func() { logical.SplitOver(x, "sequence,model", "") }))

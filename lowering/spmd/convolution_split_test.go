@@ -25,7 +25,8 @@ func TestConvolutionsOfSplitImages(t *testing.T) {
 	for _, kernel := range []int{3} {
 		for _, stride := range []int{1, 2} {
 			for _, dilation := range []int{1, 2}[:3-stride] {
-				all = append(all, convolution{kernel, stride, dilation, 0, 0}, convolution{kernel, stride, dilation, kernel / 2 * dilation, kernel / 2 * dilation})
+				all = append(all, convolution{kernel, stride, dilation, 0, 0}, convolution{kernel, stride, dilation,
+					kernel / 2 * dilation, kernel / 2 * dilation})
 			}
 		}
 	}
@@ -53,7 +54,8 @@ func TestConvolutionsOfSplitImages(t *testing.T) {
 					if logicalDevices > 1 {
 						x = logical.Split(x, split...)
 					}
-					y := graph.Convolve(x, k).Strides(c.stride).Dilations(c.dilation).PaddingPerDim([][2]int{{c.low, c.high}, {c.low, c.high}}).Done()
+					y := graph.Convolve(x, k).Strides(c.stride).Dilations(c.dilation).PaddingPerDim([][2]int{{c.low, c.high},
+						{c.low, c.high}}).Done()
 					gradients := graph.Gradient(graph.ReduceAllSum(graph.Square(y)), x, k)
 					return []*graph.Node{graph.ReduceAllSum(graph.Square(y)), gradients[0], gradients[1]}
 				})

@@ -35,6 +35,7 @@ func packedDTypeError(role, name string, dtype dtypes.DType) error {
 	if dtype == dtypes.Uint4 || dtype == dtypes.Uint2 {
 		wider = dtypes.Uint8
 	}
-	return &errkind.Fault{Op: fmt.Sprintf("module: %s %q has dtype %s, whose elements of less than a byte stay inside a step", role, name, dtype),
+	return &errkind.Fault{Op: fmt.Sprintf(
+		"module: %s %q has dtype %s, whose elements of less than a byte stay inside a step", role, name, dtype),
 		Hint: fmt.Sprintf("convert it to %s there", wider), Class: errkind.TypeError}
 }

@@ -43,6 +43,7 @@ func identityGradient(node *graph.Node, adjoints []*graph.Node, _ shapes.Shape) 
 			return []*graph.Node{gradient(adjoints[0])}
 		}
 	}
-	panic(newFault(node.String(), "its gradient is unknown: GoMLX loses it if Checkpoint is called on an identity op with a custom gradient or without a gradient",
+	panic(newFault(node.String(), "its gradient is unknown: GoMLX loses it if Checkpoint is called on an identity op "+
+		"with a custom gradient or without a gradient",
 		"call Checkpoint on another node, or use remat.Block"))
 }

@@ -147,18 +147,22 @@ func TestSumsOverLogicalDevicesKeepTheDTypeOfTheirResults(t *testing.T) {
 	// A float32 product of the step is summed in float32. Its gradient, which has half precision,
 	// is not.
 	m := build(t, spmd.Options{LogicalDevices: 2, Target: lowering.TargetTPU}, spmd.Signature{
-		Arguments: []spmd.Tensor{{Annotation: logical.SplitInto(1, 2)}, {Annotation: logical.SplitInto(2, 1)}}, Results: make([]spmd.Tensor, 1),
+		Arguments: []spmd.Tensor{{Annotation: logical.SplitInto(1, 2)}, {Annotation: logical.SplitInto(2, 1)}},
+		Results:   make([]spmd.Tensor, 1),
 	}, func(g *graph.Graph) []*graph.Node {
-		x, w := graph.Parameter(g, "x", shapes.Make(dtypes.BFloat16, 128, 256)), graph.Parameter(g, "w", shapes.Make(dtypes.BFloat16, 256, 512))
+		x, w := graph.Parameter(g, "x", shapes.Make(dtypes.BFloat16, 128, 256)), graph.Parameter(g, "w",
+			shapes.Make(dtypes.BFloat16, 256, 512))
 		asked := graph.Dot(x, w).WithOutputDType(dtypes.Float32).Product()
-		converted := graph.ConvertDType(graph.Dot(graph.ConvertDType(x, dtypes.Float32), graph.ConvertDType(w, dtypes.Float32)).Product(), dtypes.BFloat16)
+		converted := graph.ConvertDType(graph.Dot(graph.ConvertDType(x, dtypes.Float32),
+			graph.ConvertDType(w, dtypes.Float32)).Product(), dtypes.BFloat16)
 		return []*graph.Node{graph.Add(asked, graph.ConvertDType(converted, dtypes.Float32))}
 	})
 	assert.Equal(t, map[string]int64{"f32": 4 * 128 * 512}, summed(hlotest.Ops(t, compileForTPU(t, m))))
 	m = build(t, spmd.Options{LogicalDevices: 2, Target: lowering.TargetTPU}, spmd.Signature{
 		Arguments: []spmd.Tensor{{}, {Annotation: logical.SplitInto(1, 2)}}, Results: make([]spmd.Tensor, 1),
 	}, func(g *graph.Graph) []*graph.Node {
-		x, w := graph.Parameter(g, "x", shapes.Make(dtypes.BFloat16, 128, 256)), graph.Parameter(g, "w", shapes.Make(dtypes.BFloat16, 256, 512))
+		x, w := graph.Parameter(g, "x", shapes.Make(dtypes.BFloat16, 128, 256)), graph.Parameter(g, "w",
+			shapes.Make(dtypes.BFloat16, 256, 512))
 		y := graph.Dot(x, w).WithOutputDType(dtypes.Float32).Product()
 		return graph.Gradient(graph.ReduceAllSum(graph.Mul(y, y)), x)
 	})
@@ -177,7 +181,8 @@ func TestHalfPrecisionIsSummedInFloat32(t *testing.T) {
 	results := map[dtypes.DType][][]float32{}
 	for _, d := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16, dtypes.Float16} {
 		m := build(t, spmd.Options{LogicalDevices: 2, Target: lowering.TargetCPU}, spmd.Signature{
-			Arguments: []spmd.Tensor{{Annotation: logical.SplitInto(1, 2)}, {Annotation: logical.SplitInto(2, 1)}}, Results: make([]spmd.Tensor, 6),
+			Arguments: []spmd.Tensor{{Annotation: logical.SplitInto(1, 2)}, {Annotation: logical.SplitInto(2, 1)}},
+			Results:   make([]spmd.Tensor, 6),
 		}, func(g *graph.Graph) []*graph.Node {
 			x, w := param(g, "x", n, terms), param(g, "w", terms, n)
 			hx, hw := graph.ConvertDType(x, d), graph.ConvertDType(w, d)

@@ -24,7 +24,8 @@ import (
 // collective and a block in a region, and all of this in a loop.
 func TestRegionsInRegions(t *testing.T) {
 	within := func(axes []string, in manual.Arg, out sharding.Spec, f func(x *graph.Node) *graph.Node) *graph.Node {
-		return manual.Region(axes, []manual.Arg{in}, []sharding.Spec{out}, func(in []*graph.Node) []*graph.Node { return []*graph.Node{f(in[0])} })[0]
+		return manual.Region(axes, []manual.Arg{in}, []sharding.Spec{out},
+			func(in []*graph.Node) []*graph.Node { return []*graph.Node{f(in[0])} })[0]
 	}
 	repeat := func(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node {
 		return loop.Run(nil, 2, loop.Arguments{Carried: []*graph.Node{x}}, func(l *loop.Layer) loop.Results {
@@ -40,30 +41,35 @@ func TestRegionsInRegions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			build := func(n newValue) *spmd.Module {
-				return build(t, n.options(), spmd.Signature{Arguments: make([]spmd.Tensor, 2), Results: make([]spmd.Tensor, 3)}, func(g *graph.Graph) []*graph.Node {
-					x, w := param(g, "x", 4, 8), param(g, "w", 4)
-					y := wrap(x, func(x *graph.Node) *graph.Node {
-						return within([]string{"model"}, manual.In(x, nil, "model"), sharding.P(nil, "model"), func(x *graph.Node) *graph.Node {
-							mine := graph.AddScalar(graph.ConvertDType(graph.Min(manual.Index(g), graph.Const(g, int32(0))), dtypes.Float32), 1)
-							x = within([]string{"expert"}, manual.In(x, "expert"), sharding.P("expert"), func(x *graph.Node) *graph.Node {
-								sum := manual.AllReduce(graph.ReduceAllSum(graph.Square(x)), manual.Sum) // over both axes
-								return graph.Div(x, graph.Sqrt(graph.AddScalar(sum, 1)))
-							})
-							x = repeat(x, func(x *graph.Node) *graph.Node {
-								return graph.Tanh(graph.Mul(graph.Add(manual.Shift(manual.Shift(x, 1), -1), x), graph.InsertAxes(w, -1)))
-							})
-							x = remat.Block(remat.Nothing(), x, func(x *graph.Node) *graph.Node {
-								return graph.Add(x, manual.AllReduce(graph.ReduceAndKeep(graph.Exp(x), graph.ReduceMean, 1), manual.Mean))
-							})
-							return graph.Mul(x, mine)
+				return build(t, n.options(), spmd.Signature{Arguments: make([]spmd.Tensor, 2), Results: make([]spmd.Tensor, 3)},
+					func(g *graph.Graph) []*graph.Node {
+						x, w := param(g, "x", 4, 8), param(g, "w", 4)
+						y := wrap(x, func(x *graph.Node) *graph.Node {
+							return within([]string{"model"}, manual.In(x, nil, "model"), sharding.P(nil, "model"),
+								func(x *graph.Node) *graph.Node {
+									mine := graph.AddScalar(graph.ConvertDType(graph.Min(manual.Index(g), graph.Const(g, int32(0))),
+										dtypes.Float32),
+										1)
+									x = within([]string{"expert"}, manual.In(x, "expert"), sharding.P("expert"), func(x *graph.Node) *graph.Node {
+										sum := manual.AllReduce(graph.ReduceAllSum(graph.Square(x)), manual.Sum) // over both axes
+										return graph.Div(x, graph.Sqrt(graph.AddScalar(sum, 1)))
+									})
+									x = repeat(x, func(x *graph.Node) *graph.Node {
+										return graph.Tanh(graph.Mul(graph.Add(manual.Shift(manual.Shift(x, 1), -1), x), graph.InsertAxes(w, -1)))
+									})
+									x = remat.Block(remat.Nothing(), x, func(x *graph.Node) *graph.Node {
+										return graph.Add(x, manual.AllReduce(graph.ReduceAndKeep(graph.Exp(x), graph.ReduceMean, 1), manual.Mean))
+									})
+									return graph.Mul(x, mine)
+								})
 						})
+						return graded(y, x, w)
 					})
-					return graded(y, x, w)
-				})
 			}
 			x, w := waves(32, 0.2), waves(4, 0.7)
 			want := run(t, build(newValue{1, []sharding.Axis{{Name: "model", Size: 1}, {Name: "expert", Size: 1}}}), x, w)
-			for _, n := range []newValue{{2, []sharding.Axis{model2, expert2}}, {1, []sharding.Axis{{Name: "expert", Size: 1}, model2}}} {
+			for _, n := range []newValue{{2, []sharding.Axis{model2, expert2}}, {1, []sharding.Axis{{Name: "expert", Size: 1},
+				model2}}} {
 				m := build(n)
 				require.Equal(t, string(m.Text), string(build(n).Text), "the same in every process")
 				for i, got := range run(t, m, x, w) {
@@ -82,7 +88,8 @@ func TestTensorParallelLayersSendNoMoreThanTheyHaveTo(t *testing.T) {
 		Arguments: make([]spmd.Tensor, 3), Results: make([]spmd.Tensor, 4),
 	}, func(g *graph.Graph) []*graph.Node {
 		x, up, down := param(g, "x", 2, 8), param(g, "up", 8, 16), param(g, "down", 16, 8)
-		y := manual.Region(nil, []manual.Arg{manual.In(x), manual.In(up, nil, "model"), manual.In(down, "model")}, []sharding.Spec{sharding.P()},
+		y := manual.Region(nil, []manual.Arg{manual.In(x), manual.In(up, nil, "model"), manual.In(down, "model")},
+			[]sharding.Spec{sharding.P()},
 			func(in []*graph.Node) []*graph.Node {
 				h := graph.Dot(graph.Tanh(graph.Dot(in[0], in[1]).Product()), in[2]).Product()
 				return []*graph.Node{graph.Add(graph.Tanh(manual.AllReduce(h, manual.Sum)), in[0])}
@@ -99,10 +106,11 @@ func TestWhatEscapesARegionIsTheSameOnAllDevices(t *testing.T) {
 		g := graph.NewGraph(tr, "step")
 		x := param(g, "x", 4)
 		var inside *graph.Node
-		y := manual.Region(nil, []manual.Arg{manual.In(x, "logical")}, []sharding.Spec{sharding.P("logical")}, func(in []*graph.Node) []*graph.Node {
-			inside = escape(in[0])
-			return []*graph.Node{graph.Neg(in[0])}
-		})[0]
+		y := manual.Region(nil, []manual.Arg{manual.In(x, "logical")}, []sharding.Spec{sharding.P("logical")},
+			func(in []*graph.Node) []*graph.Node {
+				inside = escape(in[0])
+				return []*graph.Node{graph.Neg(in[0])}
+			})[0]
 		require.NoError(t, g.Compile(y, graph.MulScalar(inside, 2)))
 		return tr.Module(g, spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 2)})
 	}
@@ -112,7 +120,8 @@ func TestWhatEscapesARegionIsTheSameOnAllDevices(t *testing.T) {
 	_, err = step(graph.Exp)
 	var fault *errkind.Fault
 	require.ErrorAs(t, err, &fault)
-	assert.ErrorContains(t, err, "differs between the devices, and is used outside; return it from the region, with a spec")
+	assert.ErrorContains(t, err,
+		"differs between the devices, and is used outside; return it from the region, with a spec")
 }
 
 // TestClosuresOfARegionMayHoldCollectives runs a GoMLX loop in a region. The loop state varies like
@@ -124,27 +133,28 @@ func TestClosuresOfARegionMayHoldCollectives(t *testing.T) {
 			if equal {
 				out = sharding.P()
 			}
-			return manual.Region(nil, []manual.Arg{manual.In(x, "logical")}, []sharding.Spec{out}, func(in []*graph.Node) []*graph.Node {
-				state := in[0]
-				if equal {
-					state = manual.AllReduce(state, manual.Sum)
-				}
-				cond := graph.NewClosure(g, func(g *graph.Graph) []*graph.Node {
-					i := graph.Parameter(g, "i", graph.Const(g, int32(0)).Shape())
-					_ = graph.Parameter(g, "x", state.Shape())
-					return []*graph.Node{graph.LessThan(i, graph.Const(g, int32(3)))}
-				})
-				body := graph.NewClosure(g, func(g *graph.Graph) []*graph.Node {
-					i, x := graph.Parameter(g, "i", graph.Const(g, int32(0)).Shape()), graph.Parameter(g, "x", state.Shape())
+			return manual.Region(nil, []manual.Arg{manual.In(x, "logical")}, []sharding.Spec{out},
+				func(in []*graph.Node) []*graph.Node {
+					state := in[0]
 					if equal {
-						x = manual.AllReduce(graph.Add(x, in[0]), manual.Mean)
-					} else {
-						x = manual.Shift(x, 1)
+						state = manual.AllReduce(state, manual.Sum)
 					}
-					return []*graph.Node{graph.AddScalar(i, 1), x}
+					cond := graph.NewClosure(g, func(g *graph.Graph) []*graph.Node {
+						i := graph.Parameter(g, "i", graph.Const(g, int32(0)).Shape())
+						_ = graph.Parameter(g, "x", state.Shape())
+						return []*graph.Node{graph.LessThan(i, graph.Const(g, int32(3)))}
+					})
+					body := graph.NewClosure(g, func(g *graph.Graph) []*graph.Node {
+						i, x := graph.Parameter(g, "i", graph.Const(g, int32(0)).Shape()), graph.Parameter(g, "x", state.Shape())
+						if equal {
+							x = manual.AllReduce(graph.Add(x, in[0]), manual.Mean)
+						} else {
+							x = manual.Shift(x, 1)
+						}
+						return []*graph.Node{graph.AddScalar(i, 1), x}
+					})
+					return graph.While(cond, body, graph.Const(g, int32(0)), state)[1:]
 				})
-				return graph.While(cond, body, graph.Const(g, int32(0)), state)[1:]
-			})
 		}
 	}
 	opts := spmd.Options{LogicalDevices: 2, Target: lowering.TargetCPU}

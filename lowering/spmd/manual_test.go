@@ -70,13 +70,19 @@ func collectiveCases(axes ...string) []collectiveCase {
 			factor := graph.ReduceAndKeep(graph.ReduceSum(x, 0), graph.ReduceSum, -1)              // [rows, 1]
 			return graph.TransposeAllAxes(graph.Mul(y, graph.Reshape(factor, rows, 1, 1)), 1, 0, 2)
 		}, false},
-		{"scatter", axes, func(x, w *graph.Node) *graph.Node { return graph.Square(manual.ReduceScatter(act(x, w), -1, axes...)) },
+		{"scatter", axes, func(x, w *graph.Node) *graph.Node {
+			return graph.Square(manual.ReduceScatter(act(x, w), -1,
+				axes...))
+		},
 			func(x, w *graph.Node) *graph.Node {
 				n := size(x)
 				y := graph.Square(graph.ReduceSum(act(x, w), 0)) // [rows, 8]
 				return graph.TransposeAllAxes(graph.Reshape(y, 16/n, n, 8/n), 1, 0, 2)
 			}, false},
-		{"exchange", axes, func(x, w *graph.Node) *graph.Node { return graph.Square(manual.AllToAll(act(x, w), 1, 0, axes...)) },
+		{"exchange", axes, func(x, w *graph.Node) *graph.Node {
+			return graph.Square(manual.AllToAll(act(x, w), 1, 0,
+				axes...))
+		},
 			func(x, w *graph.Node) *graph.Node { return graph.Square(swap(act(x, w), size(x))) }, false},
 		{"exchange and back", axes, func(x, w *graph.Node) *graph.Node {
 			y := graph.Square(manual.AllToAll(act(x, w), 1, 0, axes...))
@@ -136,9 +142,10 @@ func regions(cases []collectiveCase) func(g *graph.Graph) []*graph.Node {
 			if c.same {
 				out = sharding.P()
 			}
-			y := manual.Region(c.axes, []manual.Arg{manual.In(x, c.axes), manual.In(w)}, []sharding.Spec{out}, func(in []*graph.Node) []*graph.Node {
-				return []*graph.Node{c.shard(in[0], in[1])}
-			})[0]
+			y := manual.Region(c.axes, []manual.Arg{manual.In(x, c.axes), manual.In(w)}, []sharding.Spec{out},
+				func(in []*graph.Node) []*graph.Node {
+					return []*graph.Node{c.shard(in[0], in[1])}
+				})[0]
 			all = append(all, graded(y, x, w)...)
 		}
 		return all

@@ -51,11 +51,16 @@ func TestNodeFunctionsRefuseWhatCannotBePlaced(t *testing.T) {
 		"assign to a device that is not there": {func(x *graph.Node) { logical.Assign(x, 4) }, "use a number from 0 to 3"},
 		"assign to a negative device":          {func(x *graph.Node) { logical.Assign(x, -1) }, "use a number from 0 to 3"},
 		"split with too few parts":             {func(x *graph.Node) { logical.Split(x, 4) }, "pass 2 numbers"},
-		"split an indivisible dimension":       {func(x *graph.Node) { logical.Split(x, 1, 4) }, "dimension 1 of size 6 is not divisible into 4 parts; pad the dimension to 8"},
-		"split into a wrong product":           {func(x *graph.Node) { logical.Split(x, 2, 1) }, "is 2, but there are 4 logical devices"},
-		"split into zero parts":                {func(x *graph.Node) { logical.Split(x, 0, 4) }, "use 1 for a dimension that is not split"},
-		"split into negative parts":            {func(x *graph.Node) { logical.Split(x, -2, -2) }, "dimension 0 is split into -2 parts"},
-		"run on a device that is not there":    {func(x *graph.Node) { logical.OnDevice(7, x, identity) }, "use a number from 0 to 3"},
+		"split an indivisible dimension": {func(x *graph.Node) { logical.Split(x, 1, 4) },
+			"dimension 1 of size 6 is not divisible into 4 parts; pad the dimension to 8"},
+		"split into a wrong product": {func(x *graph.Node) { logical.Split(x, 2, 1) },
+			"is 2, but there are 4 logical devices"},
+		"split into zero parts": {func(x *graph.Node) { logical.Split(x, 0, 4) },
+			"use 1 for a dimension that is not split"},
+		"split into negative parts": {func(x *graph.Node) { logical.Split(x, -2, -2) },
+			"dimension 0 is split into -2 parts"},
+		"run on a device that is not there": {func(x *graph.Node) { logical.OnDevice(7, x, identity) },
+			"use a number from 0 to 3"},
 		"a region in a region": {func(x *graph.Node) {
 			logical.OnDevice(0, x, func(x *graph.Node) *graph.Node { return logical.OnDevice(1, x, identity) })
 		}, "inside another region"},
@@ -72,11 +77,15 @@ func TestNodeFunctionsRefuseWhatCannotBePlaced(t *testing.T) {
 		"a region without results": {func(x *graph.Node) {
 			logical.OnDeviceMany(0, []*graph.Node{x}, func([]*graph.Node) []*graph.Node { return nil })
 		}, "return at least one node"},
-		"a region without arguments": {func(x *graph.Node) { logical.OnDeviceMany(0, nil, nil) }, "pass the nodes that the region reads"},
+		"a region without arguments": {func(x *graph.Node) { logical.OnDeviceMany(0, nil, nil) },
+			"pass the nodes that the region reads"},
 		"a region that returns nil": {func(x *graph.Node) {
 			logical.OnDevice(0, x, func(*graph.Node) *graph.Node { return nil })
 		}, "result 0 is not a node of this graph"},
-		"scatter an indivisible dimension": {func(x *graph.Node) { spmd.ReduceScatter(graph.Slice(x, graph.AxisRange(0, 3)), 0) }, "size 3 is not divisible by 2 replicas"},
+		"scatter an indivisible dimension": {func(x *graph.Node) {
+			spmd.ReduceScatter(graph.Slice(x, graph.AxisRange(0, 3)),
+				0)
+		}, "size 3 is not divisible by 2 replicas"},
 		"gather an axis that is not there": {func(x *graph.Node) { spmd.AllGather(x, 2) }, "axis 2 of a tensor of rank 2"},
 		"the gradient of a maximum": {func(x *graph.Node) {
 			graph.Gradient(graph.ReduceAllSum(spmd.AllReduce(x, spmd.Max)), x)
@@ -107,17 +116,27 @@ func TestSignaturesThatDoNotFitAreRefused(t *testing.T) {
 		sig  spmd.Signature
 		want string
 	}{
-		"too few arguments": {spmd.Signature{Results: make([]spmd.Tensor, 1)}, `the signature has no argument for parameter "x"`},
-		"too many results":  {spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 2)}, "1 arguments and 1 results, but the signature has 1 and 2"},
-		"a split that does not divide": {spmd.Signature{Arguments: []spmd.Tensor{{Name: "x", Annotation: logical.SplitInto(1, 4)}}, Results: make([]spmd.Tensor, 1)},
+		"too few arguments": {spmd.Signature{Results: make([]spmd.Tensor, 1)},
+			`the signature has no argument for parameter "x"`},
+		"too many results": {spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 2)},
+			"1 arguments and 1 results, but the signature has 1 and 2"},
+		"a split that does not divide": {spmd.Signature{Arguments: []spmd.Tensor{{Name: "x", Annotation: logical.SplitInto(1,
+			4)}}, Results: make([]spmd.Tensor, 1)},
 			`split "x" of shape [8 6]`},
-		"a donation to no result":        {spmd.Signature{Arguments: []spmd.Tensor{{Name: "x", Donated: true, Result: 3}}, Results: make([]spmd.Tensor, 1)}, "donated to result 3 of 1"},
-		"a donation to an unlike result": {spmd.Signature{Arguments: []spmd.Tensor{{Name: "x", Donated: true, PerReplica: true}}, Results: make([]spmd.Tensor, 1)}, "they must have the same"},
-		"per step without a loop":        {spmd.Signature{Arguments: []spmd.Tensor{{Name: "x", PerStep: true}}, Results: make([]spmd.Tensor, 1)}, "only arguments of a loop"},
-		"a result per step":              {spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: []spmd.Tensor{{PerStep: true}}, Steps: 2}, "only arguments of a loop"},
-		"a condition without a loop":     {spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 1), While: true}, "the step is not in a loop"},
-		"a condition that is none":       {spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 1), Steps: 2, While: true}, "the first result is not a scalar of Bool"},
-		"a negative number of steps":     {spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 1), Steps: -1}, "-1 times"},
+		"a donation to no result": {spmd.Signature{Arguments: []spmd.Tensor{{Name: "x", Donated: true, Result: 3}},
+			Results: make([]spmd.Tensor, 1)}, "donated to result 3 of 1"},
+		"a donation to an unlike result": {spmd.Signature{Arguments: []spmd.Tensor{{Name: "x", Donated: true,
+			PerReplica: true}}, Results: make([]spmd.Tensor, 1)}, "they must have the same"},
+		"per step without a loop": {spmd.Signature{Arguments: []spmd.Tensor{{Name: "x", PerStep: true}},
+			Results: make([]spmd.Tensor, 1)}, "only arguments of a loop"},
+		"a result per step": {spmd.Signature{Arguments: make([]spmd.Tensor, 1),
+			Results: []spmd.Tensor{{PerStep: true}}, Steps: 2}, "only arguments of a loop"},
+		"a condition without a loop": {spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 1),
+			While: true}, "the step is not in a loop"},
+		"a condition that is none": {spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 1),
+			Steps: 2, While: true}, "the first result is not a scalar of Bool"},
+		"a negative number of steps": {spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 1),
+			Steps: -1}, "-1 times"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := spmd.NewTrace(spmd.Options{Replicas: 2, LogicalDevices: 4})
@@ -140,7 +159,8 @@ func TestTheTextIsTheSameEveryTime(t *testing.T) {
 			Arguments: make([]spmd.Tensor, 2), Results: make([]spmd.Tensor, 2),
 		}, func(g *graph.Graph) []*graph.Node {
 			x, w := param(g, "x", 8, 8), param(g, "w", 8, 8)
-			h := logical.OnDevice(2, logical.Split(graph.MatMul(x, w), 2, 2), func(h *graph.Node) *graph.Node { return graph.Tanh(graph.MatMul(h, w)) })
+			h := logical.OnDevice(2, logical.Split(graph.MatMul(x, w), 2, 2),
+				func(h *graph.Node) *graph.Node { return graph.Tanh(graph.MatMul(h, w)) })
 			y := graph.ReduceAllSum(h)
 			return []*graph.Node{y, spmd.AllReduce(graph.Gradient(y, w)[0], spmd.Sum)}
 		})
@@ -152,7 +172,8 @@ func TestTheTextIsTheSameEveryTime(t *testing.T) {
 }
 
 func TestTensorsOfLessThanAByteStayInsideAStep(t *testing.T) {
-	for d, wider := range map[dtypes.DType]string{dtypes.Int4: "Int8", dtypes.Int2: "Int8", dtypes.Uint4: "Uint8", dtypes.Uint2: "Uint8"} {
+	for d, wider := range map[dtypes.DType]string{dtypes.Int4: "Int8", dtypes.Int2: "Int8", dtypes.Uint4: "Uint8",
+		dtypes.Uint2: "Uint8"} {
 		tr := spmd.NewTrace(spmd.Options{})
 		g := graph.NewGraph(tr, "step")
 		x := graph.Parameter(g, "x", shapes.Make(dtypes.Int8, 4))

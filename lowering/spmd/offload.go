@@ -18,7 +18,8 @@ const (
 func placeInMemory(memory string, out, in *ir.Value) *ir.Statement {
 	return genericOp("stablehlo.custom_call", out, in).AddAttribute("call_target_name",
 		ir.String("annotate_device_placement")).
-		AddAttribute("has_side_effect", ir.Bool(true)).AddAttribute("mhlo.frontend_attributes", ir.Raw(`{_xla_buffer_placement = "`+memory+`"}`))
+		AddAttribute("has_side_effect", ir.Bool(true)).AddAttribute("mhlo.frontend_attributes",
+		ir.Raw(`{_xla_buffer_placement = "`+memory+`"}`))
 }
 
 // isOffloaded reports whether a kept value is moved to host memory. Scalars are not moved.

@@ -41,8 +41,9 @@ func TestEachOpComesFromALine(t *testing.T) {
 	var dense, curve, total, custom, update int
 	x := shapes.Make(dtypes.Float32, 8, 16)
 	m := build(t, spmd.Options{Replicas: 2, LogicalDevices: 2, Origins: true}, spmd.Signature{
-		Arguments: []spmd.Tensor{{Name: "x", PerReplica: true}, {Name: "/layer/dense/weights", Annotation: logical.SplitInto(1, 2)}, {Name: "/out/scale"}},
-		Results:   []spmd.Tensor{{Name: "w"}},
+		Arguments: []spmd.Tensor{{Name: "x", PerReplica: true}, {Name: "/layer/dense/weights",
+			Annotation: logical.SplitInto(1, 2)}, {Name: "/out/scale"}},
+		Results: []spmd.Tensor{{Name: "w"}},
 	}, func(g *graph.Graph) []*graph.Node {
 		in := graph.Parameter(g, "argument_0", x)
 		w, scale := param(g, "/layer/dense/weights", 16, 4), param(g, "/out/scale", 8, 4)
@@ -73,7 +74,8 @@ func TestEachOpComesFromALine(t *testing.T) {
 		passes []ir.Pass
 		layers []string
 	}{
-		"dot_general": {[]int{dense, dense, dense}, []ir.Pass{ir.Forward, ir.Backward, ir.Backward}, []string{"/layer/dense", "/layer/dense", "/layer/dense"}},
+		"dot_general": {[]int{dense, dense, dense}, []ir.Pass{ir.Forward, ir.Backward, ir.Backward}, []string{"/layer/dense",
+			"/layer/dense", "/layer/dense"}},
 		"tanh":        {[]int{curve}, []ir.Pass{ir.Forward}, []string{"/layer/dense"}},
 		"exponential": {[]int{total}, []ir.Pass{ir.Forward}, []string{"/out"}},
 		"floor":       {[]int{custom}, []ir.Pass{ir.Backward}, []string{"/out"}},
@@ -98,7 +100,8 @@ func TestEachOpComesFromALine(t *testing.T) {
 // lines.
 func TestTheTextDoesNotDependOnLines(t *testing.T) {
 	sig := spmd.Signature{Arguments: []spmd.Tensor{{Name: "x"}}, Results: []spmd.Tensor{{Name: "y"}}}
-	once := build(t, spmd.Options{Origins: true}, sig, func(g *graph.Graph) []*graph.Node { return []*graph.Node{graph.Exp(param(g, "x", 4))} })
+	once := build(t, spmd.Options{Origins: true}, sig,
+		func(g *graph.Graph) []*graph.Node { return []*graph.Node{graph.Exp(param(g, "x", 4))} })
 	again := build(t, spmd.Options{Origins: true}, sig, func(g *graph.Graph) []*graph.Node {
 		x := param(g, "x", 4)
 		return []*graph.Node{graph.Exp(x)}

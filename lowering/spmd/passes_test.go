@@ -26,7 +26,9 @@ const (
 
 // deep is a step over stacked layers. It returns its loss, an average per layer, and the gradients
 // of x, of the stacked weights and biases, and of a scale that all layers share.
-func deep(layer func(in []*graph.Node) (y, average, penalty *graph.Node), over func(x, w, b, s *graph.Node, layer func(in []*graph.Node) (y, average, penalty *graph.Node)) (y, averages, penalty *graph.Node)) func(g *graph.Graph) []*graph.Node {
+func deep(layer func(in []*graph.Node) (y, average, penalty *graph.Node), over func(x, w, b, s *graph.Node,
+	layer func(in []*graph.Node) (y, average, penalty *graph.Node)) (y, averages,
+	penalty *graph.Node)) func(g *graph.Graph) []*graph.Node {
 	return func(g *graph.Graph) []*graph.Node {
 		x := graph.Parameter(g, "x", shapes.Make(dtypes.Float32, rows, width))
 		w := graph.Parameter(g, "w", shapes.Make(dtypes.Float32, layers, width, width))
@@ -47,13 +49,15 @@ func dense(split bool) func(in []*graph.Node) (y, average, penalty *graph.Node) 
 			h = logical.Split(h, 1, 2)
 		}
 		h = graph.Tanh(graph.Add(h, graph.ExpandLeftToRank(b, 2)))
-		h = x.Graph().Backend().(*spmd.Trace).EmitOp(h, region.CheckpointName{Name: "activation"}, func(v *graph.Node) *graph.Node { return v })
+		h = x.Graph().Backend().(*spmd.Trace).EmitOp(h, region.CheckpointName{Name: "activation"},
+			func(v *graph.Node) *graph.Node { return v })
 		y = graph.Add(x, graph.Mul(graph.Square(h), graph.ExpandLeftToRank(s, 2)))
 		return y, graph.ReduceAllMean(h), graph.ReduceAllSum(graph.Square(w))
 	}
 }
 
-func unrolled(x, w, b, s *graph.Node, layer func(in []*graph.Node) (y, average, penalty *graph.Node)) (y, averages, penalty *graph.Node) {
+func unrolled(x, w, b, s *graph.Node, layer func(in []*graph.Node) (y, average, penalty *graph.Node)) (y, averages,
+	penalty *graph.Node) {
 	var all []*graph.Node
 	for i := range layers {
 		at := func(v *graph.Node) *graph.Node { return graph.Squeeze(graph.SliceAxis(v, 0, graph.AxisElem(i)), 0) }
@@ -69,30 +73,36 @@ func unrolled(x, w, b, s *graph.Node, layer func(in []*graph.Node) (y, average, 
 	return x, graph.Stack(all, 0), penalty
 }
 
-func looped(keep region.RematPolicy) func(x, w, b, s *graph.Node, layer func(in []*graph.Node) (y, average, penalty *graph.Node)) (y, averages, penalty *graph.Node) {
-	return func(x, w, b, s *graph.Node, layer func(in []*graph.Node) (y, average, penalty *graph.Node)) (y, averages, penalty *graph.Node) {
+func looped(keep region.RematPolicy) func(x, w, b, s *graph.Node, layer func(in []*graph.Node) (y, average,
+	penalty *graph.Node)) (y, averages, penalty *graph.Node) {
+	return func(x, w, b, s *graph.Node, layer func(in []*graph.Node) (y, average, penalty *graph.Node)) (y, averages,
+		penalty *graph.Node) {
 		stack := region.Slice{N: layers}
 		out := region.Trace(x.Graph().Backend().(*spmd.Trace), region.Loop{N: layers, Policy: keep},
 			[]region.Argument{{Node: x, Mapping: region.Carry{}}, {Node: w, Mapping: stack}, {Node: b, Mapping: stack}},
 			func(in []*graph.Node) []region.Result {
 				y, average, penalty := layer(append(in, s)) // a parameter that is no argument
-				return []region.Result{{Node: average, Mapping: stack}, {Node: y, Mapping: region.Carry{}}, {Node: penalty, Mapping: region.Identity{}}}
+				return []region.Result{{Node: average, Mapping: stack}, {Node: y, Mapping: region.Carry{}},
+					{Node: penalty, Mapping: region.Identity{}}}
 			})
 		return out[1], out[0], out[2]
 	}
 }
 
 // blocks makes each layer a separate block.
-func blocks(keep region.RematPolicy, layer func(in []*graph.Node) (y, average, penalty *graph.Node)) func(in []*graph.Node) (y, average, penalty *graph.Node) {
+func blocks(keep region.RematPolicy, layer func(in []*graph.Node) (y, average,
+	penalty *graph.Node)) func(in []*graph.Node) (y, average, penalty *graph.Node) {
 	return func(in []*graph.Node) (y, average, penalty *graph.Node) {
 		args := make([]region.Argument, len(in))
 		for i, v := range in {
 			args[i] = region.Argument{Node: v, Mapping: region.Identity{}}
 		}
-		out := region.Trace(in[0].Graph().Backend().(*spmd.Trace), region.Block{Policy: keep}, args, func(in []*graph.Node) []region.Result {
-			y, average, penalty := layer(in)
-			return []region.Result{{Node: y, Mapping: region.Identity{}}, {Node: average, Mapping: region.Identity{}}, {Node: penalty, Mapping: region.Identity{}}}
-		})
+		out := region.Trace(in[0].Graph().Backend().(*spmd.Trace), region.Block{Policy: keep}, args,
+			func(in []*graph.Node) []region.Result {
+				y, average, penalty := layer(in)
+				return []region.Result{{Node: y, Mapping: region.Identity{}}, {Node: average, Mapping: region.Identity{}},
+					{Node: penalty, Mapping: region.Identity{}}}
+			})
 		return out[0], out[1], out[2]
 	}
 }
@@ -120,7 +130,8 @@ func passed(t *testing.T, replicas, devices int, build func(g *graph.Graph) []*g
 }
 
 var keeps = map[string]region.RematPolicy{
-	"everything": {}, "nothing": {Selective: true}, "products": {Selective: true, Products: true}, "names": {Selective: true, Names: []string{"activation"}},
+	"everything": {}, "nothing": {Selective: true}, "products": {Selective: true, Products: true},
+	"names": {Selective: true, Names: []string{"activation"}},
 }
 
 func TestALoopIsWhatItsUnrolledLayersAre(t *testing.T) {

@@ -30,8 +30,9 @@ func TestProgramsOfReplicasGiveTheNumbersOfPartitions(t *testing.T) {
 	for _, r := range []int{1, 2, 4} {
 		for _, n := range []int{0, steps} {
 			sig := spmd.Signature{
-				Arguments: []spmd.Tensor{{Name: "w", Donated: true}, {Name: "x", PerReplica: true, PerStep: n > 0}, {Name: "s", PerReplica: true}},
-				Results:   []spmd.Tensor{{Name: "w"}, {PerReplica: true}, {PerReplica: true}, {}, {}}, Steps: n,
+				Arguments: []spmd.Tensor{{Name: "w", Donated: true}, {Name: "x", PerReplica: true, PerStep: n > 0},
+					{Name: "s", PerReplica: true}},
+				Results: []spmd.Tensor{{Name: "w"}, {PerReplica: true}, {PerReplica: true}, {}, {}}, Steps: n,
 			}
 			var want [][]float32
 			for _, programs := range []bool{false, true} {

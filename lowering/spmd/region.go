@@ -72,8 +72,9 @@ func (w *assembler) keptStack(v *ir.Value) *ir.Value {
 func (w *assembler) checkSingleDevice(statements []*ir.Statement) error {
 	for _, s := range statements {
 		if f := w.calledFunction(s); f != nil && w.containsPlaceholder(f.Body) {
-			return regionError(w.logicalDevices, fmt.Sprintf("the region calls function %q, which contains an annotation or a collective",
-				f.Name), "call it before or after the OnDevice region")
+			return regionError(w.logicalDevices,
+				fmt.Sprintf("the region calls function %q, which contains an annotation or a collective",
+					f.Name), "call it before or after the OnDevice region")
 		}
 		for _, r := range s.Regions {
 			if err := w.checkSingleDevice(r.Body); err != nil {

@@ -30,7 +30,10 @@ func onTwo(t *testing.T, results int, step func(x, w *graph.Node) []*graph.Node)
 
 func TestARegionThatReturnsAVariableKeepsItsGradient(t *testing.T) {
 	out := onTwo(t, 3, func(x, w *graph.Node) []*graph.Node {
-		y := logical.OnDeviceMany(1, []*graph.Node{x}, func(in []*graph.Node) []*graph.Node { return []*graph.Node{w, in[0]} })
+		y := logical.OnDeviceMany(1, []*graph.Node{x}, func(in []*graph.Node) []*graph.Node {
+			return []*graph.Node{w,
+				in[0]}
+		})
 		by := graph.Gradient(graph.ReduceAllSum(graph.Mul(y[0], y[1])), w, x)
 		return []*graph.Node{y[0], by[0], by[1]}
 	})
@@ -121,7 +124,8 @@ func TestARegionRefusesCallsThatAllDevicesMake(t *testing.T) {
 		tr := spmd.NewTrace(spmd.Options{Replicas: 2, LogicalDevices: 2})
 		g := graph.NewGraph(tr, "step")
 		x := param(g, "x", 4)
-		f := graph.NewFunction(g, "region_0_f", func(g *graph.Graph) []*graph.Node { return []*graph.Node{body(param(g, "y", 4))} })
+		f := graph.NewFunction(g, "region_0_f",
+			func(g *graph.Graph) []*graph.Node { return []*graph.Node{body(param(g, "y", 4))} })
 		outer := graph.NewFunction(g, "outer", func(g *graph.Graph) []*graph.Node { return f.Call(param(g, "z", 4)) })
 		require.NoError(t, g.Compile(logical.OnDevice(1, x, func(x *graph.Node) *graph.Node { return outer.Call(x)[0] })))
 		_, err := tr.Module(g, spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 1)})
@@ -175,7 +179,8 @@ func TestCollectivesOfEmptyTensorsAreEmpty(t *testing.T) {
 		Arguments: []spmd.Tensor{{PerReplica: true}}, Results: make([]spmd.Tensor, 4),
 	}, func(g *graph.Graph) []*graph.Node {
 		x := param(g, "x", 2, 0)
-		return []*graph.Node{spmd.AllReduce(x, spmd.Sum), spmd.AllGather(x, 0), spmd.AllGather(x, 1), spmd.ReduceScatter(x, 0)}
+		return []*graph.Node{spmd.AllReduce(x, spmd.Sum), spmd.AllGather(x, 0), spmd.AllGather(x, 1),
+			spmd.ReduceScatter(x, 0)}
 	})
 	for i, dims := range [][]int{{2, 0}, {4, 0}, {2, 0}, {1, 0}} {
 		assert.Equal(t, dims, m.Results[i].LocalDims)

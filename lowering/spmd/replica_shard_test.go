@@ -36,8 +36,9 @@ func TestAParameterInPartsIsGatheredWhereItIsRead(t *testing.T) {
 	} {
 		split := logical.SplitInto(1, max(c.opts.LogicalDevices, 1))
 		sig := spmd.Signature{
-			Arguments: []spmd.Tensor{{Name: "w", ReplicaShard: o, Annotation: split, Donated: true}, {Name: "v", ReplicaShard: o, Annotation: split}, {Name: "x"}},
-			Results:   []spmd.Tensor{{Name: "w", ReplicaShard: o, Annotation: split}, {Name: "y"}},
+			Arguments: []spmd.Tensor{{Name: "w", ReplicaShard: o, Annotation: split, Donated: true}, {Name: "v", ReplicaShard: o,
+				Annotation: split}, {Name: "x"}},
+			Results: []spmd.Tensor{{Name: "w", ReplicaShard: o, Annotation: split}, {Name: "y"}},
 		}
 		m := build(t, c.opts, sig, func(g *graph.Graph) []*graph.Node {
 			w, v, x := param(g, "w", 6, 2), param(g, "v", 6, 2), param(g, "x", 6)
@@ -61,10 +62,12 @@ func TestPartsThatDoNotFitAreRefused(t *testing.T) {
 		tensor spmd.Tensor
 		dims   []int
 	}{
-		"a dimension that is split":     {spmd.Tensor{ReplicaShard: spmd.ReplicaShard{Dim: 1, Size: 8}, Annotation: logical.SplitInto(1, 2)}, []int{4, 8}},
+		"a dimension that is split": {spmd.Tensor{ReplicaShard: spmd.ReplicaShard{Dim: 1, Size: 8},
+			Annotation: logical.SplitInto(1, 2)}, []int{4, 8}},
 		"a dimension that is not there": {spmd.Tensor{ReplicaShard: spmd.ReplicaShard{Dim: 2, Size: 8}}, []int{4, 8}},
 		"another size":                  {spmd.Tensor{ReplicaShard: spmd.ReplicaShard{Dim: 1, Size: 6}}, []int{4, 8}},
-		"of each replica":               {spmd.Tensor{ReplicaShard: spmd.ReplicaShard{Dim: 1, Size: 8}, PerReplica: true}, []int{4, 8}},
+		"of each replica": {spmd.Tensor{ReplicaShard: spmd.ReplicaShard{Dim: 1, Size: 8}, PerReplica: true},
+			[]int{4, 8}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := spmd.NewTrace(opts)
@@ -73,14 +76,16 @@ func TestPartsThatDoNotFitAreRefused(t *testing.T) {
 			c.tensor.Name = "w"
 			_, err := tr.Module(g, spmd.Signature{Arguments: []spmd.Tensor{c.tensor}, Results: []spmd.Tensor{{Name: "y"}}})
 			assert.ErrorContains(t, err, `argument "w"`)
-			assert.ErrorContains(t, err, "shard a dimension that is not split over the logical devices, and return results as shards")
+			assert.ErrorContains(t, err,
+				"shard a dimension that is not split over the logical devices, and return results as shards")
 		})
 	}
 	t.Run("a whole result", func(t *testing.T) {
 		tr := spmd.NewTrace(opts)
 		g := graph.NewGraph(tr, "step")
 		require.NoError(t, g.Compile(graph.Neg(param(g, "w", 4))))
-		_, err := tr.Module(g, spmd.Signature{Arguments: []spmd.Tensor{{Name: "w"}}, Results: []spmd.Tensor{{Name: "y", ReplicaShard: spmd.ReplicaShard{Size: 4}}}})
+		_, err := tr.Module(g, spmd.Signature{Arguments: []spmd.Tensor{{Name: "w"}},
+			Results: []spmd.Tensor{{Name: "y", ReplicaShard: spmd.ReplicaShard{Size: 4}}}})
 		assert.ErrorContains(t, err, `result "y"`)
 	})
 	o := spmd.ReplicaShard{Dim: 0, Size: 5}

@@ -44,7 +44,8 @@ func execute(t *testing.T, m *spmd.Module, args ...[]float32) ([][]float32, erro
 	}
 	many := m.Partitions > 1
 	x, err := plugintest.Programs(t).Compile(ctx, client, pjrt.Program{Code: m.Text, Format: "mlir", Trusted: true},
-		pjrt.CompileOptions{Replicas: m.Replicas, Partitions: m.Partitions, DeviceAssignment: slices.Collect(slices.Chunk(ids, m.Partitions)), SPMD: many, Shardy: many})
+		pjrt.CompileOptions{Replicas: m.Replicas, Partitions: m.Partitions, DeviceAssignment: slices.Collect(slices.Chunk(ids,
+			m.Partitions)), SPMD: many, Shardy: many})
 	if err != nil {
 		return nil, err
 	}
@@ -233,8 +234,10 @@ func TestALoopEqualsItsSteps(t *testing.T) {
 		split := logical.SplitInto(p)
 		w := spmd.Tensor{Name: "w", Donated: true, Result: 1, Annotation: split}
 		results := []spmd.Tensor{{Name: "sum", PerReplica: true}, {Name: "w", Annotation: split}}
-		single := build(t, opts, spmd.Signature{Arguments: []spmd.Tensor{w, {Name: "x", PerReplica: true}}, Results: results}, step(p))
-		loop := build(t, opts, spmd.Signature{Arguments: []spmd.Tensor{w, {Name: "x", PerReplica: true, PerStep: true}}, Results: results, Steps: steps}, step(p))
+		single := build(t, opts, spmd.Signature{Arguments: []spmd.Tensor{w, {Name: "x", PerReplica: true}}, Results: results},
+			step(p))
+		loop := build(t, opts, spmd.Signature{Arguments: []spmd.Tensor{w, {Name: "x", PerReplica: true, PerStep: true}},
+			Results: results, Steps: steps}, step(p))
 		xs := count(steps * r * 2 * 4)
 		state := []float32{1, 2, 3, 4}
 		var want [][]float32
@@ -317,7 +320,8 @@ func TestPaddingsOfSplitTensors(t *testing.T) {
 			}
 		}
 	}
-	pads = append(pads, compute.PadAxis{Start: -5, End: 5}, compute.PadAxis{Start: 5, End: -5}, compute.PadAxis{Start: -8, End: 3, Interior: 1})
+	pads = append(pads, compute.PadAxis{Start: -5, End: 5}, compute.PadAxis{Start: 5, End: -5}, compute.PadAxis{Start: -8,
+		End: 3, Interior: 1})
 	build := func(t *testing.T, logicalDevices int) *spmd.Module {
 		results := make([]spmd.Tensor, 4*len(pads))
 		return build(t, spmd.Options{LogicalDevices: logicalDevices, Target: lowering.TargetCPU}, spmd.Signature{

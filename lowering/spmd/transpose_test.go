@@ -42,13 +42,16 @@ func TestTurned(t *testing.T) {
 	}
 	dot := got[0]
 	if dot.Operands[0].Name != "r" || dot.Operands[1].Name != "l" || dot.Results[0].Name != "1" {
-		t.Errorf("operands %s, %s and result %s; want r, l, 1", dot.Operands[0].Name, dot.Operands[1].Name, dot.Results[0].Name)
+		t.Errorf("operands %s, %s and result %s; want r, l, 1", dot.Operands[0].Name, dot.Operands[1].Name,
+			dot.Results[0].Name)
 	}
 	numbers := dot.Attribute("dot_dimension_numbers").(ir.Struct)
-	if l, r := numbers.Dims("lhs_contracting_dimensions"), numbers.Dims("rhs_contracting_dimensions"); !slices.Equal(l, []int{1}) || !slices.Equal(r, []int{3}) {
+	if l, r := numbers.Dims("lhs_contracting_dimensions"), numbers.Dims("rhs_contracting_dimensions"); !slices.Equal(l,
+		[]int{1}) || !slices.Equal(r, []int{3}) {
 		t.Errorf("it contracts %v with %v, want [1] with [3]", l, r)
 	}
-	if body[0].Operands[0] != before.Operands[0] || body[0].Attribute("dot_dimension_numbers").(ir.Struct).Dims("lhs_contracting_dimensions")[0] != 3 {
+	if body[0].Operands[0] != before.Operands[0] ||
+		body[0].Attribute("dot_dimension_numbers").(ir.Struct).Dims("lhs_contracting_dimensions")[0] != 3 {
 		t.Error("the product that was given has changed")
 	}
 	for _, other := range [][]int{{0, 1, 2, 3}, {0, 3, 2, 1}, {3, 0, 1, 2}, {0, 2, 3, 1}} {

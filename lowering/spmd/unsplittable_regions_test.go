@@ -75,15 +75,16 @@ func TestConvolutionGradientsOfSplitRowsEqualThoseOfOneDevice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range meshes {
 				step := func(replicas, devices int) [][]float32 {
-					m := build(t, spmd.Options{Replicas: replicas, LogicalDevices: devices, Target: lowering.TargetCPU}, spmd.Signature{
-						Arguments: make([]spmd.Tensor, 3), Results: make([]spmd.Tensor, 4),
-					}, func(g *graph.Graph) []*graph.Node {
-						x := param(g, "x", 1, c.rows, channels)
-						a, b := param(g, "a", 3, channels, channels), param(g, "b", 3, channels, channels)
-						split := func(x *graph.Node) *graph.Node { return logical.Split(x, 1, devices, 1) }
-						y := network(devices, split, x, a, b)
-						return append([]*graph.Node{y}, graph.Gradient(graph.ReduceAllSum(graph.Square(y)), x, a, b)...)
-					})
+					m := build(t, spmd.Options{Replicas: replicas, LogicalDevices: devices, Target: lowering.TargetCPU},
+						spmd.Signature{
+							Arguments: make([]spmd.Tensor, 3), Results: make([]spmd.Tensor, 4),
+						}, func(g *graph.Graph) []*graph.Node {
+							x := param(g, "x", 1, c.rows, channels)
+							a, b := param(g, "a", 3, channels, channels), param(g, "b", 3, channels, channels)
+							split := func(x *graph.Node) *graph.Node { return logical.Split(x, 1, devices, 1) }
+							y := network(devices, split, x, a, b)
+							return append([]*graph.Node{y}, graph.Gradient(graph.ReduceAllSum(graph.Square(y)), x, a, b)...)
+						})
 					form := splitforms.Form{Seed: uint64(c.rows)}
 					kernel := 3 * channels * channels
 					return run(t, m, form.Data(0, c.rows*channels), form.Data(1, kernel), form.Data(2, kernel))

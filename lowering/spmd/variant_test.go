@@ -18,12 +18,15 @@ import (
 // None is omitted.
 func pair(t *testing.T, up, down, between logical.Annotation) *spmd.Module {
 	sig := spmd.Signature{
-		Arguments: []spmd.Tensor{{Name: "x", PerReplica: true}, {Name: "/up", Annotation: up, Donated: true}, {Name: "/down", Annotation: down},
+		Arguments: []spmd.Tensor{{Name: "x", PerReplica: true}, {Name: "/up", Annotation: up, Donated: true},
+			{Name: "/down", Annotation: down},
 			{Name: "/adam/up_1st_moment", Annotation: up, Donated: true, Result: 1}},
-		Results: []spmd.Tensor{{Name: "/up", Annotation: up}, {Name: "/adam/up_1st_moment", Annotation: up}, {Name: "y", PerReplica: true}},
+		Results: []spmd.Tensor{{Name: "/up", Annotation: up}, {Name: "/adam/up_1st_moment", Annotation: up},
+			{Name: "y", PerReplica: true}},
 	}
 	return build(t, spmd.Options{Replicas: 2, LogicalDevices: 2, Origins: true}, sig, func(g *graph.Graph) []*graph.Node {
-		x, up, down, moment := param(g, "x", 4, 8), param(g, "/up", 8, 16), param(g, "/down", 16, 8), param(g, "/adam/up_1st_moment", 8, 16)
+		x, up, down, moment := param(g, "x", 4, 8), param(g, "/up", 8, 16), param(g, "/down", 16, 8),
+			param(g, "/adam/up_1st_moment", 8, 16)
 		h := logical.Apply(graph.Dot(x, up).Product(), between)
 		y := graph.Dot(h, down).Product()
 		return []*graph.Node{graph.Add(up, moment), graph.MulScalar(moment, 0.5), y}
@@ -80,6 +83,7 @@ func TestAModuleWithAnotherAnnotation(t *testing.T) {
 	assert.Equal(t, errkind.FailedPreconditionError, errkind.KindOf(err))
 	_, err = m.WithAnnotation(known, rows)
 	assert.Equal(t, errkind.FailedPreconditionError, errkind.KindOf(err))
-	assert.Empty(t, splits(build(t, spmd.Options{Replicas: 2}, spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 1)},
+	assert.Empty(t, splits(build(t, spmd.Options{Replicas: 2}, spmd.Signature{Arguments: make([]spmd.Tensor, 1),
+		Results: make([]spmd.Tensor, 1)},
 		func(g *graph.Graph) []*graph.Node { return []*graph.Node{param(g, "x", 4)} })), "one logical device")
 }

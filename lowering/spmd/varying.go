@@ -252,14 +252,16 @@ func (t *Trace) checkReplicated(x *graph.Node, leave region.Leave) error {
 		return err
 	}
 	crossing := leave.Pass.Out[leave.Index]
-	set := t.analyzeVariation(body[begin:]).axes[v] & t.axisSetOf(t.nontrivialAxes(kind.Axes)...) &^ t.axisSetOf(shardAxes(crossing)...)
+	set := t.analyzeVariation(body[begin:]).axes[v] & t.axisSetOf(t.nontrivialAxes(kind.Axes)...) &^ t.axisSetOf(
+		shardAxes(crossing)...)
 	if set == 0 {
 		return nil
 	}
 	axes := strings.Join(t.axisNames(set), ", ")
 	return &errkind.Fault{Op: "manual:", Subject: fmt.Sprintf("result %d of shape %v", leave.Index,
 		x.Shape().Dimensions),
-		Reason: fmt.Sprintf("its spec does not name the axis %s, and the devices of that axis may have different values", axes),
-		Hint:   "name the axis in the result's spec, or make the value equal with AllReduce, AllGather or Broadcast",
-		Class:  errkind.ValueError}
+		Reason: fmt.Sprintf("its spec does not name the axis %s, and the devices of that axis may have different values",
+			axes),
+		Hint:  "name the axis in the result's spec, or make the value equal with AllReduce, AllGather or Broadcast",
+		Class: errkind.ValueError}
 }

@@ -51,9 +51,10 @@ func TestWhatDiffersBetweenReplicasIsFollowed(t *testing.T) {
 			{"an annotation of what differs", logical.Assign(x, 1), true},
 			{"a region", logical.OnDevice(1, w, graph.Neg), false},
 			{"a region of what differs", logical.OnDevice(1, x, graph.Neg), true},
-			{"a region's result that is made of mirrored ones", logical.OnDeviceMany(1, []*graph.Node{x, w}, func(in []*graph.Node) []*graph.Node {
-				return []*graph.Node{graph.Neg(in[1])}
-			})[0], false},
+			{"a region's result that is made of mirrored ones", logical.OnDeviceMany(1, []*graph.Node{x, w},
+				func(in []*graph.Node) []*graph.Node {
+					return []*graph.Node{graph.Neg(in[1])}
+				})[0], false},
 			{"a branch", choose(true, w, spmd.AllReduce(x, spmd.Sum)), false},
 			{"a branch that differs", choose(true, w, x), true},
 			{"a loop", count(w), false},

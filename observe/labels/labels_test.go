@@ -36,18 +36,20 @@ func profile(t *testing.T) string {
 
 func TestTheStepsOfARunAreLabelled(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
-	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		return graph.ReduceAllMean(layers.Dense(rc.Scope("dense"), in[0], true, 1))
-	}, train.Options{}))
+	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return graph.ReduceAllMean(layers.Dense(rc.Scope("dense"), in[0], true, 1))
+		}, train.Options{}))
 	batches := fit.Batches(func(yield func([]any, error) bool) {
 		for yield([]any{[][]float32{{1, 2}, {3, 4}}}, nil) {
 		}
 	})
 	during := ""
-	_, err := fit.Run(t.Context(), step, batches, fit.Options{Steps: 2}, labels.Hook("run", "a"), fit.Each(2, func(context.Context, *fit.State) error {
-		during = profile(t)
-		return nil
-	}))
+	_, err := fit.Run(t.Context(), step, batches, fit.Options{Steps: 2}, labels.Hook("run", "a"),
+		fit.Each(2, func(context.Context, *fit.State) error {
+			during = profile(t)
+			return nil
+		}))
 	require.NoError(t, err)
 	assert.Contains(t, during, `"run":"a"`)
 	assert.Contains(t, during, `"tpustrategy_process":"0"`)

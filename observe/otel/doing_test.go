@@ -30,9 +30,10 @@ func TestSavesRestoresAndWaitsAreSpans(t *testing.T) {
 		seen, err := otel.New(otel.Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))})
 		require.NoError(t, err)
 		s := strategytest.New(t, 2, 1, strategy.Options{Phases: seen.Phase})
-		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-			return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("dense"), in[0], true, 1)))
-		}, train.Options{}))
+		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(),
+			func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+				return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("dense"), in[0], true, 1)))
+			}, train.Options{}))
 		batches := fit.Batches(func(yield func([]any, error) bool) {
 			for i := 0; ; i++ {
 				if slow && i == 3 {
@@ -43,7 +44,8 @@ func TestSavesRestoresAndWaitsAreSpans(t *testing.T) {
 				}
 			}
 		})
-		_, err = fit.Run(ctx, step, batches, fit.Options{Steps: 8, Every: 2, Resume: true}, append(hooks, fit.Checkpoint(dir, 2), seen.Hook())...)
+		_, err = fit.Run(ctx, step, batches, fit.Options{Steps: 8, Every: 2, Resume: true},
+			append(hooks, fit.Checkpoint(dir, 2), seen.Hook())...)
 		return spans.GetSpans(), err
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -45,13 +45,15 @@ func of(s tracetest.SpanStub, key string) attribute.Value {
 func TestARunIsSpansAndMetrics(t *testing.T) {
 	spans, reader := tracetest.NewInMemoryExporter(), sdkmetric.NewManualReader()
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
-	seen, err := otel.New(otel.Options{TracerProvider: tracers, MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
-		Attributes: []attribute.KeyValue{attribute.String("run", "a")}})
+	seen, err := otel.New(otel.Options{TracerProvider: tracers,
+		MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
+		Attributes:    []attribute.KeyValue{attribute.String("run", "a")}})
 	require.NoError(t, err)
 	s := strategytest.New(t, 2, 1, strategy.Options{Phases: seen.Phase})
-	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("dense"), in[0], true, 1)))
-	}, train.Options{Name: "fitted"}))
+	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("dense"), in[0], true, 1)))
+		}, train.Options{Name: "fitted"}))
 	batches := fit.Batches(func(yield func([]any, error) bool) {
 		for yield([]any{[][]float32{{1, 2}, {3, 4}}}, nil) {
 		}
@@ -100,21 +102,24 @@ func TestWhatFailsHasItsErrorInTheSpan(t *testing.T) {
 	require.NoError(t, err)
 	s := strategytest.New(t, 1, 1, strategy.Options{Phases: seen.Phase})
 	batches := fit.Batches(func(yield func([]any, error) bool) { yield([]any{[][]float32{{1, 2}}}, nil) })
-	broken := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), func(*strategy.ReplicaContext, []*graph.Node) *graph.Node {
-		panic(errors.New("no model"))
-	}, train.Options{}))
+	broken := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(),
+		func(*strategy.ReplicaContext, []*graph.Node) *graph.Node {
+			panic(errors.New("no model"))
+		}, train.Options{}))
 	_, err = fit.Run(t.Context(), broken, batches, fit.Options{Steps: 1}, seen.Hook())
 	require.Error(t, err)
 	tracing := named(spans.GetSpans(), "tracing")
 	require.Len(t, tracing, 1)
 	assert.Equal(t, codes.Error, tracing[0].Status.Code)
 
-	fine := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		return graph.ReduceAllMean(layers.Dense(rc.Scope("dense"), in[0], true, 1))
-	}, train.Options{}))
-	_, err = fit.Run(t.Context(), fine, batches, fit.Options{Steps: 1}, seen.Hook(), fit.Each(1, func(context.Context, *fit.State) error {
-		return errors.New("a hook that fails")
-	}))
+	fine := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return graph.ReduceAllMean(layers.Dense(rc.Scope("dense"), in[0], true, 1))
+		}, train.Options{}))
+	_, err = fit.Run(t.Context(), fine, batches, fit.Options{Steps: 1}, seen.Hook(),
+		fit.Each(1, func(context.Context, *fit.State) error {
+			return errors.New("a hook that fails")
+		}))
 	require.Error(t, err)
 	runs := named(spans.GetSpans(), "train")
 	require.NotEmpty(t, runs)

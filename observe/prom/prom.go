@@ -102,7 +102,8 @@ func New(registerer prometheus.Registerer, opts Options) (*Metrics, error) {
 	m.programs = counter("programs_total", "Number of compiled programs.", "result")
 	m.stageSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "tpustrategy", Name: "making_seconds",
 		ConstLabels: opts.Labels,
-		Help:        "Duration of a stage of the compilation of a program, in seconds.", Buckets: prometheus.ExponentialBuckets(0.01, 4,
+		Help:        "Duration of a stage of the compilation of a program, in seconds.",
+		Buckets: prometheus.ExponentialBuckets(0.01, 4,
 			8)}, []string{"stage", "process"})
 	all = append(all, m.stageSeconds)
 	for i, c := range all {

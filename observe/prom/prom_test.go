@@ -78,10 +78,11 @@ func TestARunIsScraped(t *testing.T) {
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err = fit.Run(ctx, step, data(t), fit.Options{Steps: 1000}, seen.Hook(), fit.Each(3, func(context.Context, *fit.State) error {
-		cancel()
-		return nil
-	}))
+	_, err = fit.Run(ctx, step, data(t), fit.Options{Steps: 1000}, seen.Hook(),
+		fit.Each(3, func(context.Context, *fit.State) error {
+			cancel()
+			return nil
+		}))
 	require.ErrorIs(t, err, context.Canceled)
 	after = scrape(t, registry)
 	assert.Contains(t, after, `tpustrategy_runs_total{process="0",result="interrupted",run="a"} 1`)
@@ -90,10 +91,12 @@ func TestARunIsScraped(t *testing.T) {
 
 func TestMetricsThatAreThereAlreadyLeaveNothingBehind(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "tpustrategy", Name: "running", Help: "another"}))
+	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "tpustrategy", Name: "running",
+		Help: "another"}))
 	_, err := prom.New(registry, prom.Options{})
 	require.ErrorContains(t, err, "tpustrategy_running")
-	step := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "tpustrategy", Name: "step", Help: "Number of steps of the training, including steps before a resume."}, []string{"process"})
+	step := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "tpustrategy", Name: "step",
+		Help: "Number of steps of the training, including steps before a resume."}, []string{"process"})
 	assert.NoError(t, registry.Register(step), "the metrics before the one that failed are gone")
 }
 

@@ -44,9 +44,10 @@ func TestMetricsAreServedDuringTheRun(t *testing.T) {
 	}
 
 	s := strategytest.New(t, 2, 1, strategy.Options{Phases: metrics.Phase})
-	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("dense"), in[0], true, 1)))
-	}, train.Options{}))
+	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("dense"), in[0], true, 1)))
+		}, train.Options{}))
 	batches := fit.Batches(func(yield func([]any, error) bool) {
 		for yield([]any{[][]float32{{1, 2}, {3, 4}}}, nil) {
 		}
@@ -63,11 +64,13 @@ func TestMetricsAreServedDuringTheRun(t *testing.T) {
 	var interrupted *interrupt.Error
 	require.ErrorAs(t, err, &interrupted)
 	for _, line := range []string{`tpustrategy_step{process="0"} 15`, `tpustrategy_running{process="0"} 1`,
-		`tpustrategy_activities_total{activity="input",process="0"} 20`, `tpustrategy_activities_total{activity="launch",process="0"} 20`,
+		`tpustrategy_activities_total{activity="input",process="0"} 20`,
+		`tpustrategy_activities_total{activity="launch",process="0"} 20`,
 		`tpustrategy_activities_total{activity="save",process="0"} 1`} {
 		assert.Contains(t, during, line+"\n")
 	}
-	assert.Regexp(t, regexp.MustCompile(`tpustrategy_activity_seconds_total\{activity="save",process="0"\} [0-9.e-]*[1-9]`), during)
+	assert.Regexp(t,
+		regexp.MustCompile(`tpustrategy_activity_seconds_total\{activity="save",process="0"\} [0-9.e-]*[1-9]`), during)
 	after := scrape()
 	assert.Contains(t, after, `tpustrategy_runs_total{process="0",result="interrupted"} 1`)
 	assert.Contains(t, after, `tpustrategy_running{process="0"} 0`)

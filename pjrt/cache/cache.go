@@ -140,8 +140,9 @@ func Open(dir string, o Options) (*Cache, error) {
 	}
 	if c.sharedStore = o.Store; c.sharedStore != nil && len(o.SigningKey) == 0 && o.SigningKeyFile == "" {
 		return nil, &errkind.Fault{Op: "cache: open", Subject: o.Store.String(), Class: errkind.ValueError,
-			Reason: "a shared store requires a SigningKey or SigningKeyFile, because other hosts do not have this user's default key",
-			Hint:   "set the same SigningKey or SigningKeyFile on all hosts, or use cache.StoreSigningKey"}
+			Reason: "a shared store requires a SigningKey or SigningKeyFile, because other hosts do not have this user's " +
+				"default key",
+			Hint: "set the same SigningKey or SigningKeyFile on all hosts, or use cache.StoreSigningKey"}
 	}
 	if c.signingKey, err = loadSigningKey(o.SigningKey, o.SigningKeyFile, path, c.logger); err != nil {
 		return nil, err

@@ -54,8 +54,9 @@ func loadSigningKey(signingKey []byte, file, dir string, logger *slog.Logger) ([
 		}
 	}
 	// The user of a container may have no writable configuration directory.
-	logger.Warn("compile cache stores its key with its entries, because the user's configuration directory is not writable; "+
-		"set Options.SigningKeyFile or Options.SigningKey", "error", err)
+	logger.Warn(
+		"compile cache stores its key with its entries, because the user's configuration directory is not writable; "+
+			"set Options.SigningKeyFile or Options.SigningKey", "error", err)
 	return readOrCreateKey(filepath.Join(dir, localKeyFile))
 }
 

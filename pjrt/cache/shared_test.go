@@ -103,7 +103,8 @@ func TestDamagedEntryInStoreIsReplaced(t *testing.T) {
 	key := bytes.Repeat([]byte{7}, 32)
 	var log bytes.Buffer
 	host := func() *cache.Cache {
-		return open(t, t.TempDir(), cache.Options{Store: b, SigningKey: key, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		return open(t, t.TempDir(), cache.Options{Store: b, SigningKey: key,
+			Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	}
 	compileAndRun(t, host(), client, 1)
 	paths, err := filepath.Glob(filepath.Join(place, "*"))

@@ -149,6 +149,7 @@ func checkMutations(t *testing.T, mutations int, compile func(seed uint64) (io.C
 	all.Wait()
 	t.Logf("of %d: %d compiled, %d rejected, %d died, %d timed out", mutations,
 		outcomes.compiled.Load(), outcomes.rejected.Load(), outcomes.died.Load(), outcomes.timedOut.Load())
-	require.EqualValues(t, mutations, outcomes.compiled.Load()+outcomes.rejected.Load()+outcomes.died.Load()+outcomes.timedOut.Load())
+	require.EqualValues(t, mutations, outcomes.compiled.Load()+outcomes.rejected.Load()+outcomes.died.Load()+
+		outcomes.timedOut.Load())
 	requireNoWorkers(t)
 }

@@ -67,7 +67,8 @@ func TestDynamicSizesInsideProgram(t *testing.T) {
 	ctx := context.Background()
 	client := plugintest.CPU(t, 1)
 	c := newCompiler(t, worker.Options{Timeout: 60 * time.Second})
-	p := function("%x: tensor<8xf32>, %n: tensor<i32>", "tensor<f32>", `%y = "stablehlo.set_dimension_size"(%x, %n) {dimension = 0 : i64} : (tensor<8xf32>, tensor<i32>) -> tensor<?xf32, #stablehlo.bounds<8>>
+	p := function("%x: tensor<8xf32>, %n: tensor<i32>", "tensor<f32>",
+		`%y = "stablehlo.set_dimension_size"(%x, %n) {dimension = 0 : i64} : (tensor<8xf32>, tensor<i32>) -> tensor<?xf32, #stablehlo.bounds<8>>
  %z = stablehlo.constant dense<0.0> : tensor<f32>
  %o = stablehlo.reduce(%y init: %z) applies stablehlo.add across dimensions = [0] : (tensor<?xf32,
 	#stablehlo.bounds<8>>, tensor<f32>) -> tensor<f32>

@@ -43,11 +43,14 @@ func withAttributes(attributes string) pjrt.Program {
 }
 
 func pad(low, high, interior string) pjrt.Program {
-	return function("%x: "+f4, f4, fmt.Sprintf("%%c = stablehlo.constant dense<0.0> : tensor<f32>\n%%o = stablehlo.pad %%x, %%c, low = [%s], high = [%s], interior = [%s] : (%s, tensor<f32>) -> %[4]s\n return %%o : %[4]s", low, high, interior, f4))
+	return function("%x: "+f4, f4, fmt.Sprintf("%%c = stablehlo.constant dense<0.0> : tensor<f32>\n%%o = stablehlo.pad "+
+		"%%x, %%c, low = [%s], high = [%s], interior = [%s] : (%s, tensor<f32>) -> %[4]s\n return %%o : %[4]s", low, high,
+		interior, f4))
 }
 
 func reduceWindow(low, high string) pjrt.Program {
-	return function("%x: "+f4+", %z: tensor<f32>", f4, fmt.Sprintf(`%%o = "stablehlo.reduce_window"(%%x, %%z) ({ ^bb0(%%a: tensor<f32>, %%b: tensor<f32>):
+	return function("%x: "+f4+", %z: tensor<f32>", f4,
+		fmt.Sprintf(`%%o = "stablehlo.reduce_window"(%%x, %%z) ({ ^bb0(%%a: tensor<f32>, %%b: tensor<f32>):
  %%s = stablehlo.add %%a, %%b : tensor<f32>
  stablehlo.return %%s : tensor<f32> }) {window_dimensions = array<i64: 1>,
 	padding = dense<[[%s, %s]]> : tensor<1x2xi64>} : (%s, tensor<f32>) -> %[3]s
@@ -76,7 +79,8 @@ func chain(n int) pjrt.Program {
 
 // manual returns a program that converts a full shape to shards and back with GSPMD.
 func manual(in, shard, out, shape string) pjrt.Program {
-	return function("%x: "+f4, f4, fmt.Sprintf(`%%0 = stablehlo.custom_call @Sharding(%%x) {mhlo.sharding = "%s"} : (tensor<4xf32>) -> tensor<4xf32>
+	return function("%x: "+f4, f4,
+		fmt.Sprintf(`%%0 = stablehlo.custom_call @Sharding(%%x) {mhlo.sharding = "%s"} : (tensor<4xf32>) -> tensor<4xf32>
 %%1 = stablehlo.custom_call @SPMDFullToShardShape(%%0) {mhlo.sharding = "%s"} : (tensor<4xf32>) -> tensor<%sxf32>
 %%2 = stablehlo.custom_call @Sharding(%%1) {mhlo.sharding = "%[2]s"} : (tensor<%[3]sxf32>) -> tensor<%[3]sxf32>
 %%3 = stablehlo.custom_call @SPMDShardToFullShape(%%2) {mhlo.sharding = "%[4]s"} : (tensor<%[3]sxf32>) -> tensor<4xf32>
@@ -92,17 +96,22 @@ func sharding(text string) pjrt.Program {
 // divided returns a program that divides a constant by z.
 func divided(z string) pjrt.Program {
 	return function("%a: tensor<i32>", "tensor<i32>",
-		"%x = stablehlo.constant dense<1> : tensor<i32>\n"+z+"\n%o = stablehlo.divide %x, %z : tensor<i32>\n return %o : tensor<i32>")
+		"%x = stablehlo.constant dense<1> : tensor<i32>\n"+z+
+			"\n%o = stablehlo.divide %x, %z : tensor<i32>\n return %o : tensor<i32>")
 }
 
 const (
-	bodyless   = "func.func private @f(tensor<4xf32>) -> tensor<4xf32>"
-	callsF     = "func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> { %o = call @f(%x) : (tensor<4xf32>) -> tensor<4xf32>\n return %o : tensor<4xf32> }"
+	bodyless = "func.func private @f(tensor<4xf32>) -> tensor<4xf32>"
+	callsF   = "func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> { %o = call @f(%x) : (tensor<4xf32>) -> " +
+		"tensor<4xf32>\n return %o : tensor<4xf32> }"
 	maxInt     = "9223372036854775807"
 	halves     = "{devices=[2]<=[2]}"
 	tokenType  = "!stablehlo.token"
 	token      = "%t = stablehlo.create_token : !stablehlo.token\n"
-	dynamicPad = "%c = stablehlo.constant dense<0.0> : tensor<f32>\n%l = stablehlo.constant dense<" + maxInt + "> : tensor<1xi64>\n%h = stablehlo.constant dense<-" + maxInt + "> : tensor<1xi64>\n%i = stablehlo.constant dense<0> : tensor<1xi64>\n%o = stablehlo.dynamic_pad %x, %c, %l, %h, %i : (tensor<4xf32>, tensor<f32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<4xf32>\n return %o : tensor<4xf32>"
+	dynamicPad = "%c = stablehlo.constant dense<0.0> : tensor<f32>\n%l = stablehlo.constant dense<" + maxInt +
+		"> : tensor<1xi64>\n%h = stablehlo.constant dense<-" + maxInt + "> : tensor<1xi64>\n%i = stablehlo.constant " +
+		"dense<0> : tensor<1xi64>\n%o = stablehlo.dynamic_pad %x, %c, %l, %h, %i : (tensor<4xf32>, tensor<f32>, " +
+		"tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<4xf32>\n return %o : tensor<4xf32>"
 )
 
 // sharded returns a Shardy module for two devices with a custom call.
@@ -118,14 +127,19 @@ func sharded(call string) pjrt.Program {
 var crashingPrograms = map[string]pjrt.Program{
 	"a function without body": pjrt.Program{Code: []byte("module {\n" + bodyless + "\n" + callsF +
 		"\n}")},
-	"one that nobody calls":  pjrt.Program{Code: []byte("module {\n func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }\n" + bodyless + " // {\n}")},
-	"a main without body":    pjrt.Program{Code: []byte("module { func.func private @main(tensor<4xf32>) -> tensor<4xf32> }")},
+	"one that nobody calls": pjrt.Program{Code: []byte(
+		"module {\n func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }\n" + bodyless +
+			" // {\n}")},
+	"a main without body": pjrt.Program{Code: []byte(
+		"module { func.func private @main(tensor<4xf32>) -> tensor<4xf32> }")},
 	"an alias of the module": withAttributes("mhlo.input_output_alias = [{alias={kind=0}}]"),
 	"automatic partitioning": withAttributes("mhlo.use_auto_spmd_partitioning = true"),
 	"exported meshes":        withAttributes(`mhlo.frontend_attributes = {xla.sdy.meshes = "garbage"}`),
-	"an exported sharding":   function("%x: "+f4+` {mhlo.frontend_attributes = {xla.sdy.sharding = "#sdy.sharding_per_value<[<@mesh, [{}]>]>"}}`, f4, "return %x : "+f4),
-	"exported results":       withAttributes(`mhlo.frontend_attributes = {xla.sdy.tuple_results_shardings = "x"}`),
-	"@Sharding without one":  call(f4, "@Sharding(%x) {api_version = 4 : i32}", f4),
+	"an exported sharding": function("%x: "+f4+
+		` {mhlo.frontend_attributes = {xla.sdy.sharding = "#sdy.sharding_per_value<[<@mesh, [{}]>]>"}}`, f4, "return %x : "+
+		f4),
+	"exported results":      withAttributes(`mhlo.frontend_attributes = {xla.sdy.tuple_results_shardings = "x"}`),
+	"@Sharding without one": call(f4, "@Sharding(%x) {api_version = 4 : i32}", f4),
 	"@Sharding with one elsewhere": call(f4,
 		`@Sharding(%x) {api_version = 4 : i32, mhlo.frontend_attributes = {mhlo.sharding = "{manual}"}}`, f4),
 	"full to shard without sharding": call(f4, "@SPMDFullToShardShape(%x)", f4),
@@ -156,40 +170,51 @@ var crashingPrograms = map[string]pjrt.Program{
 	"@Eigh of another shape": call("tensor<4x4xf32>", `@Eigh(%x) {backend_config = "1,1,100,1e-6"}`,
 		"tensor<3xf32>", "tensor<7xf32>"),
 	"reflectors with one scale": function("%x: tensor<4x4xf32>, %s: "+"tensor<f32>", "tensor<4x4xf32>",
-		"%o = stablehlo.custom_call @ProductOfElementaryHouseholderReflectors(%x, %s) : (tensor<4x4xf32>, tensor<f32>) -> tensor<4x4xf32>\n return %o : tensor<4x4xf32>"),
-	"@TopK with one result":                 call(f4, "@TopK(%x)", f4),
-	"@TopK with a tuple of one":             call(f4, "@TopK(%x)", "tuple<tensor<2xf32>>"),
-	"@SliceToDynamic":                       call(f4, "@SliceToDynamic(%x)", f4),
-	"@__onednn$matmul":                      call(f4, "@__onednn$matmul(%x)", f4),
-	"an exported change of shape":           call(f4, "@xla.sdy.GlobalToLocalShape(%x)", f4),
-	"an exported change of shape, back":     call(f4, "@xla.sdy.LocalToGlobalShape(%x)", f4),
-	"a pad beyond memory":                   pad(maxInt, "-"+maxInt, "0"),
-	"a pad below memory":                    pad("-"+maxInt, maxInt, "0"),
-	"a pad just too large":                  pad("2305843009213693951", "-2305843009213693951", "0"),
-	"a pad between elements":                pad("0", "-9223372036854775803", "3074457345618258601"),
-	"a pad of two dimensions":               function("%x: tensor<4x4xf32>", "tensor<4x4xf32>", "%c = stablehlo.constant dense<0.0> : tensor<f32>\n%o = stablehlo.pad %x, %c, low = [1099511627776, 1099511627776], high = [-1099511627776, -1099511627776], interior = [0, 0] : (tensor<4x4xf32>, tensor<f32>) -> tensor<4x4xf32>\n return %o : tensor<4x4xf32>"),
+		"%o = stablehlo.custom_call @ProductOfElementaryHouseholderReflectors(%x, %s) : (tensor<4x4xf32>, tensor<f32>) -> "+
+			"tensor<4x4xf32>\n return %o : tensor<4x4xf32>"),
+	"@TopK with one result":             call(f4, "@TopK(%x)", f4),
+	"@TopK with a tuple of one":         call(f4, "@TopK(%x)", "tuple<tensor<2xf32>>"),
+	"@SliceToDynamic":                   call(f4, "@SliceToDynamic(%x)", f4),
+	"@__onednn$matmul":                  call(f4, "@__onednn$matmul(%x)", f4),
+	"an exported change of shape":       call(f4, "@xla.sdy.GlobalToLocalShape(%x)", f4),
+	"an exported change of shape, back": call(f4, "@xla.sdy.LocalToGlobalShape(%x)", f4),
+	"a pad beyond memory":               pad(maxInt, "-"+maxInt, "0"),
+	"a pad below memory":                pad("-"+maxInt, maxInt, "0"),
+	"a pad just too large":              pad("2305843009213693951", "-2305843009213693951", "0"),
+	"a pad between elements":            pad("0", "-9223372036854775803", "3074457345618258601"),
+	"a pad of two dimensions": function("%x: tensor<4x4xf32>", "tensor<4x4xf32>",
+		"%c = stablehlo.constant dense<0.0> : tensor<f32>\n%o = stablehlo.pad %x, %c, low = [1099511627776, "+
+			"1099511627776], high = [-1099511627776, -1099511627776], interior = [0, 0] : (tensor<4x4xf32>, tensor<f32>) -> "+
+			"tensor<4x4xf32>\n return %o : tensor<4x4xf32>"),
 	"a dynamic pad of constants":            function("%x: "+f4, f4, dynamicPad),
 	"a window padded beyond memory":         reduceWindow(maxInt, "-"+maxInt),
 	"a chain of calls that ends the stack":  chain(2000),
 	"a sharding of more devices than tiles": sharding("{devices=[2]0,1,2,3}"),
 	"a sharding of no tiles":                sharding("{devices=[0]<=[0]}"),
-	"more layouts than results":             withAttributes("mhlo.xla_entry_computation_result_layout = [dense<0> : tensor<1xindex>, dense<0> : tensor<1xindex>]"),
-	"a constant divided by zero":            divided("%z = stablehlo.constant dense<0> : tensor<i32>"),
-	"one by a list with a zero":             function("", "tensor<2xi32>", "%x = stablehlo.constant dense<1> : tensor<2xi32>\n%z = stablehlo.constant dense<[1, 0]> : tensor<2xi32>\n%o = \"stablehlo.remainder\"(%x, %z) : (tensor<2xi32>, tensor<2xi32>) -> tensor<2xi32>\n return %o : tensor<2xi32>"),
-	"@Eigh of a token":                      call(tokenType, "@Eigh(%x)", tokenType, tokenType),
-	"@Qr of a tuple":                        call("tuple<"+f4+">", "@Qr(%x)", "tuple<"+f4+">", f4),
+	"more layouts than results": withAttributes(
+		"mhlo.xla_entry_computation_result_layout = [dense<0> : tensor<1xindex>, dense<0> : tensor<1xindex>]"),
+	"a constant divided by zero": divided("%z = stablehlo.constant dense<0> : tensor<i32>"),
+	"one by a list with a zero": function("", "tensor<2xi32>", "%x = stablehlo.constant dense<1> : "+
+		"tensor<2xi32>\n%z = stablehlo.constant dense<[1, 0]> : tensor<2xi32>\n%o = \"stablehlo.remainder\"(%x, %z) : "+
+		"(tensor<2xi32>, tensor<2xi32>) -> tensor<2xi32>\n return %o : tensor<2xi32>"),
+	"@Eigh of a token": call(tokenType, "@Eigh(%x)", tokenType, tokenType),
+	"@Qr of a tuple":   call("tuple<"+f4+">", "@Qr(%x)", "tuple<"+f4+">", f4),
 	"reflectors of a token": function("%x: "+tokenType+", %s: tensor<f32>", tokenType,
-		"%o = stablehlo.custom_call @ProductOfElementaryHouseholderReflectors(%x, %s) : (!stablehlo.token, tensor<f32>) -> !stablehlo.token\n return %o : !stablehlo.token"),
+		"%o = stablehlo.custom_call @ProductOfElementaryHouseholderReflectors(%x, %s) : (!stablehlo.token, tensor<f32>) "+
+			"-> !stablehlo.token\n return %o : !stablehlo.token"),
 	"tiles of a token": function("%x: "+tokenType+` {mhlo.sharding = "`+halves+`"}, %y: `+f4, f4,
 		"return %y : "+f4),
 	"tiles of what is changed": function("%x: "+tokenType, tokenType,
-		"%o = stablehlo.custom_call @Sharding(%x) {mhlo.sharding = \""+halves+"\"} : (!stablehlo.token) -> !stablehlo.token\n return %o : !stablehlo.token"),
+		"%o = stablehlo.custom_call @Sharding(%x) {mhlo.sharding = \""+halves+
+			"\"} : (!stablehlo.token) -> !stablehlo.token\n return %o : !stablehlo.token"),
 	"an array of indices": function("%x: "+f4+", %y: tensor<f32>", f4,
-		"%o = chlo.broadcast_add %x, %y {broadcast_dimensions = array<index>} : ("+f4+", tensor<f32>) -> "+f4+"\n return %o : "+f4),
+		"%o = chlo.broadcast_add %x, %y {broadcast_dimensions = array<index>} : ("+f4+", tensor<f32>) -> "+f4+
+			"\n return %o : "+f4),
 	"tiles of a dynamic size": function("%x: tensor<?xf32> {mhlo.sharding = \""+halves+"\"}",
 		"tensor<?xf32>", "return %x : tensor<?xf32>"),
 	"@mhlo.topk with another's attribute": call(f4,
-		"@mhlo.topk(%x) {mhlo.attributes = {comparison_direction = #stablehlo<comparison_direction EQ>, largest = true}}", "tensor<2xf32>", "tensor<2xi32>"),
+		"@mhlo.topk(%x) {mhlo.attributes = {comparison_direction = #stablehlo<comparison_direction EQ>, largest = true}}",
+		"tensor<2xf32>", "tensor<2xi32>"),
 	"dimensions beyond memory": function("%x: tensor<99999999999x99999999999xf32>",
 		"tensor<99999999999x99999999999xf32>", "return %x : tensor<99999999999x99999999999xf32>"),
 	"lists nested deep": pjrt.Program{Code: []byte("module attributes {a = " +
@@ -200,9 +225,15 @@ var crashingPrograms = map[string]pjrt.Program{
 		1e5)+"tensor<f32>"+strings.Repeat(">", 1e5), "tensor<f32>", ""),
 	"a main that calls itself": function("%x: tensor<f32>", "tensor<f32>",
 		"%o = func.call @main(%x) : (tensor<f32>) -> tensor<f32>\n return %o : tensor<f32>"),
-	"functions that call in a circle": pjrt.Program{Code: []byte("module {\nfunc.func public @main(%x: tensor<f32>) -> tensor<f32> { %o = func.call @a(%x) : (tensor<f32>) -> tensor<f32>\n return %o : tensor<f32> }\nfunc.func private @a(%x: tensor<f32>) -> tensor<f32> { %o = call @b(%x) : (tensor<f32>) -> tensor<f32>\n return %o : tensor<f32> }\nfunc.func private @b(%x: tensor<f32>) -> tensor<f32> { %o = \"func.call\"(%x) {callee = @a} : (tensor<f32>) -> tensor<f32>\n return %o : tensor<f32> }\n}")},
-	"Shardy and full to shard":        sharded(`stablehlo.custom_call @SPMDFullToShardShape(%x) {mhlo.sharding = "{manual}"}`),
-	"Shardy and shard to full":        sharded(`stablehlo.custom_call @SPMDShardToFullShape(%x) {mhlo.sharding = "{devices=[2]<=[2]}"}`),
+	"functions that call in a circle": pjrt.Program{Code: []byte("module {\nfunc.func public @main(%x: tensor<f32>) -> " +
+		"tensor<f32> { %o = func.call @a(%x) : (tensor<f32>) -> tensor<f32>\n return %o : tensor<f32> }\nfunc.func " +
+		"private @a(%x: tensor<f32>) -> tensor<f32> { %o = call @b(%x) : (tensor<f32>) -> tensor<f32>\n return %o : " +
+		"tensor<f32> }\nfunc.func private @b(%x: tensor<f32>) -> tensor<f32> { %o = \"func.call\"(%x) {callee = @a} : " +
+		"(tensor<f32>) -> tensor<f32>\n return %o : tensor<f32> }\n}")},
+	"Shardy and full to shard": sharded(
+		`stablehlo.custom_call @SPMDFullToShardShape(%x) {mhlo.sharding = "{manual}"}`),
+	"Shardy and shard to full": sharded(
+		`stablehlo.custom_call @SPMDShardToFullShape(%x) {mhlo.sharding = "{devices=[2]<=[2]}"}`),
 }
 
 // TestCrashingProgramsReturnErrors checks that untrusted programs are not compiled in this process,

@@ -157,7 +157,8 @@ func (c *Compiler) runWorker(ctx context.Context, platform string, req request) 
 	case <-ctx.Done():
 		return response{}, opError("compile", context.Cause(ctx))
 	}
-	req.Protocol, req.OpenOptions, req.MemoryBytes, req.Transforms = protocolVersion, c.opts.OpenOptions, c.opts.MemoryBytes,
+	req.Protocol, req.OpenOptions, req.MemoryBytes, req.Transforms = protocolVersion, c.opts.OpenOptions,
+		c.opts.MemoryBytes,
 		c.opts.Transforms
 	data, err := encode(req)
 	if err != nil {

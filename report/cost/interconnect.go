@@ -111,7 +111,8 @@ func (s *slice) spans(along [3][]bool, chips int) (all []span) {
 		if blocks *= n; n == 1 {
 			continue
 		}
-		x := span{extent: n, ring: s.wrap[d] && n*stride >= s.shape[d] && n > 2, links: 1 / float64(stride), hops: (n - 1) * stride}
+		x := span{extent: n, ring: s.wrap[d] && n*stride >= s.shape[d] && n > 2, links: 1 / float64(stride),
+			hops: (n - 1) * stride}
 		if x.ring {
 			x.links, x.hops = 2*x.links, n/2*stride
 		}
@@ -169,7 +170,8 @@ func (s *slice) partitions(devices []int) int {
 }
 
 // exchanges maps kinds to the names of transfers between slices.
-var exchanges = map[string]string{"all-reduce": "ALL_REDUCE", "all-gather": "ALL_GATHER", "reduce-scatter": "REDUCE_SCATTER"}
+var exchanges = map[string]string{"all-reduce": "ALL_REDUCE", "all-gather": "ALL_GATHER",
+	"reduce-scatter": "REDUCE_SCATTER"}
 
 // exchangeSeconds returns the time of the data that a device sends to the other slices.
 func (s *slice) exchangeSeconds(kind string, bytes float64, slices int) float64 {
@@ -188,7 +190,8 @@ func (s *slice) exchangeSeconds(kind string, bytes float64, slices int) float64 
 // groupSeconds returns the time of a collective among devices of a slice with the given number of
 // bytes each. All groups run at the same time. One ring through all chips uses two links of each
 // chip.
-func (s *slice) groupSeconds(kind string, bytes float64, group groupLayout, devices int, oneRing bool) (seconds float64, known bool) {
+func (s *slice) groupSeconds(kind string, bytes float64, group groupLayout, devices int, oneRing bool) (seconds float64,
+	known bool) {
 	n, k := float64(devices), float64(group.chips)
 	rate := s.value(linkRate) * s.value(linkShare)
 	groups := float64(s.perChip) * k / n // groups that share the links of a chip
@@ -266,7 +269,8 @@ func (s *slice) permutationSeconds(devices []int, pairs [][2]int, bytes float64)
 	if s.value(linkRate) <= 0 {
 		return 0, false
 	}
-	return maxLoad/(s.value(linkRate)*s.value(linkShare)) + float64(maxHops)*s.value(hopTime) + s.value(collectiveLag), true
+	return maxLoad/(s.value(linkRate)*s.value(linkShare)) + float64(maxHops)*s.value(hopTime) + s.value(collectiveLag),
+		true
 }
 
 type link struct {

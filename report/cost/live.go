@@ -101,7 +101,8 @@ func (l *liveness) run() []Operation {
 }
 
 // computation walks the operations of a computation. Its results are stored in the given buffers.
-func (l *liveness) computation(c *hlo.Computation, parameters map[uint64][]*Buffer, results []*Buffer, depth int) (all []Operation) {
+func (l *liveness) computation(c *hlo.Computation, parameters map[uint64][]*Buffer, results []*Buffer,
+	depth int) (all []Operation) {
 	if c == nil || depth > maxDepth || l.truncated {
 		return nil
 	}
@@ -220,7 +221,8 @@ func (l *liveness) operation(i *hlo.Instruction, s slot, operands []*Buffer) Ope
 	l.layer = layer
 	op := Operation{
 		Instruction: i,
-		Number:      l.count, Name: i.Name, Operation: i.Opcode, Source: i.Source, Layer: layer, Start: s.start, Beside: s.transfer,
+		Number:      l.count, Name: i.Name, Operation: i.Opcode, Source: i.Source, Layer: layer, Start: s.start,
+		Beside:   s.transfer,
 		CoreTime: CoreTime{s.times.products, s.times.memory, s.times.interconnect.Exposed, s.times.network.Exposed},
 	}
 	extend(operands, l.count)
@@ -265,7 +267,8 @@ func haveLayer(arrays []*Buffer, layer string) bool {
 // overwritesOperands reports whether an operation can overwrite its operands, element by element.
 func overwritesOperands(i *hlo.Instruction) bool {
 	switch i.Opcode {
-	case "fusion", "all-reduce", "add", "subtract", "multiply", "divide", "maximum", "minimum", "select", "negate", "tanh", "exponential":
+	case "fusion", "all-reduce", "add", "subtract", "multiply", "divide", "maximum", "minimum", "select", "negate", "tanh",
+		"exponential":
 		return true
 	}
 	return false
@@ -292,7 +295,8 @@ func (l *liveness) overwritten(i *hlo.Instruction, values map[*hlo.Instruction][
 }
 
 // alias returns the buffers of an instruction that allocates no memory and costs no time.
-func (l *liveness) alias(i *hlo.Instruction, parameters map[uint64][]*Buffer, operands []*Buffer) (own []*Buffer, isAlias bool) {
+func (l *liveness) alias(i *hlo.Instruction, parameters map[uint64][]*Buffer, operands []*Buffer) (own []*Buffer,
+	isAlias bool) {
 	switch i.Opcode {
 	case "parameter":
 		return parameters[i.Number], true
@@ -300,7 +304,8 @@ func (l *liveness) alias(i *hlo.Instruction, parameters map[uint64][]*Buffer, op
 		return make([]*Buffer, len(i.Arrays)), true
 	case "tuple", "bitcast", "opt-barrier", "add-dependency", "domain", "async-update":
 		return operands, true
-	case "copy-done", "all-gather-done", "collective-permute-done", "async-done", "all-reduce-done", "send-done", "recv-done":
+	case "copy-done", "all-gather-done", "collective-permute-done", "async-done", "all-reduce-done", "send-done",
+		"recv-done":
 		extend(operands, max(l.count-1, 0))
 		fallthrough
 	case "get-tuple-element":

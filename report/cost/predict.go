@@ -48,10 +48,12 @@ type UnknownTime struct {
 
 func (s *slice) prediction(t times) *Prediction {
 	p := &Prediction{
-		Seconds: t.seconds(), Products: t.products, Memory: t.memory, Interconnect: t.interconnect, Network: t.network, Closed: t.closed,
+		Seconds: t.seconds(), Products: t.products, Memory: t.memory, Interconnect: t.interconnect, Network: t.network,
+		Closed: t.closed,
 	}
 	for _, operation := range slices.Sorted(maps.Keys(t.unknown)) {
-		p.Unknown = append(p.Unknown, UnknownTime{strings.ToValidUTF8(operation, "\ufffd"), int(min(t.unknown[operation], maxCount))})
+		p.Unknown = append(p.Unknown, UnknownTime{strings.ToValidUTF8(operation, "\ufffd"),
+			int(min(t.unknown[operation], maxCount))})
 	}
 	slices.SortStableFunc(p.Unknown, func(a, b UnknownTime) int { return cmp.Compare(b.Count, a.Count) })
 	for _, name := range slices.Sorted(maps.Keys(s.constants)) {

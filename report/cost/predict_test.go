@@ -62,8 +62,10 @@ func predicted(t *testing.T, p pjrt.Program, target string) *Prediction {
 
 func TestProductsTakeTheCompilersCyclesAsOftenAsTheyRun(t *testing.T) {
 	m := newSlice("v5e:1x1")
-	fused := number(computation(2, op(20, "parameter", floats(256, 256), nil), op(21, "dot", floats(256, 256), []uint64{20, 20}, dot)), 6, 21)
-	body := computation(3, op(30, "parameter", floats(256, 256), nil), op(31, "fusion", floats(256, 256), []uint64{30}, packed(nil, 38, 2), cycles(1_503_000)))
+	fused := number(computation(2, op(20, "parameter", floats(256, 256), nil), op(21, "dot", floats(256, 256),
+		[]uint64{20, 20}, dot)), 6, 21)
+	body := computation(3, op(30, "parameter", floats(256, 256), nil), op(31, "fusion", floats(256, 256), []uint64{30},
+		packed(nil, 38, 2), cycles(1_503_000)))
 	known := message(nil, 43, []byte(`{"known_trip_count":{"n":"10"}}`))
 	p := predicted(t, program(1, fused, body, computation(1, op(10, "parameter", floats(256, 256), nil),
 		op(11, "while", floats(256, 256), []uint64{10}, packed(nil, 38, 3), known))), "v5e:1x1")
@@ -73,7 +75,8 @@ func TestProductsTakeTheCompilersCyclesAsOftenAsTheyRun(t *testing.T) {
 	assert.Zero(t, p.Memory)
 	// Without an estimate of cycles, the time is that of the product padded to tiles, at a share of
 	// the peak.
-	bare := predicted(t, program(1, computation(1, op(10, "parameter", floats(4096, 4000), nil), op(11, "parameter", floats(4000, 4096), nil),
+	bare := predicted(t, program(1, computation(1, op(10, "parameter", floats(4096, 4000), nil),
+		op(11, "parameter", floats(4000, 4096), nil),
 		op(12, "dot", floats(4096, 4096), []uint64{10, 11}, dot))), "v5e:1x1")
 	assert.InEpsilon(t, 2*4096*4096*4096/(197e12*m.value(emittedShare)), bare.Products, 1e-9, "4000 is filled up to 4096")
 	assert.Equal(t, bare.Products, bare.Closed)
@@ -82,7 +85,8 @@ func TestProductsTakeTheCompilersCyclesAsOftenAsTheyRun(t *testing.T) {
 func TestOtherOperationsTakeTheMemorysRateOrTheirCycles(t *testing.T) {
 	m := newSlice("v6e:1x1")
 	near := message(floats(1024, 1024), 5, number(nil, 8, 1))
-	p := predicted(t, program(1, computation(1, op(10, "parameter", floats(1024, 1024), nil), op(11, "copy", floats(1024, 1024), []uint64{10}, cycles(1<<40)),
+	p := predicted(t, program(1, computation(1, op(10, "parameter", floats(1024, 1024), nil),
+		op(11, "copy", floats(1024, 1024), []uint64{10}, cycles(1<<40)),
 		op(12, "parameter", near, nil), op(13, "copy", near, []uint64{12}, cycles(1_751_000)))), "v6e:1x1")
 	assert.InEpsilon(t, m.memorySeconds(2*4<<20)+1e-3, p.Memory, 1e-3)
 	assert.Equal(t, p.Memory, p.Seconds)
@@ -108,9 +112,12 @@ func TestCollectivesHideBehindWhatIsScheduledBetweenThem(t *testing.T) {
 
 func TestACollectiveInAFusionRunsBesideTheRest(t *testing.T) {
 	all := grouped([]uint64{0, 1, 2, 3})
-	reduce := computation(2, op(20, "parameter", floats(4<<20), nil), op(21, "all-reduce", floats(4<<20), []uint64{20}, all), op(22, "dynamic-slice", floats(1<<20), []uint64{21}))
-	scatter := predicted(t, program(1, reduce, computation(1, op(10, "parameter", floats(4<<20), nil), op(11, "fusion", floats(1<<20), []uint64{10}, packed(nil, 38, 2)))), "v5e:2x2")
-	assert.InEpsilon(t, 12<<20/(2*45e9)+2e-6, scatter.Interconnect.Exposed+scatter.Interconnect.Hidden, 1e-9, "the sum of which a part is kept is scattered")
+	reduce := computation(2, op(20, "parameter", floats(4<<20), nil), op(21, "all-reduce", floats(4<<20), []uint64{20},
+		all), op(22, "dynamic-slice", floats(1<<20), []uint64{21}))
+	scatter := predicted(t, program(1, reduce, computation(1, op(10, "parameter", floats(4<<20), nil),
+		op(11, "fusion", floats(1<<20), []uint64{10}, packed(nil, 38, 2)))), "v5e:2x2")
+	assert.InEpsilon(t, 12<<20/(2*45e9)+2e-6, scatter.Interconnect.Exposed+scatter.Interconnect.Hidden, 1e-9,
+		"the sum of which a part is kept is scattered")
 	assert.InEpsilon(t, scatter.Interconnect.Hidden, scatter.Memory, 1e-9)
 }
 
@@ -134,7 +141,8 @@ func TestPlacesAreThoseThatLibtpuDescribes(t *testing.T) {
 			for _, at := range task {
 				p, ok := on.position(nil, at[0])
 				require.True(t, ok)
-				require.Equal(t, [4]int{at[1], at[2], at[3], at[4]}, [4]int{p.chip[0] + (p.slice-first)*on.shape[0], p.chip[1], p.chip[2], at[0] % idsOfASlice % on.perChip}, d.Name)
+				require.Equal(t, [4]int{at[1], at[2], at[3], at[4]}, [4]int{p.chip[0] + (p.slice-first)*on.shape[0], p.chip[1],
+					p.chip[2], at[0] % idsOfASlice % on.perChip}, d.Name)
 			}
 		}
 	}
@@ -184,10 +192,13 @@ func TestLinksAreThoseOfTheGroup(t *testing.T) {
 // The compiler marks some collectives as one ring, for which a torus is no faster.
 func TestOneRingUsesTwoLinks(t *testing.T) {
 	gather := func(config string) pjrt.Program {
-		return program(1, computation(1, op(10, "parameter", floats(1<<20), nil), op(11, "all-gather", floats(1<<28), []uint64{10}, message(nil, 43, []byte(config)))))
+		return program(1, computation(1, op(10, "parameter", floats(1<<20), nil), op(11, "all-gather", floats(1<<28),
+			[]uint64{10}, message(nil, 43, []byte(config)))))
 	}
-	ring := predicted(t, gather(`{"collective_algorithm_config":{"emitter":"1DAllGatherNonMajorDim"}}`), "v5e:16x16").Interconnect.Exposed
-	torus := predicted(t, gather(`{"collective_algorithm_config":{"emitter":"RotatedPincerEmitter"}}`), "v5e:16x16").Interconnect.Exposed
+	ring := predicted(t, gather(`{"collective_algorithm_config":{"emitter":"1DAllGatherNonMajorDim"}}`),
+		"v5e:16x16").Interconnect.Exposed
+	torus := predicted(t, gather(`{"collective_algorithm_config":{"emitter":"RotatedPincerEmitter"}}`),
+		"v5e:16x16").Interconnect.Exposed
 	assert.InEpsilon(t, 2, ring/torus, 0.05)
 }
 
@@ -195,8 +206,10 @@ func TestSeveralSlicesExchangeOverTheNetwork(t *testing.T) {
 	m := newSlice("2x v6e-256")
 	attributes := message(nil, 68, []byte("\n\x1c_xla_megascale_transfer_type\x12\nALL_REDUCE xla_megascale_runtime"))
 	shape := message(message(nil, 4, floats(1<<28)), 4, scalar)
-	p := predicted(t, program(1, computation(1, op(10, "parameter", floats(1<<28), nil), op(11, "send", shape, []uint64{10}, attributes, number(nil, 47, 1)),
-		op(12, "recv", shape, nil, attributes, number(nil, 47, 1)), op(13, "recv-done", shape, []uint64{12}), op(14, "send-done", floats(1), []uint64{11}))), "2x v6e-256")
+	p := predicted(t, program(1, computation(1, op(10, "parameter", floats(1<<28), nil),
+		op(11, "send", shape, []uint64{10}, attributes, number(nil, 47, 1)),
+		op(12, "recv", shape, nil, attributes, number(nil, 47, 1)), op(13, "recv-done", shape, []uint64{12}),
+		op(14, "send-done", floats(1), []uint64{11}))), "2x v6e-256")
 	assert.InEpsilon(t, 1<<30/m.value(networkRate), p.Network.Exposed, 1e-3)
 	assert.Empty(t, p.Unknown)
 }
@@ -232,7 +245,8 @@ func TestNoPredictionIsBelowTheFloor(t *testing.T) {
 	}
 	p := in(program(1, number(computation(1,
 		op(10, "parameter", floats(n), nil), op(11, "parameter", floats(n), nil, number(nil, 9, 1)),
-		op(12, "copy-start", pair, []uint64{10}), op(13, "negate", floats(n), []uint64{11}), op(14, "copy-done", near, []uint64{12}),
+		op(12, "copy-start", pair, []uint64{10}), op(13, "negate", floats(n), []uint64{11}), op(14, "copy-done", near,
+			[]uint64{12}),
 	), 6, 13)), schedule(1, 10, 11, 12, 13, 14))
 	m := newSlice("v5e:1x1")
 	floor := 3 * 4 * n / m.value(memoryRate)

@@ -55,14 +55,17 @@ const fastMemory = 1
 // returns the layer of a parameter of the program, and may be nil.
 func Simulate(p *hlo.Program, target string, peak, rate float64, layerOf func(parameter int) string) *Estimate {
 	s := newSlice(target)
-	sim := &estimator{program: p, peak: peak, rate: rate, slice: s, known: map[*hlo.Computation]work{}, slots: map[*hlo.Computation][]slot{}}
+	sim := &estimator{program: p, peak: peak, rate: rate, slice: s, known: map[*hlo.Computation]work{},
+		slots: map[*hlo.Computation][]slot{}}
 	w := sim.total()
 	if p.Truncated || sim.truncated {
 		return &Estimate{Truncated: true, Unscheduled: true}
 	}
 	e := &Estimate{
-		FLOPs: bounded(w.flops), Bytes: bounded(w.bytes), LoopFLOPs: w.flops - w.once.flops, LoopBytes: w.bytes - w.once.bytes,
-		RooflineSeconds: w.seconds, RooflineFLOPs: w.timed.flops, RooflineBytes: w.timed.mainBytes, Untimed: int(min(w.untimed, maxCount)),
+		FLOPs: bounded(w.flops), Bytes: bounded(w.bytes), LoopFLOPs: w.flops - w.once.flops,
+		LoopBytes:       w.bytes - w.once.bytes,
+		RooflineSeconds: w.seconds, RooflineFLOPs: w.timed.flops, RooflineBytes: w.timed.mainBytes,
+		Untimed:      int(min(w.untimed, maxCount)),
 		UnknownLoops: w.unknownLoops,
 	}
 	if s != nil {
@@ -103,7 +106,8 @@ func Predict(p *hlo.Program, target string) (*Estimate, error) {
 	}
 	e := Simulate(p, target, 0, 0, nil)
 	if e.Truncated {
-		return nil, &errkind.Fault{Op: "report: predict", Match: hlo.ErrProgram, Reason: "it is too large to count completely"}
+		return nil, &errkind.Fault{Op: "report: predict", Match: hlo.ErrProgram,
+			Reason: "it is too large to count completely"}
 	}
 	return e, nil
 }

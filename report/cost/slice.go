@@ -69,14 +69,17 @@ const ofProducts, ofMemory, ofCollectives class = "products", "memory", "collect
 // the smallest ones. No figure is fitted to a model's step.
 var fits = map[string]map[class]Constant{
 	"v6e": {
-		ofProducts:    {productTime, 0.904, fitted, recipes + "README.md: matmul 8192 x 8192 x 8192 in 1.3288 ms"},
-		ofMemory:      {memoryShare, 0.829, fitted, recipes + "README.md: copy of 32 MiB at 1359.6 GB/s"},
-		ofCollectives: {linkShare, 0.655, fitted, recipes + "trillium/collectives: all-reduce of 0.606 GB on v6e-256 at 235.76 GB/s"},
+		ofProducts: {productTime, 0.904, fitted, recipes + "README.md: matmul 8192 x 8192 x 8192 in 1.3288 ms"},
+		ofMemory:   {memoryShare, 0.829, fitted, recipes + "README.md: copy of 32 MiB at 1359.6 GB/s"},
+		ofCollectives: {linkShare, 0.655, fitted,
+			recipes + "trillium/collectives: all-reduce of 0.606 GB on v6e-256 at 235.76 GB/s"},
 	},
 	"tpu7x": {
-		ofProducts:    {productTime, 1.139, fitted, recipes + "ironwood/README.md: gemm 16384 and 32768 at 950.1 and 956.4 TFLOP/s"},
-		ofMemory:      {memoryShare, 0.868, fitted, recipes + "ironwood/hbm: copies of 2 to 8 GiB at 3198 to 3210 GB/s"},
-		ofCollectives: {collectiveLag, 13e-6, fitted, recipes + "ironwood/collectives: all-gather of 1.6 to 403 MB on 2x2x1 and 2x2x2"},
+		ofProducts: {productTime, 1.139, fitted,
+			recipes + "ironwood/README.md: gemm 16384 and 32768 at 950.1 and 956.4 TFLOP/s"},
+		ofMemory: {memoryShare, 0.868, fitted, recipes + "ironwood/hbm: copies of 2 to 8 GiB at 3198 to 3210 GB/s"},
+		ofCollectives: {collectiveLag, 13e-6, fitted,
+			recipes + "ironwood/collectives: all-gather of 1.6 to 403 MB on 2x2x1 and 2x2x2"},
 	},
 }
 
@@ -104,7 +107,8 @@ func newSlice(name string) *slice {
 	if !known {
 		return nil
 	}
-	s := &slice{shape: a.Shape(), wrap: system.CloudWraparound(a), perChip: g.DevicesPerChip, count: count, constants: map[string]Constant{}}
+	s := &slice{shape: a.Shape(), wrap: system.CloudWraparound(a), perChip: g.DevicesPerChip, count: count,
+		constants: map[string]Constant{}}
 	set := func(name string, value float64, basis, source string) {
 		s.constants[name] = Constant{name, value, basis, source}
 	}

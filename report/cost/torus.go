@@ -66,7 +66,8 @@ func NewTorus(target string, devices []int, partitions int, traffic []GroupTraff
 	if s == nil || partitions > maxPartitions {
 		return nil
 	}
-	t := &Torus{Shape: s.shape, Rings: s.wrap, Slices: s.count, DevicesPerChip: s.perChip, Groups: []AxisGroups{}, Links: []Link{}}
+	t := &Torus{Shape: s.shape, Rings: s.wrap, Slices: s.count, DevicesPerChip: s.perChip, Groups: []AxisGroups{},
+		Links: []Link{}}
 	for k := range min(partitions, s.partitions(nil)*max(s.count, 1)) {
 		p, ok := s.position(devices, k)
 		if !ok {
@@ -84,7 +85,8 @@ func NewTorus(target string, devices []int, partitions int, traffic []GroupTraff
 
 func (t *Torus) addTraffic(l *linkLoads, traffic []GroupTraffic) {
 	slices.SortFunc(traffic, func(a, b GroupTraffic) int {
-		return cmp.Or(cmp.Compare(a.Axis, b.Axis), cmp.Compare(a.Kind, b.Kind), cmp.Compare(fmt.Sprint(a.Groups[0]), fmt.Sprint(b.Groups[0])))
+		return cmp.Or(cmp.Compare(a.Axis, b.Axis), cmp.Compare(a.Kind, b.Kind), cmp.Compare(fmt.Sprint(a.Groups[0]),
+			fmt.Sprint(b.Groups[0])))
 	})
 	type shownGroups struct {
 		axis  string
@@ -112,7 +114,8 @@ func (t *Torus) addTraffic(l *linkLoads, traffic []GroupTraffic) {
 			continue
 		}
 		end[at.axis] = (end[at.axis] + 1) % n
-		t.Links = append(t.Links, Link{at.chip, at.axis, int64(bounded(bytes)), int64(bounded(l.bytes[link{end, at.axis, -1}]))})
+		t.Links = append(t.Links, Link{at.chip, at.axis, int64(bounded(bytes)),
+			int64(bounded(l.bytes[link{end, at.axis, -1}]))})
 	}
 	slices.SortFunc(t.Links, func(a, b Link) int {
 		return cmp.Or(slices.Compare(a.Chip[:], b.Chip[:]), cmp.Compare(a.Axis, b.Axis))

@@ -180,7 +180,8 @@ func (e *estimator) operation(i *hlo.Instruction) work {
 	w := work{flops: i.FLOPs, bytes: i.BytesAccessed}
 	w.once.flops, w.once.bytes = w.flops, w.bytes
 	switch {
-	case i.Collective != "", i.Opcode == "recv", i.Opcode == "infeed", i.Opcode == "outfeed", i.Opcode == "custom-call" && !i.Free:
+	case i.Collective != "", i.Opcode == "recv", i.Opcode == "infeed", i.Opcode == "outfeed", i.Opcode == "custom-call" &&
+		!i.Free:
 		w.untimed = 1
 	default:
 		w.timed.flops, w.timed.mainBytes = i.FLOPs, i.MainBytes

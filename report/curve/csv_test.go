@@ -18,7 +18,9 @@ import (
 )
 
 func TestTheTableOfARunIsRead(t *testing.T) {
-	series, err := ReadCSV(strings.NewReader("\ufeffstep,epoch,loss,\"held/loss\",learning_rate\r\n1,0,5.5,,0.001\r\n2,0,NaN,4.5,1e-3\r\n3,1,+Inf,,\r\n4,1,1e999"))
+	series, err := ReadCSV(
+		strings.NewReader(
+			"\ufeffstep,epoch,loss,\"held/loss\",learning_rate\r\n1,0,5.5,,0.001\r\n2,0,NaN,4.5,1e-3\r\n3,1,+Inf,,\r\n4,1,1e999"))
 	require.NoError(t, err)
 	require.Len(t, series, 3)
 	assert.Equal(t, "loss", series[0].Name)
@@ -61,7 +63,8 @@ func TestATableThatIsWrongIsRefused(t *testing.T) {
 
 func TestLearningChoosesWhatIsLookedAt(t *testing.T) {
 	long := make([]Point, 60)
-	series := []Series{{Name: "loss", Points: long}, {Name: "accuracy", Points: points(1)}, {Name: "held/loss", Points: points(1, 2)}, {Name: "learning_rate", Points: long}}
+	series := []Series{{Name: "loss", Points: long}, {Name: "accuracy", Points: points(1)},
+		{Name: "held/loss", Points: points(1, 2)}, {Name: "learning_rate", Points: long}}
 	p, err := Learning("title", series)
 	require.NoError(t, err)
 	require.Len(t, p.Series, 2)
@@ -81,7 +84,8 @@ func TestLearningChoosesWhatIsLookedAt(t *testing.T) {
 	assert.Equal(t, []Series{{Name: "loss", Points: long, Smooth: 0.9}, other}, p.Series)
 
 	_, err = Learning("title", series, "none")
-	require.ErrorContains(t, err, `series "none": no series has this name; name some of ["loss" "accuracy" "held/loss" "learning_rate"]`)
+	require.ErrorContains(t, err,
+		`series "none": no series has this name; name some of ["loss" "accuracy" "held/loss" "learning_rate"]`)
 	_, err = Learning("title", series[1:2])
 	require.ErrorContains(t, err, "name those to draw")
 }

@@ -41,7 +41,8 @@ func Example() {
 func ExamplePlot() {
 	plot := curve.Plot{Title: "throughput", Y: "tokens a second", Series: []curve.Series{
 		{Name: "tokens", Points: []curve.Point{{Step: 1, Value: 900}, {Step: 2, Value: 1400}, {Step: 3, Value: 1420}}},
-		{Name: "loss", Points: []curve.Point{{Step: 1, Value: 5.5}, {Step: 2, Value: 4.1}, {Step: 3, Value: 3.2}}, Axis: "loss"},
+		{Name: "loss", Points: []curve.Point{{Step: 1, Value: 5.5}, {Step: 2, Value: 4.1}, {Step: 3, Value: 3.2}},
+			Axis: "loss"},
 	}}
 	page, err := plot.HTML()
 	if err != nil {

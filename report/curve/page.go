@@ -24,7 +24,8 @@ var (
 	program template.JS
 )
 
-var page = template.Must(template.New("page").Funcs(template.FuncMap{"short": formatShort, "exact": formatExact}).Parse(pageText))
+var page = template.Must(template.New("page").Funcs(template.FuncMap{"short": formatShort,
+	"exact": formatExact}).Parse(pageText))
 
 // mostPoints bounds the points of all lines of a page. Points that are not distinguishable at a few
 // times the width of a window are omitted.
@@ -107,7 +108,8 @@ func Page(title string, plots ...Plot) ([]byte, error) {
 		charts = append(charts, c)
 	}
 	var out bytes.Buffer
-	err := page.Execute(&out, map[string]any{"Title": title, "Charts": charts, "Style": uplot.Style, "Library": uplot.Program(), "Program": program})
+	err := page.Execute(&out, map[string]any{"Title": title, "Charts": charts, "Style": uplot.Style,
+		"Library": uplot.Program(), "Program": program})
 	return out.Bytes(), err
 }
 
@@ -149,7 +151,8 @@ func (p Plot) chart() (chart, error) {
 		for _, at := range thin(lost, stretches, place) {
 			l.Lost = append(l.Lost, at.Step)
 		}
-		c.Runs[r].Rows = append(c.Runs[r].Rows, row{Line: i, Ink: l.Ink % numColors, Name: cmp.Or(s.Name, "value"), Lost: len(lost), Figures: s.Figures()})
+		c.Runs[r].Rows = append(c.Runs[r].Rows, row{Line: i, Ink: l.Ink % numColors, Name: cmp.Or(s.Name, "value"),
+			Lost: len(lost), Figures: s.Figures()})
 		l.Ink %= numColors
 		c.Lines = append(c.Lines, l)
 	}

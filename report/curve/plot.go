@@ -119,7 +119,8 @@ func (p Plot) check() error {
 		}
 	}
 	if places == 0 {
-		return plotError("", "no value has a place in it", "give at least one point that is finite, and above 0 on a logarithmic axis")
+		return plotError("", "no value has a place in it",
+			"give at least one point that is finite, and above 0 on a logarithmic axis")
 	}
 	return nil
 }

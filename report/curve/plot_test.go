@@ -22,7 +22,8 @@ import (
 // sample returns a run of 300 steps.
 func sample() Plot {
 	r := rand.New(rand.NewPCG(1, 1))
-	loss, held, rate := Series{Name: "loss", Smooth: 0.9}, Series{Name: "held/loss"}, Series{Name: "learning_rate", Axis: "learning rate"}
+	loss, held, rate := Series{Name: "loss", Smooth: 0.9}, Series{Name: "held/loss"}, Series{Name: "learning_rate",
+		Axis: "learning rate"}
 	for i := 1; i <= 300; i++ {
 		step := float64(i)
 		base := 1.4 + 4*math.Exp(-step/40)
@@ -90,26 +91,29 @@ func odd() map[string]Plot {
 	const least, most = math.SmallestNonzeroFloat64, math.MaxFloat64
 	var many []Series
 	for i := range 20 {
-		many = append(many, Series{Run: "run " + string(rune('a'+i%7)), Name: "series " + string(rune('a'+i)), Points: points(float64(i), float64(i+1))})
+		many = append(many, Series{Run: "run " + string(rune('a'+i%7)), Name: "series " + string(rune('a'+i)),
+			Points: points(float64(i), float64(i+1))})
 	}
 	return map[string]Plot{
-		"one point":           {Series: []Series{{Name: "a", Points: points(3)}}},
-		"one point of zero":   {Series: []Series{{Points: []Point{{0, 0}}}}},
-		"constant":            {Series: []Series{{Name: "a", Points: points(2, 2, 2, 2)}}},
-		"almost constant":     {Series: []Series{{Name: "a", Points: points(1, 1+1e-15, 1+2e-15)}}},
-		"gaps":                {Series: []Series{{Name: "a", Points: points(1, nan, 2, inf, 3, 4, -inf), Smooth: 0.5}}},
-		"huge":                {Series: []Series{{Name: "a", Points: points(1e299, -1e299, 1e308, most)}}},
-		"tiny":                {Series: []Series{{Name: "a", Points: points(least, 0, 1e-320)}}},
-		"an empty series":     {Series: []Series{{Name: "a"}, {Name: "b", Points: points(1, 2)}}},
-		"only right":          {LogY: true, Series: []Series{{Name: "a", Points: points(-1, 2), Axis: "r"}}},
-		"log with zeros":      {LogX: true, LogY: true, Series: []Series{{Name: "a", Points: append(points(0, -1, 10, 1e9), Point{0, 1}, Point{-5, 1})}}},
+		"one point":         {Series: []Series{{Name: "a", Points: points(3)}}},
+		"one point of zero": {Series: []Series{{Points: []Point{{0, 0}}}}},
+		"constant":          {Series: []Series{{Name: "a", Points: points(2, 2, 2, 2)}}},
+		"almost constant":   {Series: []Series{{Name: "a", Points: points(1, 1+1e-15, 1+2e-15)}}},
+		"gaps":              {Series: []Series{{Name: "a", Points: points(1, nan, 2, inf, 3, 4, -inf), Smooth: 0.5}}},
+		"huge":              {Series: []Series{{Name: "a", Points: points(1e299, -1e299, 1e308, most)}}},
+		"tiny":              {Series: []Series{{Name: "a", Points: points(least, 0, 1e-320)}}},
+		"an empty series":   {Series: []Series{{Name: "a"}, {Name: "b", Points: points(1, 2)}}},
+		"only right":        {LogY: true, Series: []Series{{Name: "a", Points: points(-1, 2), Axis: "r"}}},
+		"log with zeros": {LogX: true, LogY: true, Series: []Series{{Name: "a", Points: append(points(0, -1, 10, 1e9),
+			Point{0, 1}, Point{-5, 1})}}},
 		"log of one":          {LogX: true, LogY: true, Series: []Series{{Name: "a", Points: points(7)}}},
 		"log within a decade": {LogY: true, Series: []Series{{Name: "a", Points: points(7, 7.001, 8)}}},
 		"log of hundreds":     {LogY: true, Series: []Series{{Name: "a", Points: points(1e-200, 1e200)}}},
 		"far steps":           {Series: []Series{{Name: "a", Points: []Point{{-1e12, 1}, {1e12, 2}}}}},
 		"near steps":          {Series: []Series{{Name: "a", Points: []Point{{1e15, 1}, {1e15 + 1, 2}, {1e15 + 1, 3}}}}},
 		"one step many times": {Series: []Series{{Name: "a", Points: []Point{{1, 1}, {1, 5}, {1, 2}}}}},
-		"odd names": {X: "\u202e", Series: []Series{{Run: "</script><h1>", Name: strings.Repeat("verylong", 50) + "]]>", Points: points(1, 2)},
+		"odd names": {X: "\u202e", Series: []Series{{Run: "</script><h1>", Name: strings.Repeat("verylong", 50) + "]]>",
+			Points: points(1, 2)},
 			{Name: "日本語 \"&'\x00\xff", Points: points(1, 2)}}},
 		"many": {Series: many},
 	}
@@ -195,12 +199,14 @@ func TestSmoothing(t *testing.T) {
 func TestAPageHasTheFiguresOfItsSeries(t *testing.T) {
 	s := Series{Name: "a", Smooth: 0.9, Points: points(5.25, 1, 3, 2.5, math.NaN())}
 	f := s.Figures()
-	assert.Equal(t, Figures{Points: 5, First: &Point{1, 5.25}, Last: &Point{4, 2.5}, Lowest: &Point{2, 1}, Highest: &Point{1, 5.25}}, f)
+	assert.Equal(t, Figures{Points: 5, First: &Point{1, 5.25}, Last: &Point{4, 2.5}, Lowest: &Point{2, 1},
+		Highest: &Point{1, 5.25}}, f)
 	assert.Equal(t, Figures{Points: 1}, Series{Points: points(math.Inf(1))}.Figures())
 	page := string(draws(t, Plot{Series: []Series{s}}))
 	assert.Contains(t, page, `<data value="2.5">2.500</data> <small>at 4</small>`)
 	assert.Contains(t, page, "1 not finite")
-	for v, want := range map[float64]string{1.23456: "1.235", 0: "0", 12345.6: "12346", 0.0003: "0.0003", 1e-9: "1e-09", -2: "-2.000"} {
+	for v, want := range map[float64]string{1.23456: "1.235", 0: "0", 12345.6: "12346", 0.0003: "0.0003", 1e-9: "1e-09",
+		-2: "-2.000"} {
 		assert.Equal(t, want, formatShort(v))
 	}
 }

@@ -101,7 +101,8 @@ func (l Limits) check(slice string) error {
 	}
 	switch {
 	case l.MemoryBytes == nil && l.PredictedSeconds == nil && l.CompileSeconds == nil && l.Collectives == nil:
-		return unusable(nil, slice, "leave the slice out, or give memory_bytes, predicted_seconds, compile_seconds or collectives", "it has no limit")
+		return unusable(nil, slice,
+			"leave the slice out, or give memory_bytes, predicted_seconds, compile_seconds or collectives", "it has no limit")
 	case l.MemoryBytes != nil && (*l.MemoryBytes <= 0 || *l.MemoryBytes > mostBytes):
 		return unusable(nil, slice, hint, "memory_bytes is %d", *l.MemoryBytes)
 	case l.PredictedSeconds != nil && !(*l.PredictedSeconds > 0 && *l.PredictedSeconds <= mostSeconds):
@@ -124,7 +125,8 @@ func (b *Budget) Check(steps []*report.Report) ([]Change, error) {
 	for _, slice := range slices.Sorted(maps.Keys(b.Slices)) {
 		r := by[slice]
 		if r == nil {
-			return nil, unusable(nil, slice, "leave the slice out, or compile the step for it", "there is no report of it, but of %s", strings.Join(slices.Sorted(maps.Keys(by)), ", "))
+			return nil, unusable(nil, slice, "leave the slice out, or compile the step for it",
+				"there is no report of it, but of %s", strings.Join(slices.Sorted(maps.Keys(by)), ", "))
 		}
 		more, err := b.Slices[slice].over(slice, r)
 		if err != nil {
@@ -140,11 +142,13 @@ func (l Limits) over(slice string, r *report.Report) (over []Change, err error) 
 	hold := func(what string, limit, is float64, unit string) {
 		if is > limit {
 			over = append(over, Change{Slice: slice, What: what, Verdict: Worse, Before: limit, After: is, Unit: unit,
-				Text: fmt.Sprintf("%s on %s: %s, the budget is %s%s", what, slice, inUnit(is, unit), inUnit(limit, unit), percent(limit, is))})
+				Text: fmt.Sprintf("%s on %s: %s, the budget is %s%s", what, slice, inUnit(is, unit), inUnit(limit, unit),
+					percent(limit, is))})
 		}
 	}
 	if l.MemoryBytes != nil && r.Memory.Needs == 0 && r.Memory.Refused {
-		over = append(over, Change{Slice: slice, What: "memory", Verdict: Worse, Before: float64(*l.MemoryBytes), Unit: unitBytes,
+		over = append(over, Change{Slice: slice, What: "memory", Verdict: Worse, Before: float64(*l.MemoryBytes),
+			Unit: unitBytes,
 			Text: fmt.Sprintf("memory on %s: the compiler refused the step as too large", slice)})
 	}
 	seconds := 0.0

@@ -19,13 +19,18 @@ func budgetOf(limits string) string { return `{"version": 1, "slices": {"v5e:2x2
 
 func TestAStepIsHeldToItsBudget(t *testing.T) {
 	for limits, want := range map[string]string{
-		`{"memory_bytes": 1048576}`:                                                "memory on v5e:2x2: 4.27 MiB, the budget is 1.00 MiB (+326.6 %)",
-		`{"memory_bytes": 17179869184}`:                                            "",
-		`{"predicted_seconds": 0.002}`:                                             "predicted time on v5e:2x2: 3.00 ms, the budget is 2.00 ms (+50.0 %)",
-		`{"compile_seconds": 1}`:                                                   "time to compile on v5e:2x2: 1.20 s, the budget is 1.00 s (+19.9 %)",
-		`{"collectives": [{"count": 0}]}`:                                          "collectives on v5e:2x2: 2, the budget is 0",
-		`{"collectives": [{"kind": "all-gather", "count": 0}]}`:                    "",
-		`{"collectives": [{"axis": "replica", "moved_bytes": 1024}]}`:              "what a core sends in collectives over replica on v5e:2x2: 795.04 KiB, the budget is 1.00 KiB (+79404.3 %)",
+		`{"memory_bytes": 1048576}`: "memory on v5e:2x2: 4.27 MiB, the " +
+			"budget is 1.00 MiB (+326.6 %)",
+		`{"memory_bytes": 17179869184}`: "",
+		`{"predicted_seconds": 0.002}`: "predicted time on v5e:2x2: 3.00 ms, " +
+			"the budget is 2.00 ms (+50.0 %)",
+		`{"compile_seconds": 1}`: "time to compile on v5e:2x2: 1.20 s, " +
+			"the budget is 1.00 s (+19.9 %)",
+		`{"collectives": [{"count": 0}]}`: "collectives on v5e:2x2: 2, the " +
+			"budget is 0",
+		`{"collectives": [{"kind": "all-gather", "count": 0}]}`: "",
+		`{"collectives": [{"axis": "replica", "moved_bytes": 1024}]}`: "what a core sends in collectives " +
+			"over replica on v5e:2x2: 795.04 KiB, the budget is 1.00 KiB (+79404.3 %)",
 		`{"collectives": [{"kind": "all-reduce", "axis": "logical", "count": 1}]}`: "",
 		`{"collectives": [{"axis": "slices", "count": 0}]}`:                        "",
 	} {
@@ -83,7 +88,8 @@ func TestABudgetThatAStepCannotBeHeldToIsRefused(t *testing.T) {
 	r := slice(t)
 	r.Predicted, r.CompilingSeconds = nil, 0
 	for limits, want := range map[string]string{
-		`{"predicted_seconds": 1}`:                         "budget v5e:2x2: its report has no predicted time; leave predicted_seconds out for it",
+		`{"predicted_seconds": 1}`: "budget v5e:2x2: its report has no predicted time; leave " +
+			"predicted_seconds out for it",
 		`{"compile_seconds": 1}`:                           "its report has no time to compile",
 		`{"collectives": [{"axis": "modle", "count": 1}]}`: `the step has no axis "modle"; its axes are replica, logical`,
 	} {
@@ -96,7 +102,8 @@ func TestABudgetThatAStepCannotBeHeldToIsRefused(t *testing.T) {
 	b, err := diff.ParseBudget([]byte(`{"version": 1, "slices": {"v5p:2x2x2": {"memory_bytes": 1}}}`))
 	require.NoError(t, err)
 	_, err = b.Check([]*report.Report{r})
-	assert.EqualError(t, err, "budget v5p:2x2x2: there is no report of it, but of v5e:2x2; leave the slice out, or compile the step for it")
+	assert.EqualError(t, err,
+		"budget v5p:2x2x2: there is no report of it, but of v5e:2x2; leave the slice out, or compile the step for it")
 }
 
 func TestWhatCannotBeComparedIsSaid(t *testing.T) {
@@ -104,7 +111,8 @@ func TestWhatCannotBeComparedIsSaid(t *testing.T) {
 	after.Predicted, after.Target.Platform = nil, "libtpu 2"
 	d, err := diff.Reports(before, after, diff.Tolerance{})
 	require.NoError(t, err)
-	assert.Equal(t, []string{"compiled by libtpu 2, was cpu", "predicted time is not compared: only one of the reports has it"}, d.Notes)
+	assert.Equal(t, []string{"compiled by libtpu 2, was cpu",
+		"predicted time is not compared: only one of the reports has it"}, d.Notes)
 	for _, share := range []float64{-1, 1e9} {
 		_, err = diff.Reports(before, after, diff.Tolerance{Share: share})
 		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
@@ -125,15 +133,18 @@ func TestNamesAreNoMarks(t *testing.T) {
 	var text, marked bytes.Buffer
 	require.NoError(t, errors.Join(result.WriteText(&text), result.WriteMarkdown(&marked)))
 	assert.Equal(t, "digits on v5e:2x2: 2 replicas of 2 logical devices\n"+
-		"  worse   variable /a|b_c\\u001b[2J # *d*<e> Float32[784 512] is no longer donated: its next value needs 784.00 KiB more per core\n"+
+		"  worse   variable /a|b_c\\u001b[2J # *d*<e> Float32[784 512] is no longer donated: its next value needs 784.00 "+
+		"KiB more per core\n"+
 		"over the budget\n  worse   x\n", text.String())
 	assert.Equal(t, "**digits on v5e:2x2: 2 replicas of 2 logical devices**\n\n"+
-		"- **worse**: variable /a\\|b\\_c\\\\u001b\\[2J \\# \\*d\\*&lt;e> Float32\\[784 512] is no longer donated: its next value needs 784.00 KiB more per core\n"+
+		"- **worse**: variable /a\\|b\\_c\\\\u001b\\[2J \\# \\*d\\*&lt;e> Float32\\[784 512] is no longer donated: its "+
+		"next value needs 784.00 KiB more per core\n"+
 		"\n**over the budget**\n\n- **worse**: x\n", marked.String())
 }
 
 func FuzzReportsAndBudget(f *testing.F) {
-	f.Add([]byte(`{"version":2,"replicas":1,"logical_devices":1,"target":{"name":"v5e:2x2"}}`), []byte(budgetOf(`{"memory_bytes": 1, "collectives": [{"count": 1}]}`)))
+	f.Add([]byte(`{"version":2,"replicas":1,"logical_devices":1,"target":{"name":"v5e:2x2"}}`),
+		[]byte(budgetOf(`{"memory_bytes": 1, "collectives": [{"count": 1}]}`)))
 	f.Fuzz(func(t *testing.T, one, two []byte) {
 		if b, err := diff.ParseBudget(two); err == nil {
 			_, _ = b.Check([]*report.Report{slice(t)})

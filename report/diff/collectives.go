@@ -18,7 +18,8 @@ func (c *comparison) collectives() {
 	var dtypes [2]map[string]map[string]int64
 	nameOf := c.names()
 	for side, r := range []*report.Report{c.before, c.after} {
-		by[side], axes[side], dtypes[side] = map[string]report.Collective{}, map[string]report.Collective{}, map[string]map[string]int64{}
+		by[side], axes[side], dtypes[side] = map[string]report.Collective{}, map[string]report.Collective{},
+			map[string]map[string]int64{}
 		for _, one := range r.Collectives {
 			name := nameOf(one.Kind, one.Axis, one.GroupSize)
 			by[side][name] = sum(by[side][name], one)
@@ -40,7 +41,8 @@ func (c *comparison) collectives() {
 		var text string
 		switch {
 		case b.Count == 0:
-			text = fmt.Sprintf("new, %d of them; their operands are %s, and a core sends %s", a.Count, units.Bytes(a.Bytes), units.Bytes(a.Moved))
+			text = fmt.Sprintf("new, %d of them; their operands are %s, and a core sends %s", a.Count, units.Bytes(a.Bytes),
+				units.Bytes(a.Moved))
 		case a.Count == 0:
 			text = fmt.Sprintf("gone, %d of them, of which a core sent %s", b.Count, units.Bytes(b.Moved))
 		default:
@@ -56,10 +58,12 @@ func (c *comparison) collectives() {
 			}
 		}
 		v := c.collective(b, a)
-		if axis := a.Axis + b.Axis; v != Same && (a.Count == 0 || b.Count == 0) && axes[0][axis].Count > 0 && axes[1][axis].Count > 0 && c.collective(axes[0][axis], axes[1][axis]) != v {
+		if axis := a.Axis + b.Axis; v != Same && (a.Count == 0 || b.Count == 0) && axes[0][axis].Count > 0 &&
+			axes[1][axis].Count > 0 && c.collective(axes[0][axis], axes[1][axis]) != v {
 			v, text = Same, text+", one in the place of another"
 		}
-		c.Changes = append(c.Changes, Change{What: "collectives", Subject: name, Verdict: v, Before: float64(b.Moved), After: float64(a.Moved), Unit: unitBytes,
+		c.Changes = append(c.Changes, Change{What: "collectives", Subject: name, Verdict: v, Before: float64(b.Moved),
+			After: float64(a.Moved), Unit: unitBytes,
 			Text: name + ": " + text})
 	}
 	for _, name := range union(dtypes[0], dtypes[1]) {

@@ -85,14 +85,16 @@ func Reports(before, after *report.Report, t Tolerance) (*Diff, error) {
 	}
 	for _, share := range []float64{t.Share, t.Code, t.Compile} {
 		if !(share >= 0 && share <= 100) {
-			return nil, &errkind.Fault{Op: "diff: tolerance", Reason: fmt.Sprintf("%v is not a fraction", share), Hint: "for example 0.01 for 1 %", Class: errkind.ValueError}
+			return nil, &errkind.Fault{Op: "diff: tolerance", Reason: fmt.Sprintf("%v is not a fraction", share),
+				Hint: "for example 0.01 for 1 %", Class: errkind.ValueError}
 		}
 	}
 	t = Tolerance{cmp.Or(t.Share, 0.01), cmp.Or(t.Code, 0.1), cmp.Or(t.Compile, 1)}
 	title := func(r *report.Report) string {
 		return fmt.Sprintf("%s on %s: %d replicas of %d logical devices", r.Step, SliceOf(r), r.Replicas, r.LogicalDevices)
 	}
-	c := &comparison{&Diff{Slice: SliceOf(after), Before: title(before), After: title(after), Changes: []Change{}}, before, after, t}
+	c := &comparison{&Diff{Slice: SliceOf(after), Before: title(before), After: title(after), Changes: []Change{}}, before,
+		after, t}
 	if before.Target.Platform != after.Target.Platform {
 		c.note("compiled by %s, was %s", after.Target.Platform, before.Target.Platform)
 	}
@@ -145,7 +147,8 @@ func (c *comparison) figure(what string, before, after float64, unit string, sha
 	if more != "" {
 		text += "; " + more
 	}
-	c.Changes = append(c.Changes, Change{What: what, Verdict: verdict(before, after, share, least), Before: before, After: after, Unit: unit, Text: text})
+	c.Changes = append(c.Changes, Change{What: what, Verdict: verdict(before, after, share, least), Before: before,
+		After: after, Unit: unit, Text: text})
 }
 
 // some adds a figure that is unknown if it is not positive.

@@ -21,7 +21,8 @@ func (c *comparison) memory() {
 		if a.Needs == 0 {
 			needs = "more"
 		}
-		c.Changes = append(c.Changes, Change{What: "fits", Verdict: v, Before: float64(b.Needs), After: float64(a.Needs), Unit: unitBytes,
+		c.Changes = append(c.Changes, Change{What: "fits", Verdict: v, Before: float64(b.Needs), After: float64(a.Needs),
+			Unit: unitBytes,
 			Text: text + needs + " of the " + units.Bytes(max(a.Limit, b.Limit)) + " of a core"})
 	}
 	c.some("memory", float64(b.Needs), float64(a.Needs), unitBytes, share, leastBytes, "")
@@ -38,7 +39,8 @@ func (c *comparison) memory() {
 		before, after int64
 		share         float64
 	}{
-		{"arguments", b.Arguments, a.Arguments, share}, {"outputs in memory of their own", b.Outputs - b.Aliased, a.Outputs - a.Aliased, share},
+		{"arguments", b.Arguments, a.Arguments, share}, {"outputs in memory of their own", b.Outputs - b.Aliased,
+			a.Outputs - a.Aliased, share},
 		{"temporaries", b.Temporaries, a.Temporaries, share}, {"code", b.Code, a.Code, c.tolerance.Code},
 	} {
 		c.figure(x.what, float64(x.before), float64(x.after), unitBytes, x.share, leastBytes, "")
@@ -74,7 +76,8 @@ func parts(before, after *cost.Prediction) string {
 		before, after float64
 	}{
 		{"products", before.Products, after.Products}, {"memory", before.Memory, after.Memory},
-		{"waits for collectives", before.Interconnect.Exposed, after.Interconnect.Exposed}, {"waits for other slices", before.Network.Exposed, after.Network.Exposed},
+		{"waits for collectives", before.Interconnect.Exposed, after.Interconnect.Exposed}, {"waits for other slices",
+			before.Network.Exposed, after.Network.Exposed},
 	} {
 		if verdict(x.before, x.after, 0, 1e-6) != Same {
 			list = append(list, fmt.Sprintf("%s %s, were %s", x.name, units.Seconds(x.after), units.Seconds(x.before)))

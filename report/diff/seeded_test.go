@@ -45,7 +45,8 @@ func compiled(t *testing.T, r recipe) *report.Report {
 	t.Helper()
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, r.seed)
-	step, err := train.New(strategytest.New(t, r.replicas, r.logical), store, optimizer.StochasticGradientDescent().WithLearningRate(0.01).Done(),
+	step, err := train.New(strategytest.New(t, r.replicas, r.logical), store,
+		optimizer.StochasticGradientDescent().WithLearningRate(0.01).Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			layer := func(scope *model.Scope, x *graph.Node) *graph.Node {
 				h := graph.Tanh(logical.Split(layers.Dense(scope.In("up"), x, false, 128), 1, r.logical))
@@ -80,7 +81,8 @@ func slice(t *testing.T) *report.Report {
 	require.NoError(t, err)
 	r, err := report.Parse(data)
 	require.NoError(t, err)
-	r.Target.Name, r.Target.Kind, r.Memory.Code, r.Memory.Limit, r.Memory.Verdict = "v5e:2x2", "TPU v5 lite", 1<<20, 16<<30, report.Fits
+	r.Target.Name, r.Target.Kind, r.Memory.Code, r.Memory.Limit, r.Memory.Verdict = "v5e:2x2", "TPU v5 lite", 1<<20,
+		16<<30, report.Fits
 	r.Cost.RooflineSeconds = 2e-3
 	r.Predicted = &cost.Prediction{Seconds: 3e-3, Products: 1e-3, Memory: 1e-3, Interconnect: cost.Overlap{Exposed: 1e-3}}
 	for i := range r.Temporaries[:4] {
@@ -110,12 +112,17 @@ func TestRegressionsOfCompiledStepsAreFoundAndNamed(t *testing.T) {
 		change func(r *recipe)
 		want   []string
 	}{
-		"an extra all-gather": {func(r *recipe) { r.gather = true }, []string{`all-gather over logical of 2 cores: \d+ of them, was \d`}},
-		"an unrolled loop":    {func(r *recipe) { r.unrolled = true }, []string{`the step's text: [\d.]+ KiB, was`}},
-		"more rounds":         {func(r *recipe) { r.rounds = 12 }, []string{`over logical of 2 cores: \d+ of them, was \d+`, `operations of a core: .*\(\+[45]\d`}},
-		"a larger batch":      {func(r *recipe) { r.batch = 128 }, []string{`temporaries: `, `argument argument_0 Float32\[128 64\] uses 32.00 KiB per core, was 16.00 KiB, was Float32\[64 64\]`}},
-		"a larger group":      {func(r *recipe) { r.replicas = 4 }, []string{`all-reduce over replica of 4 cores, was of 2: `}},
-		"another axis":        {func(r *recipe) { r.replicas, r.logical = 4, 1 }, []string{`all-reduce over replica of 4 cores, was of 2: `}},
+		"an extra all-gather": {func(r *recipe) { r.gather = true },
+			[]string{`all-gather over logical of 2 cores: \d+ of them, was \d`}},
+		"an unrolled loop": {func(r *recipe) { r.unrolled = true }, []string{`the step's text: [\d.]+ KiB, was`}},
+		"more rounds": {func(r *recipe) { r.rounds = 12 }, []string{`over logical of 2 cores: \d+ of them, was \d+`,
+			`operations of a core: .*\(\+[45]\d`}},
+		"a larger batch": {func(r *recipe) { r.batch = 128 }, []string{`temporaries: `,
+			`argument argument_0 Float32\[128 64\] uses 32.00 KiB per core, was 16.00 KiB, was Float32\[64 64\]`}},
+		"a larger group": {func(r *recipe) { r.replicas = 4 },
+			[]string{`all-reduce over replica of 4 cores, was of 2: `}},
+		"another axis": {func(r *recipe) { r.replicas, r.logical = 4, 1 },
+			[]string{`all-reduce over replica of 4 cores, was of 2: `}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := usual
@@ -137,8 +144,12 @@ func TestRegressionsOfReportsAreFoundAndNamed(t *testing.T) {
 		"a donation lost": {func(r *report.Report) {
 			r.Tensors[2].Donated = false
 			r.Memory.Aliased -= r.Tensors[2].BytesPerCore
-		}, []string{"variable /up0/dense/weights Float32[784 512] is no longer donated: its next value needs 784.00 KiB more per core", "outputs in memory of their own: 784.12 KiB, was 124 B"}},
-		"a float32 leak in a temporary": {func(r *report.Report) { r.Temporaries[0].DType, r.Temporaries[0].Bytes = "f32", 802816 },
+		}, []string{"variable /up0/dense/weights Float32[784 512] is no longer donated: its next value needs 784.00 KiB " +
+			"more per core", "outputs in memory of their own: 784.12 KiB, was 124 B"}},
+		"a float32 leak in a temporary": {func(r *report.Report) {
+			r.Temporaries[0].DType, r.Temporaries[0].Bytes = "f32",
+				802816
+		},
 			[]string{"temporaries of shape [784 256] have 784.00 KiB of f32, was 0 B, and 392.00 KiB of bf16, was 784.00 KiB"}},
 		"a float32 leak in a collective": {func(r *report.Report) {
 			r.CollectiveDTypes[0].Bytes *= 2
@@ -147,21 +158,27 @@ func TestRegressionsOfReportsAreFoundAndNamed(t *testing.T) {
 			r.CollectiveDTypes[0].DType = "f32"
 		}, []string{"all-reduce over replica of 2 cores have 1.55 MiB of f32, was 0 B, and 0 B of bf16, was 795.04 KiB"}},
 		"a copy more": {func(r *report.Report) {
-			r.Temporaries = append([]memory.Temporary{{Operation: "copy", DType: "f32", Shape: []int{784, 256}, Bytes: 802816, Count: 1}}, r.Temporaries...)[:10]
+			r.Temporaries = append([]memory.Temporary{{Operation: "copy", DType: "f32", Shape: []int{784, 256}, Bytes: 802816,
+				Count: 1}}, r.Temporaries...)[:10]
 		}, []string{"copies of f32[784 256]: 784.00 KiB, was 0 B"}},
-		"a higher peak": {func(r *report.Report) { r.Memory.Peak += 1 << 20 }, []string{"peak memory: 3.71 MiB, was 2.71 MiB (+36.9 %)"}},
+		"a higher peak": {func(r *report.Report) { r.Memory.Peak += 1 << 20 },
+			[]string{"peak memory: 3.71 MiB, was 2.71 MiB (+36.9 %)"}},
 		"another axis for a collective": {func(r *report.Report) {
 			r.Collectives[0].Axis, r.CollectiveDTypes[0].Axis = "logical", "logical"
-		}, []string{"all-reduce over logical of 2 cores: 2 of them, was 1; their operands are 800.04 KiB, were 5.00 KiB; a core sends 800.04 KiB, was 5.00 KiB"}},
+		}, []string{"all-reduce over logical of 2 cores: 2 of them, was 1; their operands are 800.04 KiB, were 5.00 KiB; " +
+			"a core sends 800.04 KiB, was 5.00 KiB"}},
 		"a longer prediction": {func(r *report.Report) { r.Predicted.Seconds, r.Predicted.Interconnect.Exposed = 4e-3, 2e-3 },
 			[]string{"predicted time: 4.00 ms, was 3.00 ms (+33.3 %); waits for collectives 2.00 ms, were 1.00 ms"}},
-		"larger code":          {func(r *report.Report) { r.Memory.Code *= 2 }, []string{"code: 2.00 MiB, was 1.00 MiB (+100.0 %)"}},
-		"a longer roofline":    {func(r *report.Report) { r.Cost.RooflineSeconds *= 1.05 }, []string{"roofline: 2.10 ms, was 2.00 ms (+5.0 %)"}},
+		"larger code": {func(r *report.Report) { r.Memory.Code *= 2 },
+			[]string{"code: 2.00 MiB, was 1.00 MiB (+100.0 %)"}},
+		"a longer roofline": {func(r *report.Report) { r.Cost.RooflineSeconds *= 1.05 },
+			[]string{"roofline: 2.10 ms, was 2.00 ms (+5.0 %)"}},
 		"a longer compilation": {func(r *report.Report) { r.CompilingSeconds += 60 }, []string{"time to compile: 61."}},
 		"a step that no longer fits": {func(r *report.Report) {
 			r.Memory = report.Memory{Refused: true, Verdict: report.TooLarge, Needs: 30 << 30, Limit: 16 << 30}
 		}, []string{"it no longer fits: it needs 30.00 GiB of the 16.00 GiB of a core"}},
-		"more in the largest temporary": {func(r *report.Report) { r.Temporaries[0].Bytes *= 3 }, []string{"largest temporary: 1.15 MiB, was 392.00 KiB"}},
+		"more in the largest temporary": {func(r *report.Report) { r.Temporaries[0].Bytes *= 3 },
+			[]string{"largest temporary: 1.15 MiB, was 392.00 KiB"}},
 	} {
 		before, after := slice(t), slice(t)
 		before.CollectiveDTypes[0].DType, after.CollectiveDTypes[0].DType = "bf16", "bf16"

@@ -36,20 +36,25 @@ func (c *comparison) tensors() {
 			was = append(was, fmt.Sprintf("sharded as %s, was %s", a.Annotation, b.Annotation))
 		}
 		if b.BytesPerCore != a.BytesPerCore || len(was) > 0 {
-			was = append([]string{fmt.Sprintf("uses %s per core, was %s", units.Bytes(a.BytesPerCore), units.Bytes(b.BytesPerCore))}, was...)
-			c.ofTensor("tensor", a, c.bytes(b.BytesPerCore, a.BytesPerCore), b.BytesPerCore, a.BytesPerCore, strings.Join(was, ", "))
+			was = append([]string{fmt.Sprintf("uses %s per core, was %s", units.Bytes(a.BytesPerCore),
+				units.Bytes(b.BytesPerCore))}, was...)
+			c.ofTensor("tensor", a, c.bytes(b.BytesPerCore, a.BytesPerCore), b.BytesPerCore, a.BytesPerCore,
+				strings.Join(was, ", "))
 		}
 	}
 	for _, t := range gone {
-		c.ofTensor("tensor", t, c.bytes(t.BytesPerCore, 0), t.BytesPerCore, 0, fmt.Sprintf("was removed and used %s per core", units.Bytes(t.BytesPerCore)))
+		c.ofTensor("tensor", t, c.bytes(t.BytesPerCore, 0), t.BytesPerCore, 0, fmt.Sprintf("was removed and used %s per core",
+			units.Bytes(t.BytesPerCore)))
 	}
 	for _, t := range more {
-		c.ofTensor("tensor", t, c.bytes(0, t.BytesPerCore), 0, t.BytesPerCore, fmt.Sprintf("is new and uses %s per core", units.Bytes(t.BytesPerCore)))
+		c.ofTensor("tensor", t, c.bytes(0, t.BytesPerCore), 0, t.BytesPerCore, fmt.Sprintf("is new and uses %s per core",
+			units.Bytes(t.BytesPerCore)))
 	}
 }
 
 func (c *comparison) ofTensor(what string, t memory.Tensor, v Verdict, before, after int64, text string) {
-	c.Changes = append(c.Changes, Change{What: what, Subject: t.Name, Verdict: v, Before: float64(before), After: float64(after), Unit: unitBytes,
+	c.Changes = append(c.Changes, Change{What: what, Subject: t.Name, Verdict: v, Before: float64(before),
+		After: float64(after), Unit: unitBytes,
 		Text: fmt.Sprintf("%s %s %s%v %s", t.Role, t.Name, t.DType, t.Shape, text)})
 }
 
@@ -97,7 +102,8 @@ func (c *comparison) temporaries() {
 		}
 		return text
 	}
-	c.figure("largest temporary", float64(b[0].Bytes), float64(a[0].Bytes), unitBytes, c.tolerance.Share, leastBytes, fmt.Sprintf("%s, was %s", text(a[0]), text(b[0])))
+	c.figure("largest temporary", float64(b[0].Bytes), float64(a[0].Bytes), unitBytes, c.tolerance.Share, leastBytes,
+		fmt.Sprintf("%s, was %s", text(a[0]), text(b[0])))
 	least := max(b[len(b)-1].Bytes, a[len(a)-1].Bytes)
 	copies, dtypes := [2]map[string]int64{{}, {}}, [2]map[string]map[string]int64{{}, {}}
 	for side, list := range [][]memory.Temporary{b, a} {
@@ -116,7 +122,8 @@ func (c *comparison) temporaries() {
 		}
 	}
 	for _, of := range union(copies[0], copies[1]) {
-		c.figure("copies of "+of, float64(copies[0][of]), float64(copies[1][of]), unitBytes, c.tolerance.Share, leastBytes, "")
+		c.figure("copies of "+of, float64(copies[0][of]), float64(copies[1][of]), unitBytes, c.tolerance.Share, leastBytes,
+			"")
 	}
 	for _, shape := range union(dtypes[0], dtypes[1]) {
 		c.widened("temporaries of shape "+shape, dtypes[0][shape], dtypes[1][shape])
@@ -143,8 +150,10 @@ func (c *comparison) widened(subject string, before, after map[string]int64) {
 	if width(more) < width(less) {
 		v = Better
 	}
-	c.Changes = append(c.Changes, Change{What: "dtype", Subject: subject, Verdict: v, Before: float64(before[more]), After: float64(after[more]), Unit: unitBytes,
-		Text: fmt.Sprintf("%s have %s of %s, was %s, and %s of %s, was %s", subject, units.Bytes(after[more]), more, units.Bytes(before[more]),
+	c.Changes = append(c.Changes, Change{What: "dtype", Subject: subject, Verdict: v, Before: float64(before[more]),
+		After: float64(after[more]), Unit: unitBytes,
+		Text: fmt.Sprintf("%s have %s of %s, was %s, and %s of %s, was %s", subject, units.Bytes(after[more]), more,
+			units.Bytes(before[more]),
 			units.Bytes(after[less]), less, units.Bytes(before[less]))})
 }
 

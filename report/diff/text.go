@@ -57,7 +57,8 @@ func (r *Result) WriteMarkdown(w io.Writer) error {
 }
 
 func markdown(text string) string {
-	return strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "<", "&lt;", "[", `\[`, "|", `\|`, "@", "&#64;", "#", `\#`).Replace(plain.EscapeLine(text))
+	return strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "<", "&lt;", "[", `\[`, "|", `\|`, "@",
+		"&#64;", "#", `\#`).Replace(plain.EscapeLine(text))
 }
 
 // write writes titles, changes and notes with the given formats.

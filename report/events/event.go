@@ -98,7 +98,8 @@ const (
 	tensorDType, tensorShape, tensorStrings = 1, 2, 8
 	dtypeString                             = 7
 
-	histogramMin, histogramMax, histogramNumber, histogramSum, histogramSquares, histogramLimits, histogramBuckets = 1, 2, 3, 4, 5, 6, 7
+	histogramMin, histogramMax, histogramNumber, histogramSum, histogramSquares, histogramLimits, histogramBuckets = 1, 2,
+		3, 4, 5, 6, 7
 )
 
 // Append appends the event to a file as one record, and returns the extended slice.
@@ -107,13 +108,15 @@ func (e Event) Append(file []byte) []byte { return input.AppendTFRecord(file, e.
 // check returns an error for an event that TensorBoard does not support.
 func (e Event) check() error {
 	if e.Session < NoSession || e.Session > End {
-		return &errkind.Fault{Op: "events: write", Reason: fmt.Sprintf("the session %d is unknown", int(e.Session)), Class: errkind.ValueError,
-			Hint: "use NoSession, Start or End"}
+		return &errkind.Fault{Op: "events: write", Reason: fmt.Sprintf("the session %d is unknown", int(e.Session)),
+			Class: errkind.ValueError,
+			Hint:  "use NoSession, Start or End"}
 	}
 	for _, v := range e.Values {
 		if v.Kind < Other || v.Kind > ForPlugin {
-			return &errkind.Fault{Op: "events: write", Subject: fmt.Sprintf("%q", v.Tag), Reason: fmt.Sprintf("the kind %d is unknown", int(v.Kind)),
-				Class: errkind.ValueError, Hint: "make values with Scalar, Text, NewHistogram or Hyperparameters"}
+			return &errkind.Fault{Op: "events: write", Subject: fmt.Sprintf("%q", v.Tag),
+				Reason: fmt.Sprintf("the kind %d is unknown", int(v.Kind)),
+				Class:  errkind.ValueError, Hint: "make values with Scalar, Text, NewHistogram or Hyperparameters"}
 		}
 	}
 	return nil

@@ -45,8 +45,10 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	at := time.Date(2026, 5, 6, 7, 8, 9, 123456000, time.UTC)
 	wrote := []events.Event{
 		{Time: at, Step: 1, Values: []events.Value{events.Scalar("loss", 0.25), events.Scalar("held/loss", math.Inf(1))}},
-		{Time: at, Step: 2, Values: []events.Value{events.Text("note", "# a note\nof two lines, é"), events.NewHistogram("weights", []float64{-1, 0, 0.5, 3, math.NaN()})}},
-		{Time: at, Step: 2, Values: []events.Value{events.Hyperparameters(map[string]string{"rate": "0.5", "name": "adam", "tied": "true"}, 5), events.HyperparametersEnd(events.Succeeded, 6)}},
+		{Time: at, Step: 2, Values: []events.Value{events.Text("note", "# a note\nof two lines, é"),
+			events.NewHistogram("weights", []float64{-1, 0, 0.5, 3, math.NaN()})}},
+		{Time: at, Step: 2, Values: []events.Value{events.Hyperparameters(map[string]string{"rate": "0.5", "name": "adam",
+			"tied": "true"}, 5), events.HyperparametersEnd(events.Succeeded, 6)}},
 		{Time: at, Step: 3, Session: events.End},
 		{Time: at, Step: 1 << 40},
 	}
@@ -142,7 +144,8 @@ func TestPathsThatAreNoDirectories(t *testing.T) {
 
 // FuzzRead reads arbitrary bytes as an event.
 func FuzzRead(f *testing.F) {
-	e := events.Event{Time: time.Unix(1, 0), Step: 3, Values: []events.Value{events.Scalar("a", 1), events.Text("b", "c"), events.NewHistogram("d", []float64{1, 2})}}
+	e := events.Event{Time: time.Unix(1, 0), Step: 3, Values: []events.Value{events.Scalar("a", 1), events.Text("b", "c"),
+		events.NewHistogram("d", []float64{1, 2})}}
 	f.Add(e.Append(nil)[12:])
 	f.Fuzz(func(t *testing.T, data []byte) {
 		path := filepath.Join(t.TempDir(), "events")
@@ -167,7 +170,8 @@ func TestTheOfficialPackageReadsOurs(t *testing.T) {
 	require.NoError(t, err)
 	for step := range int64(6) {
 		require.NoError(t, w.Write(events.Event{Step: step + 1, Values: []events.Value{
-			events.Scalar("loss", 1/float64(step+1)), events.Text("note", "step"), events.NewHistogram("weights", []float64{0, float64(step)})}}))
+			events.Scalar("loss", 1/float64(step+1)), events.Text("note", "step"), events.NewHistogram("weights",
+				[]float64{0, float64(step)})}}))
 	}
 	require.NoError(t, w.Close())
 	// The run was killed after step 6 and resumed from the checkpoint of step 3.
@@ -177,7 +181,8 @@ func TestTheOfficialPackageReadsOurs(t *testing.T) {
 		require.NoError(t, w.Write(events.Event{Step: step, Values: []events.Value{events.Scalar("loss", float64(step))}}))
 	}
 	require.NoError(t, w.Write(events.Event{Step: 6, Values: []events.Value{events.Scalar("loss", math.NaN()),
-		events.Hyperparameters(map[string]string{"rate": "0.5", "name": "adam", "tied": "true"}, 5), events.HyperparametersEnd(events.Succeeded, 6)}}))
+		events.Hyperparameters(map[string]string{"rate": "0.5", "name": "adam", "tied": "true"}, 5),
+		events.HyperparametersEnd(events.Succeeded, 6)}}))
 	require.NoError(t, w.Close())
 
 	const script = `
@@ -229,12 +234,14 @@ print(json.dumps(out))
 	require.NoError(t, json.Unmarshal(out, &got), "%s", out)
 	assert.Equal(t, 2.0, got.Version)
 	assert.Equal(t, []string{"loss"}, got.Tags["scalars"])
-	assert.Equal(t, [][2]any{{1.0, 1.0}, {2.0, 0.5}, {3.0, float64(float32(1) / 3)}, {4.0, 4.0}, {5.0, 5.0}, {6.0, nil}}, got.Loss)
+	assert.Equal(t, [][2]any{{1.0, 1.0}, {2.0, 0.5}, {3.0, float64(float32(1) / 3)}, {4.0, 4.0}, {5.0, 5.0}, {6.0, nil}},
+		got.Loss)
 	assert.InDelta(t, 1767355204.00025, got.Time, 1e-6)
 	assert.Equal(t, [][2]any{{1.0, "step"}, {2.0, "step"}, {3.0, "step"}}, got.Text, "what was purged is not there")
 	assert.Equal(t, map[string]string{"loss": "scalars", "note": "text", "weights": "histograms",
 		"_hparams_/session_start_info": "hparams", "_hparams_/session_end_info": "hparams"}, got.Plugins)
-	assert.Equal(t, map[string][2]any{"rate": {"number_value", 0.5}, "name": {"string_value", "adam"}, "tied": {"bool_value", true}, "status": {"end", 1.0}}, got.Hparams)
+	assert.Equal(t, map[string][2]any{"rate": {"number_value", 0.5}, "name": {"string_value", "adam"},
+		"tied": {"bool_value", true}, "status": {"end", 1.0}}, got.Hparams)
 	assert.Equal(t, [][3]float64{{1, 2, 0}, {2, 2, 1}, {3, 2, 2}}, got.Histogram)
 }
 
@@ -250,7 +257,8 @@ func TestAnEventOfNoKindIsRefused(t *testing.T) {
 	w, err := events.Create(t.TempDir(), events.Options{})
 	require.NoError(t, err)
 	defer w.Close()
-	for _, e := range []events.Event{{Session: 99}, {Session: -1}, {Values: []events.Value{{Tag: "x", Kind: 99}}}, {Values: []events.Value{{Tag: "x", Kind: -1}}}} {
+	for _, e := range []events.Event{{Session: 99}, {Session: -1}, {Values: []events.Value{{Tag: "x", Kind: 99}}},
+		{Values: []events.Value{{Tag: "x", Kind: -1}}}} {
 		err := w.Write(e)
 		assert.ErrorContains(t, err, "unknown")
 		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))

@@ -23,7 +23,8 @@ func Read(ctx context.Context, path string) iter.Seq2[Event, error] {
 				// A record is a text scalar, so Flat returns a slice of strings.
 				data, _ := record.Leaf().Flat().([]string)
 				if e, err = parse([]byte(strings.Join(data, ""))); err != nil {
-					err = &errkind.Fault{Op: "events: read", Subject: path, Err: err, Match: input.ErrCorrupt, Hint: "it is no event file of TensorBoard, or it is damaged"}
+					err = &errkind.Fault{Op: "events: read", Subject: path, Err: err, Match: input.ErrCorrupt,
+						Hint: "it is no event file of TensorBoard, or it is damaged"}
 				}
 			}
 			if !yield(e, err) || err != nil {
@@ -68,8 +69,9 @@ func parseValue(m []byte) (v Value, err error) {
 		valueHistogram: func(m []byte) error {
 			v.Kind = IsHistogram
 			h := &v.Histogram
-			return protoint.Scanner{histogramMin: &h.Min, histogramMax: &h.Max, histogramNumber: &h.Number, histogramSum: &h.Sum, histogramSquares: &h.Squares,
-				histogramLimits: &h.Limits, histogramBuckets: &h.Buckets}.Read(m)
+			return protoint.Scanner{histogramMin: &h.Min, histogramMax: &h.Max, histogramNumber: &h.Number, histogramSum: &h.Sum,
+				histogramSquares: &h.Squares,
+				histogramLimits:  &h.Limits, histogramBuckets: &h.Buckets}.Read(m)
 		},
 	}.Read(m)
 	if len(content) > 0 {

@@ -212,7 +212,8 @@ func parseInts(list string) []int {
 // gradient of a product in another dtype. Compilers remove them, so they are not work of the model.
 
 // sideEffects lists operations that run whether or not their results are read.
-var sideEffects = []string{"stablehlo.custom_call", "stablehlo.while", "stablehlo.case", "stablehlo.if", "stablehlo.send", "stablehlo.recv",
+var sideEffects = []string{"stablehlo.custom_call", "stablehlo.while", "stablehlo.case", "stablehlo.if",
+	"stablehlo.send", "stablehlo.recv",
 	"stablehlo.infeed", "stablehlo.outfeed"}
 
 // unreadOperations returns the operations of all functions in a region whose results nothing reads.
@@ -238,7 +239,8 @@ func unreadOperations(top *region) map[*operation]bool {
 func (r *region) addUnread(read map[string]bool, found map[*operation]bool) {
 	complete := len(r.ops) > 0 && strings.HasSuffix(r.ops[len(r.ops)-1].name, "return")
 	for _, op := range slices.Backward(r.ops) {
-		removable := complete && len(op.results) > 0 && strings.HasPrefix(op.name, "stablehlo.") && !slices.Contains(sideEffects, op.name)
+		removable := complete && len(op.results) > 0 && strings.HasPrefix(op.name, "stablehlo.") &&
+			!slices.Contains(sideEffects, op.name)
 		if removable && !slices.ContainsFunc(op.results, func(name string) bool { return read[name] }) {
 			found[op] = true
 			continue

@@ -23,13 +23,19 @@ func TestModelFLOPsOfEveryForm(t *testing.T) {
 >,
       precision_config = [#stablehlo<precision DEFAULT>, #stablehlo<precision DEFAULT>]
     } : (tensor<16x8xf32>, tensor<8x32xf32>) -> tensor<16x32xf32>`, 2 * 16 * 8 * 32},
-		"pretty":      {`%0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0], precision = [DEFAULT, DEFAULT] : (tensor<16x8xf32>, tensor<8x32xf32>) -> tensor<16x32xf32>`, 2 * 16 * 8 * 32},
-		"batched":     {`%0 = stablehlo.dot_general %a, %b, batching_dims = [0] x [0], contracting_dims = [1, 2] x [1, 2] : (tensor<3x5x7xf32>, tensor<3x5x7xf32>) -> tensor<3xf32>`, 2 * 3 * 5 * 7},
-		"plain":       {`%0 = stablehlo.dot %a, %b : (tensor<16x8xf32>, tensor<8x32xf32>) -> tensor<16x32xf32>`, 2 * 16 * 8 * 32},
-		"convolution": {`%0 = "stablehlo.convolution"(%x, %k) { dimension_numbers = #stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>, feature_group_count = 1 : i64 } : (tensor<2x8x8x3xf32>, tensor<3x3x3x4xf32>) -> tensor<2x8x8x4xf32>`, 2 * 2 * 8 * 8 * 4 * 3 * 3 * 3},
-		"two":         {strings.Repeat("%0 = stablehlo.dot %a, %b : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>\n", 2), 32},
-		"nothing":     {`%0 = stablehlo.add %a, %b : tensor<16x8xf32>`, 0},
-		"nonsense":    {`stablehlo.dot_general stablehlo.convolution( x[ ]-> : (tensor<`, 0},
+		"pretty": {`%0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0], precision = [DEFAULT, DEFAULT] ` +
+			`: (tensor<16x8xf32>, tensor<8x32xf32>) -> tensor<16x32xf32>`, 2 * 16 * 8 * 32},
+		"batched": {`%0 = stablehlo.dot_general %a, %b, batching_dims = [0] x [0], contracting_dims = [1, 2] x [1, 2] ` +
+			`: (tensor<3x5x7xf32>, tensor<3x5x7xf32>) -> tensor<3xf32>`, 2 * 3 * 5 * 7},
+		"plain": {`%0 = stablehlo.dot %a, %b : (tensor<16x8xf32>, tensor<8x32xf32>) -> tensor<16x32xf32>`,
+			2 * 16 * 8 * 32},
+		"convolution": {`%0 = "stablehlo.convolution"(%x, %k) { dimension_numbers = #stablehlo.conv<[b, 0, 1, f]x[0, 1, ` +
+			`i, o]->[b, 0, 1, f]>, feature_group_count = 1 : i64 } : (tensor<2x8x8x3xf32>, tensor<3x3x3x4xf32>) -> ` +
+			`tensor<2x8x8x4xf32>`, 2 * 2 * 8 * 8 * 4 * 3 * 3 * 3},
+		"two": {strings.Repeat("%0 = stablehlo.dot %a, %b : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>\n",
+			2), 32},
+		"nothing":  {`%0 = stablehlo.add %a, %b : tensor<16x8xf32>`, 0},
+		"nonsense": {`stablehlo.dot_general stablehlo.convolution( x[ ]-> : (tensor<`, 0},
 	} {
 		flops, unknown := ModelFLOPs([]byte(c.text))
 		assert.Equal(t, c.want, flops, name)
@@ -97,7 +103,8 @@ func TestModelFLOPsLeaveOutProductsThatNothingReads(t *testing.T) {
 
 // The parser reads any text to its end, whatever its brackets.
 func FuzzModelFLOPs(f *testing.F) {
-	f.Add("%a:2 = \"stablehlo.while\"(%x, %y) ({ ^c(%i: tensor<i32>): \"stablehlo.return\"(%i) : (tensor<i32>) -> () }, {}) {k = 3 : i64} : () -> ()")
+	f.Add("%a:2 = \"stablehlo.while\"(%x, %y) ({ ^c(%i: tensor<i32>): \"stablehlo.return\"(%i) : (tensor<i32>) -> () " +
+		"}, {}) {k = 3 : i64} : () -> ()")
 	f.Add("} ) > // {\n%d = stablehlo.dot %a, %b : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>\n\"{ \\\" {")
 	f.Add(strings.Repeat("module {", 2*maxRegions))
 	f.Fuzz(func(t *testing.T, text string) {

@@ -85,7 +85,8 @@ func (l textLoop) iterations() (int, bool) {
 	}
 	limit, ok := l.outside.inRegion(l.condition).value(right)
 	if !ok {
-		if at := slices.Index(l.inCondition, right); at >= 0 && at < len(l.initial) && at < len(l.inBody) && l.returnedValue(at) == l.inBody[at] {
+		if at := slices.Index(l.inCondition, right); at >= 0 && at < len(l.initial) && at < len(l.inBody) &&
+			l.returnedValue(at) == l.inBody[at] {
 			limit, ok = l.outside.value(l.initial[at]) // carried unchanged
 		}
 	}

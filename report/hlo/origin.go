@@ -198,7 +198,8 @@ func (p *Program) keepInFastMemory(call string) {
 			}
 		}
 		for _, i := range c.Instructions {
-			if inKernel(i) || i.Opcode == "tuple" || i.Opcode == "get-tuple-element" || i.Opcode == "bitcast" || i.Opcode == "opt-barrier" {
+			if inKernel(i) || i.Opcode == "tuple" || i.Opcode == "get-tuple-element" || i.Opcode == "bitcast" ||
+				i.Opcode == "opt-barrier" {
 				continue
 			}
 			for _, o := range i.Operands {

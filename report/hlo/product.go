@@ -79,7 +79,8 @@ func (w windowDim) countInside(in, out int64) float64 {
 	if w.low == 0 && w.base == 1 && (out-1)*w.stride+(w.size-1)*w.dilation < in {
 		return float64(w.size) * float64(out)
 	}
-	if w.size < 1 || out < 1 || in < 1 || w.base < 1 || w.dilation < 1 || out > maxInside || w.base > 1 && w.size > maxInside/out {
+	if w.size < 1 || out < 1 || in < 1 || w.base < 1 || w.dilation < 1 || out > maxInside || w.base > 1 &&
+		w.size > maxInside/out {
 		return max(float64(w.size), 0) * max(float64(out), 0)
 	}
 	n := 0.0
@@ -122,9 +123,11 @@ func (i *Instruction) PaddedFLOPs(side float64) float64 {
 			contracted *= left.dim(dim)
 		}
 		rank := uint64(len(i.shape.dims))
-		return d.dot(left, i.shape) * padding(contracted, side) * padding(i.shape.dim(rank-1), side) * padding(i.shape.dim(rank-2), sublanes)
+		return d.dot(left, i.shape) * padding(contracted, side) * padding(i.shape.dim(rank-1),
+			side) * padding(i.shape.dim(rank-2), sublanes)
 	case "convolution":
-		return d.convolution(left, i.shape) * padding(left.dim(d.inputFeature), side) * padding(i.shape.dim(d.outputFeature), side)
+		return d.convolution(left, i.shape) * padding(left.dim(d.inputFeature), side) * padding(i.shape.dim(d.outputFeature),
+			side)
 	}
 	return 0
 }

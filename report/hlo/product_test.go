@@ -17,7 +17,8 @@ func TestAConvolutionCountsWhatLiesInside(t *testing.T) {
 	}
 	p := product{inputFeature: 3, outputFeature: 3, inputSpatial: []uint64{1, 2}, outSpatial: []uint64{1, 2},
 		window: []windowDim{{3, 1, 0, 1, 1}, {3, 1, 0, 1, 1}}}
-	assert.Equal(t, 2.0*2*6*6*4*3*9, p.convolution(hloShape{dims: []uint64{2, 8, 8, 3}}, hloShape{dims: []uint64{2, 6, 6, 4}}))
+	assert.Equal(t, 2.0*2*6*6*4*3*9, p.convolution(hloShape{dims: []uint64{2, 8, 8, 3}},
+		hloShape{dims: []uint64{2, 6, 6, 4}}))
 }
 
 // Compilers write a sum that is broadcast to the shape of its operand, as in softmax, as windows
@@ -32,12 +33,15 @@ func TestAReductionOverWindowsCountsItsElements(t *testing.T) {
 		in, out hloShape
 		want    float64
 	}{
-		{"a sum of rows, broadcast", []windowDim{one, {size: 16383, stride: 1, low: 8191, dilation: 1, base: 1}}, of(64, 8192), of(64, 8192), 64 * 8192},
-		{"a sum of columns, broadcast", []windowDim{{size: 127, stride: 1, low: 63, dilation: 1, base: 1}, one}, of(64, 10), of(64, 10), 64 * 10},
+		{"a sum of rows, broadcast", []windowDim{one, {size: 16383, stride: 1, low: 8191, dilation: 1, base: 1}},
+			of(64, 8192), of(64, 8192), 64 * 8192},
+		{"a sum of columns, broadcast", []windowDim{{size: 127, stride: 1, low: 63, dilation: 1, base: 1}, one}, of(64, 10),
+			of(64, 10), 64 * 10},
 		{"a sum", []windowDim{one, {size: 8, stride: 1, dilation: 1, base: 1}}, of(4, 8), of(4, 1), 4 * 8},
 		{"pooling", []windowDim{one, {size: 3, stride: 3, dilation: 1, base: 1}}, of(4, 9), of(4, 3), 4 * 9},
 		{"pooling with padding", []windowDim{{size: 3, stride: 1, low: 1, dilation: 1, base: 1}}, of(8), of(8), 3*8 - 2},
-		{"a running sum", []windowDim{{size: 8192, stride: 1, low: 8191, dilation: 1, base: 1}}, of(8192), of(8192), 8192 * 8193 / 2},
+		{"a running sum", []windowDim{{size: 8192, stride: 1, low: 8191, dilation: 1, base: 1}}, of(8192), of(8192),
+			8192 * 8193 / 2},
 		{"a dilated window", []windowDim{{size: 3, stride: 1, dilation: 2, base: 1}}, of(8), of(4), 12},
 	} {
 		assert.Equal(t, c.want, product{window: c.window}.windows(c.in, c.out), c.name)
@@ -48,7 +52,8 @@ func TestAReductionOverWindowsCountsItsElements(t *testing.T) {
 func TestPositionsOfAWindowAreCounted(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
-		w := windowDim{size: 1 + random.Int64N(6), stride: 1 + random.Int64N(3), low: random.Int64N(9) - 3, dilation: 1 + random.Int64N(3), base: 1 + random.Int64N(2)}
+		w := windowDim{size: 1 + random.Int64N(6), stride: 1 + random.Int64N(3), low: random.Int64N(9) - 3,
+			dilation: 1 + random.Int64N(3), base: 1 + random.Int64N(2)}
 		in, out := 1+random.Int64N(9), 1+random.Int64N(9)
 		want := 0.0
 		for o := range out {

@@ -166,7 +166,8 @@ func Parse(program pjrt.Program, m *spmd.Module, kernels ...string) (*Program, e
 			return nil, err
 		}
 	default:
-		return nil, &errkind.Fault{Op: "report: read the optimized program", Reason: fmt.Sprintf("it has the format %q", program.Format), Match: errors.ErrUnsupported}
+		return nil, &errkind.Fault{Op: "report: read the optimized program", Reason: fmt.Sprintf("it has the format %q",
+			program.Format), Match: errors.ErrUnsupported}
 	}
 	p := &Program{computations: map[uint64]*Computation{}}
 	order := map[uint64][]uint64{}
@@ -178,7 +179,8 @@ func Parse(program pjrt.Program, m *spmd.Module, kernels ...string) (*Program, e
 			p.ordered = append(p.ordered, c)
 			return err
 		},
-		6: &entry, 7: func(b []byte) error { return parseSchedule(b, order) }, 8: p.parseDonated, 15: one(&p.Devices, parseAssignment),
+		6: &entry, 7: func(b []byte) error { return parseSchedule(b, order) }, 8: p.parseDonated,
+		15: one(&p.Devices, parseAssignment),
 	})
 	if err != nil {
 		return nil, err
@@ -221,13 +223,15 @@ func parseInstruction(b []byte) (*Instruction, error) {
 	trips := 0
 	err := decode(b, protoint.Scanner{
 		1: &i.Name, 2: &i.Opcode, 3: one(&i.shape, func(b []byte) (hloShape, error) { return parseShape(b, 0) }),
-		7: protoint.Scanner{2: &i.Source}, 9: &i.Number, 13: &i.index, 28: &i.Target, 35: &i.ID, 36: &i.operandIDs, 38: &i.calledID, 63: &i.direction,
+		7: protoint.Scanner{2: &i.Source}, 9: &i.Number, 13: &i.index, 28: &i.Target, 35: &i.ID, 36: &i.operandIDs,
+		38: &i.calledID, 63: &i.direction,
 		8: func(b []byte) (err error) {
 			i.scalar, i.hasScalar, err = parseScalar(b)
 			return err
 		},
 		15: protoint.Scanner{1: each(&d.window, parseWindowDim)},
-		16: protoint.Scanner{7: &d.inputBatch, 8: &d.inputFeature, 10: &d.outputFeature, 6: &d.kernelSpatial, 11: &d.inputSpatial, 12: &d.outSpatial},
+		16: protoint.Scanner{7: &d.inputBatch, 8: &d.inputFeature, 10: &d.outputFeature, 6: &d.kernelSpatial,
+			11: &d.inputSpatial, 12: &d.outSpatial},
 		30: protoint.Scanner{1: &d.contracting}, 50: &d.featureGroups, 61: &d.batchGroups,
 		43: func(config []byte) error {
 			trips, i.Cycles = tripCount(config), estimatedCycles(config)
@@ -318,7 +322,8 @@ func (c *Computation) flatten() {
 	for _, i := range c.Instructions {
 		i.Bytes, i.IsTuple = i.shape.bytes(), i.shape.elements != nil
 		for _, s := range i.shape.arrays(nil) {
-			i.Arrays = append(i.Arrays, Array{DType: elementNames[s.element], Dims: s.dims, Memory: s.memory, Bytes: s.bytes(), PaddedBytes: s.padded()})
+			i.Arrays = append(i.Arrays, Array{DType: elementNames[s.element], Dims: s.dims, Memory: s.memory, Bytes: s.bytes(),
+				PaddedBytes: s.padded()})
 		}
 		for k := range i.Arrays {
 			i.Arrays[k].Origin = i.arrayOrigin(k)
@@ -327,7 +332,8 @@ func (c *Computation) flatten() {
 		case start == nil || len(i.Operands) != 1:
 		case i.Opcode == "get-tuple-element":
 			i.First = start.shape.before(i.index)
-		case i.Opcode != "copy-done" && strings.HasSuffix(i.Opcode, "-done") && start.Opcode != "all-reduce-start" && start.Opcode != "recv" && len(start.shape.elements) > 1:
+		case i.Opcode != "copy-done" && strings.HasSuffix(i.Opcode, "-done") && start.Opcode != "all-reduce-start" &&
+			start.Opcode != "recv" && len(start.shape.elements) > 1:
 			i.First = start.shape.before(1)
 		}
 		i.Updated = i.updatedOperands()

@@ -64,19 +64,25 @@ func (p *Program) measure(c *Computation, a *analyzer, depth int) {
 }
 
 // freeCalls are custom calls without work, which the compiler uses internally.
-var freeCalls = []string{"ConcatBitcast", "SliceBitcast", "AllocateBuffer", "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "AssumeGatherIndicesInBound",
+var freeCalls = []string{"ConcatBitcast", "SliceBitcast", "AllocateBuffer", "Sharding", "SPMDFullToShardShape",
+	"SPMDShardToFullShape", "AssumeGatherIndicesInBound",
 	"X64Combine", "X64SplitHigh", "X64SplitLow"}
 
 // free are operations without work, or whose start was counted.
 var free = []string{
-	"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "opt-barrier", "add-dependency", "partition-id", "replica-id", "domain",
-	"async-update", "async-done", "copy-done", "send-done", "recv-done", "all-reduce-done", "all-gather-done", "collective-permute-done", "get-dimension-size",
+	"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "opt-barrier", "add-dependency",
+	"partition-id", "replica-id", "domain",
+	"async-update", "async-done", "copy-done", "send-done", "recv-done", "all-reduce-done", "all-gather-done",
+	"collective-permute-done", "get-dimension-size",
 }
 
 var moving = []string{
-	"copy", "copy-start", "transpose", "reshape", "broadcast", "iota", "pad", "concatenate", "reverse", "slice", "dynamic-slice", "dynamic-update-slice",
-	"gather", "custom-call", "infeed", "outfeed", "recv", "send", "rng-get-and-update-state", "rng-bit-generator", "rng", "sort", "bitcast-convert",
-	"dynamic-reshape", "tanh", "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "power", "rsqrt", "sqrt", "cbrt", "cosine", "sine", "tan",
+	"copy", "copy-start", "transpose", "reshape", "broadcast", "iota", "pad", "concatenate", "reverse", "slice",
+	"dynamic-slice", "dynamic-update-slice",
+	"gather", "custom-call", "infeed", "outfeed", "recv", "send", "rng-get-and-update-state", "rng-bit-generator", "rng",
+	"sort", "bitcast-convert",
+	"dynamic-reshape", "tanh", "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "power", "rsqrt",
+	"sqrt", "cbrt", "cosine", "sine", "tan",
 	"erf", "atan2", // transcendental functions are counted separately
 }
 
@@ -154,7 +160,8 @@ func (a *analyzer) bytesRead(fusion *Instruction, number uint64, operand hloShap
 
 // bytesReadInside returns how many of all bytes of an operand the operations in a fusion read, and
 // whether the operand itself is also a result of the fusion.
-func (a *analyzer) bytesReadInside(fusion *Instruction, number uint64, all float64, depth int) (bytes float64, isResult bool) {
+func (a *analyzer) bytesReadInside(fusion *Instruction, number uint64, all float64, depth int) (bytes float64,
+	isResult bool) {
 	c := fusion.body()
 	if c == nil || c.parameters[number] == nil || depth > maxDepth {
 		return all, false
@@ -164,7 +171,8 @@ func (a *analyzer) bytesReadInside(fusion *Instruction, number uint64, all float
 
 // bytesUsed returns how many of all bytes of a value the operations of a computation read, and
 // whether the value is its result.
-func (a *analyzer) bytesUsed(c *Computation, value *Instruction, all float64, depth int) (bytes float64, isResult bool) {
+func (a *analyzer) bytesUsed(c *Computation, value *Instruction, all float64, depth int) (bytes float64,
+	isResult bool) {
 	isResult = c.Root == value
 	for _, u := range value.uses {
 		if a.steps++; a.steps > maxSteps || bytes >= all || depth > maxDepth {

@@ -22,7 +22,8 @@ type Refusal struct {
 // "the total memory required for HLO temporaries (25.00G) exceeds available HBM (15.75G)".
 var (
 	usedMemory     = regexp.MustCompile(`[Uu]sed ([0-9.]+[A-Za-z]*) of ([0-9.]+[A-Za-z]*) hbm`)
-	requiredMemory = regexp.MustCompile(`memory required for [A-Za-z ]+ \(([0-9.]+[A-Za-z]*)\) exceeds available HBM \(([0-9.]+[A-Za-z]*)\)`)
+	requiredMemory = regexp.MustCompile(
+		`memory required for [A-Za-z ]+ \(([0-9.]+[A-Za-z]*)\) exceeds available HBM \(([0-9.]+[A-Za-z]*)\)`)
 	exceededMemory = regexp.MustCompile(`[Ee]xceed[a-z]* [a-z ]*capacity by ([0-9.]+[A-Za-z]+)`)
 )
 

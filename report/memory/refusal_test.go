@@ -10,7 +10,8 @@ import (
 
 func TestARefusalHasTheCompilersFigures(t *testing.T) {
 	refused := func(text string) *Refusal { return RefusalOf(&pjrt.Error{Code: pjrt.ResourceExhausted, Msg: text}) }
-	assert.Equal(t, &Refusal{Used: "31.26G", Limit: "15.75G", Excess: "15.51G", Log: "Used 31.26G of 15.75G hbm. Exceeded hbm capacity by 15.51G."},
+	assert.Equal(t, &Refusal{Used: "31.26G", Limit: "15.75G", Excess: "15.51G",
+		Log: "Used 31.26G of 15.75G hbm. Exceeded hbm capacity by 15.51G."},
 		refused("Used 31.26G of 15.75G hbm. Exceeded hbm capacity by 15.51G."))
 	r := refused("the total memory required for HLO temporaries (24.05G) exceeds available HBM (15.75G)")
 	assert.Equal(t, []string{"24.05G", "15.75G"}, []string{r.Used, r.Limit})

@@ -127,7 +127,8 @@ func newFeatures(s Step) *features {
 // canSplit reports whether a variable is large, replicated on all logical devices, and has a
 // dimension that the number of logical devices divides.
 func (f *features) canSplit(t Tensor) bool {
-	return t.Copies == f.LogicalDevices && len(t.Shape) > 1 && logical.OwnerOfState(t.Name, nil) == "" && 20*t.BytesPerCore > f.ArgumentBytes &&
+	return t.Copies == f.LogicalDevices && len(t.Shape) > 1 && logical.OwnerOfState(t.Name, nil) == "" &&
+		20*t.BytesPerCore > f.ArgumentBytes &&
 		slices.ContainsFunc(t.Shape, func(d int) bool { return d%f.LogicalDevices == 0 })
 }
 
@@ -140,9 +141,11 @@ func (f *features) shardState() string {
 	case f.Replicas < 2 || !f.hasVariables() || f.Settings.ShardedState.Contains(logical.Parameter):
 		return ""
 	case f.Settings.ShardedState.Contains(logical.Gradient):
-		return "shard the parameters over the replicas too, not only the gradients and the state of the optimizer (logical.MatchState with logical.ShardParameters)"
+		return "shard the parameters over the replicas too, not only the gradients and the state of the optimizer " +
+			"(logical.MatchState with logical.ShardParameters)"
 	case f.Settings.ShardedState.Contains(logical.OptimizerState):
-		return "shard the parameters over the replicas too, not only the state of the optimizer (logical.MatchState with logical.ShardParameters)"
+		return "shard the parameters over the replicas too, not only the state of the optimizer (logical.MatchState with " +
+			"logical.ShardParameters)"
 	}
 	return "shard the training state over the replicas (a rule with logical.MatchState)"
 }
@@ -174,7 +177,9 @@ func (f *features) useRingAttention() string {
 	for _, t := range f.Temporaries {
 		dims := slices.DeleteFunc(slices.Clone(t.Shape), func(d int) bool { return d < manyTokens })
 		if len(dims) > 1 && len(t.Shape) > 2 && dims[len(dims)-1] == dims[len(dims)-2] {
-			return fmt.Sprintf("split the sequence over logical devices and use ring attention (package manual/ring), which does not store %s%s", t, lineText(t.Line))
+			return fmt.Sprintf(
+				"split the sequence over logical devices and use ring attention (package manual/ring), which does not store %s%s",
+				t, lineText(t.Line))
 		}
 	}
 	return ""
@@ -227,7 +232,8 @@ func (f *features) addMicrobatches() string {
 	if next <= now {
 		return ""
 	}
-	return fmt.Sprintf("take %d microbatches instead of %d (train.Options.Accumulate): a replica has %d rows", next, now, slices.Max(f.rows))
+	return fmt.Sprintf("take %d microbatches instead of %d (train.Options.Accumulate): a replica has %d rows", next, now,
+		slices.Max(f.rows))
 }
 
 // nextMicrobatches returns the next larger number of microbatches that divides the rows, or the

@@ -22,19 +22,23 @@ func TestNoSuggestionNamesAnOptionThatIsSet(t *testing.T) {
 		untested[s.name] = true
 	}
 	w := Tensor{Role: "variable", Name: "/w", Shape: []int{64, 64}, Copies: 2, BytesPerCore: 1 << 30}
-	moment := Tensor{Role: "variable", Name: "/AdamOptimizer/w_1st_moment", Shape: []int{64, 64}, Copies: 2, BytesPerCore: 1 << 30}
+	moment := Tensor{Role: "variable", Name: "/AdamOptimizer/w_1st_moment", Shape: []int{64, 64}, Copies: 2,
+		BytesPerCore: 1 << 30}
 	sharedOut := func(t Tensor) Tensor { t.ReplicaShard = &ReplicaShard{Replicas: 2, Size: 32}; return t }
 	argument := func(rows int) Tensor {
 		return Tensor{Role: "argument", PerReplica: true, Shape: []int{rows, 16}, Copies: 1}
 	}
-	scores := Temporary{DType: "f32", Shape: []int{2, 4096, 4096}, Bytes: 32 * megabyte, Line: &SourceLine{File: "me/model.go", Line: 7}}
+	scores := Temporary{DType: "f32", Shape: []int{2, 4096, 4096}, Bytes: 32 * megabyte,
+		Line: &SourceLine{File: "me/model.go", Line: 7}}
 	all := passes.RematPolicy{}
 	nothing := passes.RematPolicy{Selective: true}
 	// plain is a step of 2 replicas of 2 logical devices that uses no option, as changed.
 	plain := func(change func(s *Step)) Step {
 		s := Step{
-			Slice: "v5e:2x2", Devices: 4, Replicas: 2, LogicalDevices: 2, Tensors: []Tensor{w, moment, argument(8)}, Temporaries: []Temporary{scores},
-			Module: &spmd.Module{Origins: []*ir.Origin{nil, {Pass: ir.Backward}}}, Text: []byte("tensor<8x16xf32>"), Settings: Settings{Microbatches: 1},
+			Slice: "v5e:2x2", Devices: 4, Replicas: 2, LogicalDevices: 2, Tensors: []Tensor{w, moment, argument(8)},
+			Temporaries: []Temporary{scores},
+			Module:      &spmd.Module{Origins: []*ir.Origin{nil, {Pass: ir.Backward}}}, Text: []byte("tensor<8x16xf32>"),
+			Settings:      Settings{Microbatches: 1},
 			ArgumentBytes: 2 << 30,
 		}
 		change(&s)
@@ -73,7 +77,8 @@ func TestNoSuggestionNamesAnOptionThatIsSet(t *testing.T) {
 			{func(s *Step) { s.Tensors[0].Copies = 1 }, "such as 4 instead of 2"},
 			{func(s *Step) { s.Tensors[0].Shape = []int{63, 63} }, "such as 4 instead of 2"},
 			{func(s *Step) { s.Tensors[0].Copies, s.LogicalDevices, s.Replicas = 1, 4, 1 }, ""},
-			{func(s *Step) { s.Tensors[0].Copies, s.LogicalDevices, s.Replicas = 1, 1, 4 }, "use more logical devices, and rules that split /w over them"},
+			{func(s *Step) { s.Tensors[0].Copies, s.LogicalDevices, s.Replicas = 1, 1, 4 },
+				"use more logical devices, and rules that split /w over them"},
 			{func(s *Step) {
 				s.Tensors[0].Copies, s.LogicalDevices, s.Replicas, s.Devices = 1, 1, 1, 1
 			}, ""},
@@ -91,7 +96,8 @@ func TestNoSuggestionNamesAnOptionThatIsSet(t *testing.T) {
 			{func(s *Step) { s.Global = true }, ""},
 			{policies(spmd.Policy{RematPolicy: all}), "save fewer values for the backward pass than all values"},
 			{policies(spmd.Policy{RematPolicy: passes.RematPolicy{Selective: true, Products: true}}), "than the products"},
-			{policies(spmd.Policy{RematPolicy: passes.RematPolicy{Selective: true, Names: []string{"scores"}}}), "than values by name"},
+			{policies(spmd.Policy{RematPolicy: passes.RematPolicy{Selective: true, Names: []string{"scores"}}}),
+				"than values by name"},
 			{policies(spmd.Policy{RematPolicy: nothing}, spmd.Policy{RematPolicy: all}), "than all values"},
 			{policies(spmd.Policy{RematPolicy: nothing}), ""},
 			{policies(spmd.Policy{RematPolicy: passes.RematPolicy{OnHost: true}, IsLoop: true}), ""},
@@ -166,7 +172,8 @@ func TestARefusedProgramHasItsLargestTemporaries(t *testing.T) {
      Shape: f32[4096,4096]{1,0}
      Allocation type: arguments
      ==========================`}
-	assert.Equal(t, []Temporary{{Operation: "fusion", Source: "jit(step)/dot_general_s1", DType: "f32", Shape: []int{8, 16384, 16384}, Bytes: 8 << 30, Count: 1,
+	assert.Equal(t, []Temporary{{Operation: "fusion", Source: "jit(step)/dot_general_s1", DType: "f32",
+		Shape: []int{8, 16384, 16384}, Bytes: 8 << 30, Count: 1,
 		Line: &SourceLine{File: "me/model.go", Line: 9, Pass: "forward"}}}, listed.Temporaries(nil, origins))
 	text := `    %1 = "stablehlo.dot_general"(%a, %b) {
       x = 1
@@ -179,5 +186,6 @@ func TestARefusedProgramHasItsLargestTemporaries(t *testing.T) {
 	for _, x := range (&Refusal{}).Temporaries([]byte(text), origins) {
 		got = append(got, x.Operation+" "+x.String()+" "+units.Bytes(x.Bytes)+" "+x.Line.String())
 	}
-	assert.Equal(t, []string{"gather i32[8 128] 4.00 KiB me/model.go:9", "dot_general f32[8 64] 2.00 KiB me/model.go:7", "concatenate bf16[16 64] 2.00 KiB me/model.go:9"}, got)
+	assert.Equal(t, []string{"gather i32[8 128] 4.00 KiB me/model.go:9", "dot_general f32[8 64] 2.00 KiB me/model.go:7",
+		"concatenate bf16[16 64] 2.00 KiB me/model.go:9"}, got)
 }

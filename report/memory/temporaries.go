@@ -56,7 +56,8 @@ func NewSourceLine(o *ir.Origin) *SourceLine {
 	if o == nil {
 		return nil
 	}
-	return &SourceLine{File: o.File, Line: o.Line, Function: o.Function, Call: o.Call, Layer: strings.TrimPrefix(o.Layer, "/"), Pass: o.Pass.String()}
+	return &SourceLine{File: o.File, Line: o.Line, Function: o.Function, Call: o.Call, Layer: strings.TrimPrefix(o.Layer,
+		"/"), Pass: o.Pass.String()}
 }
 
 // String returns the line as "decoder/model.go:65", or "not known".
@@ -116,7 +117,8 @@ func parseDims(text, separator string) (dims []int) {
 
 // textResult matches an operation of StableHLO whose result compilers write to main memory: the
 // dimensions of its last result, the prefix and the bits of the dtype, its name and the operation.
-var textResult = regexp.MustCompile(`tensor<((?:[0-9]{1,15}x)+)(bf|f|i|ui)([0-9]{1,3})>\)? loc\("((dot_general|convolution|gather|scatter|concatenate|sort)[a-z_]*` + ir.NumberSeparator + `[0-9]+)"\)`)
+var textResult = regexp.MustCompile(`tensor<((?:[0-9]{1,15}x)+)(bf|f|i|ui)([0-9]{1,3})>\)? ` +
+	`loc\("((dot_general|convolution|gather|scatter|concatenate|sort)[a-z_]*` + ir.NumberSeparator + `[0-9]+)"\)`)
 
 // textTemporaries returns the largest results of products, gathers and similar operations in a StableHLO
 // text. Equal values are one entry with their count.

@@ -47,31 +47,44 @@ func bounded(m Operation) Operation {
 func Operations() (all []Operation) {
 	add := func(m Operation) { all = append(all, bounded(m)) }
 	vmem := map[string]any{"xla_tpu_scoped_vmem_limit_kib": 65536}
-	add(Operation{Row: 34, Name: "matmul 8192", Slice: "v6e:1x1", Devices: 1, Text: matmul(8192), Seconds: 1.328756e-3, Options: vmem, Fitted: true})
-	add(Operation{Row: 34, Name: "copy 32 MiB", Slice: "v6e:1x1", Devices: 1, Text: copied(32 << 20), Seconds: 49.3594e-6, Fitted: true})
+	add(Operation{Row: 34, Name: "matmul 8192", Slice: "v6e:1x1", Devices: 1, Text: matmul(8192), Seconds: 1.328756e-3,
+		Options: vmem, Fitted: true})
+	add(Operation{Row: 34, Name: "copy 32 MiB", Slice: "v6e:1x1", Devices: 1, Text: copied(32 << 20), Seconds: 49.3594e-6,
+		Fitted: true})
 	gemm := map[string]any{
-		"xla_tpu_overlap_compute_collective_tc": true, "xla_enable_async_all_gather": true, "xla_enable_async_collective_permute": true,
-		"xla_tpu_enable_all_experimental_scheduler_features": true, "xla_tpu_accumulate_into_mrb": true, "xla_tpu_scoped_vmem_limit_kib": 65536,
-		"xla_tpu_vmem_scavenging_mode": "NONE", "xla_tpu_dvfs_p_state": 7,
+		"xla_tpu_overlap_compute_collective_tc": true, "xla_enable_async_all_gather": true,
+		"xla_enable_async_collective_permute":                true,
+		"xla_tpu_enable_all_experimental_scheduler_features": true, "xla_tpu_accumulate_into_mrb": true,
+		"xla_tpu_scoped_vmem_limit_kib": 65536,
+		"xla_tpu_vmem_scavenging_mode":  "NONE", "xla_tpu_dvfs_p_state": 7,
 	}
 	for _, x := range []struct {
 		n      int
 		tflops float64
-	}{{128, 2.589961271}, {256, 18.28645367}, {512, 105.0783466}, {1024, 349.7270639}, {2048, 679.284728}, {4096, 892.9445127}, {16384, 950.1286983}, {32768, 956.3824592}} {
+	}{{128, 2.589961271}, {256, 18.28645367}, {512, 105.0783466}, {1024, 349.7270639}, {2048, 679.284728},
+		{4096, 892.9445127}, {16384, 950.1286983}, {32768, 956.3824592}} {
 		n := float64(x.n)
-		add(Operation{Row: 35, Name: fmt.Sprintf("gemm %d", x.n), Slice: "tpu7x:1x1x1", Devices: 1, Text: matmul(x.n), Seconds: 2 * n * n * n / (x.tflops * 1e12), Options: gemm, Fitted: x.n >= 16384})
+		add(Operation{Row: 35, Name: fmt.Sprintf("gemm %d", x.n), Slice: "tpu7x:1x1x1", Devices: 1, Text: matmul(x.n),
+			Seconds: 2 * n * n * n / (x.tflops * 1e12), Options: gemm, Fitted: x.n >= 16384})
 	}
-	bandwidth := map[string]any{"xla_tpu_scoped_vmem_limit_kib": 65536, "xla_jf_bounds_check": false, "xla_tpu_dvfs_p_state": 7}
-	for k, gbs := range []float64{1379.335021, 2249.746091, 2246.129937, 2757.308985, 3009.83593, 3097.217778, 3176.50274, 3167.144485, 3199.020504, 3198.414211,
+	bandwidth := map[string]any{"xla_tpu_scoped_vmem_limit_kib": 65536, "xla_jf_bounds_check": false,
+		"xla_tpu_dvfs_p_state": 7}
+	for k, gbs := range []float64{1379.335021, 2249.746091, 2246.129937, 2757.308985, 3009.83593, 3097.217778, 3176.50274,
+		3167.144485, 3199.020504, 3198.414211,
 		3203.486119, 3197.879607, 3210.480912} {
 		bytes := 2 << 20 << k
-		add(Operation{Row: 35, Name: "copy " + size(bytes), Slice: "tpu7x:1x1x1", Devices: 1, Text: copied(bytes), Seconds: 2 * float64(bytes) / (gbs * 1e9), Options: bandwidth, Fitted: bytes >= 2<<30})
+		add(Operation{Row: 35, Name: "copy " + size(bytes), Slice: "tpu7x:1x1x1", Devices: 1, Text: copied(bytes),
+			Seconds: 2 * float64(bytes) / (gbs * 1e9), Options: bandwidth, Fitted: bytes >= 2<<30})
 	}
 	gather := map[string]any{
-		"xla_sc_disable_megacore_partitioning": true, "xla_tpu_disable_sparse_core_collective_offload_remover": true, "xla_tpu_enable_all_gather_offload_tracing": true,
-		"xla_tpu_enable_sparse_core_collective_offload_2d_all_gather": true, "xla_tpu_enable_sparse_core_collective_offload_3d_all_gather": true,
-		"xla_tpu_enable_sparse_core_collective_offload_all_gather": true, "xla_tpu_use_single_sparse_core_for_all_gather_offload": true,
-		"xla_tpu_use_tc_device_shape_on_sc": true, "xla_tpu_dvfs_p_state": 7, "xla_tpu_scoped_vmem_limit_kib": 65536,
+		"xla_sc_disable_megacore_partitioning": true, "xla_tpu_disable_sparse_core_collective_offload_remover": true,
+		"xla_tpu_enable_all_gather_offload_tracing":                   true,
+		"xla_tpu_enable_sparse_core_collective_offload_2d_all_gather": true,
+		"xla_tpu_enable_sparse_core_collective_offload_3d_all_gather": true,
+		"xla_tpu_enable_sparse_core_collective_offload_all_gather":    true,
+		"xla_tpu_use_single_sparse_core_for_all_gather_offload":       true,
+		"xla_tpu_use_tc_device_shape_on_sc":                           true, "xla_tpu_dvfs_p_state": 7,
+		"xla_tpu_scoped_vmem_limit_kib": 65536,
 	}
 	for _, x := range []struct {
 		slice   string
@@ -85,22 +98,26 @@ func Operations() (all []Operation) {
 			rows := 64 << (2 * k)
 			// The recipe counts three transfers for each of a chip's two cores.
 			bytes := float64(rows*8*128*4) * 3 * 2
-			add(Operation{Row: 36, Name: fmt.Sprintf("all-gather %d", rows*8*128), Slice: x.slice, Devices: x.devices, Text: allGather(rows, x.devices), Seconds: bytes / (gbs * 1e9), Options: gather, Fitted: true})
+			add(Operation{Row: 36, Name: fmt.Sprintf("all-gather %d", rows*8*128), Slice: x.slice, Devices: x.devices,
+				Text: allGather(rows, x.devices), Seconds: bytes / (gbs * 1e9), Options: gather, Fitted: true})
 		}
 	}
 	square := 17408.0 * 17408 * 2
-	add(Operation{Row: 37, Name: "all-reduce 606 MB", Slice: "v6e:16x16", Devices: 256, Text: allReduce(17408, [][]int{numbers(0, 256)}), Seconds: square * 2 * 255 / 256 / 235.7595e9, Fitted: true})
+	add(Operation{Row: 37, Name: "all-reduce 606 MB", Slice: "v6e:16x16", Devices: 256, Text: allReduce(17408,
+		[][]int{numbers(0, 256)}), Seconds: square * 2 * 255 / 256 / 235.7595e9, Fitted: true})
 	var across [][]int
 	for k := range 256 {
 		across = append(across, []int{k, 256 + k})
 	}
-	add(Operation{Row: 37, Name: "all-reduce 606 MB", Slice: "2x v6e:16x16", Devices: 256, Text: allReduce(17408/2, across), Seconds: square * 2 / 4 / 4.1130934e9,
+	add(Operation{Row: 37, Name: "all-reduce 606 MB", Slice: "2x v6e:16x16", Devices: 256, Text: allReduce(17408/2,
+		across), Seconds: square * 2 / 4 / 4.1130934e9,
 		Bound: 0.75, Why: "no figure is fitted to it: the published rate of the network is three times what it gave"})
 	return all
 }
 
 func matmul(n int) string {
-	return fmt.Sprintf(`module @matmul { func.func @main(%%a: tensor<%[1]dx%[1]dxbf16>, %%b: tensor<%[1]dx%[1]dxbf16>) -> tensor<%[1]dx%[1]dxbf16> {
+	return fmt.Sprintf(
+		`module @matmul { func.func @main(%%a: tensor<%[1]dx%[1]dxbf16>, %%b: tensor<%[1]dx%[1]dxbf16>) -> tensor<%[1]dx%[1]dxbf16> {
   %%c = stablehlo.dot_general %%a, %%b, contracting_dims = [1] x [0] : (tensor<%[1]dx%[1]dxbf16>, tensor<%[1]dx%[1]dxbf16>) -> tensor<%[1]dx%[1]dxf32>
   %%d = stablehlo.convert %%c : (tensor<%[1]dx%[1]dxf32>) -> tensor<%[1]dx%[1]dxbf16>
   return %%d : tensor<%[1]dx%[1]dxbf16>
@@ -108,7 +125,9 @@ func matmul(n int) string {
 }
 
 func copied(bytes int) string {
-	return fmt.Sprintf("module @copy { func.func @main(%%a: tensor<%[1]dxbf16>) -> tensor<%[1]dxbf16> { return %%a : tensor<%[1]dxbf16> } }", bytes/2)
+	return fmt.Sprintf(
+		"module @copy { func.func @main(%%a: tensor<%[1]dxbf16>) -> tensor<%[1]dxbf16> { return %%a : tensor<%[1]dxbf16> } }",
+		bytes/2)
 }
 
 // allGather returns an all-gather over the first cores, and one over the second cores, of every
@@ -116,10 +135,12 @@ func copied(bytes int) string {
 func allGather(rows, devices int) string {
 	var groups [][]int
 	for first := 0; first < devices; first += 8 {
-		groups = append(groups, []int{first, first + 2, first + 4, first + 6}, []int{first + 1, first + 3, first + 5, first + 7})
+		groups = append(groups, []int{first, first + 2, first + 4, first + 6}, []int{first + 1, first + 3, first + 5,
+			first + 7})
 	}
 	in, out := fmt.Sprintf("tensor<%dx8x128xf32>", rows), fmt.Sprintf("tensor<%dx8x128xf32>", 4*rows)
-	return everywhere(devices, in, out, "[{}, {}, {}]", fmt.Sprintf(`"stablehlo.all_gather"(%%b) {all_gather_dim = 0 : i64, %s`, attributes(groups)))
+	return everywhere(devices, in, out, "[{}, {}, {}]",
+		fmt.Sprintf(`"stablehlo.all_gather"(%%b) {all_gather_dim = 0 : i64, %s`, attributes(groups)))
 }
 
 func allReduce(rows int, groups [][]int) string {
@@ -133,7 +154,8 @@ func allReduce(rows int, groups [][]int) string {
 
 func attributes(groups [][]int) string {
 	text := strings.ReplaceAll(fmt.Sprint(groups), " ", ",")
-	return fmt.Sprintf("replica_groups = dense<%s> : tensor<%dx%dxi64>, channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, use_global_device_ids}",
+	return fmt.Sprintf("replica_groups = dense<%s> : tensor<%dx%dxi64>, channel_handle = "+
+		"#stablehlo.channel_handle<handle = 1, type = 1>, use_global_device_ids}",
 		text, len(groups), len(groups[0]))
 }
 

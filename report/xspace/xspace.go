@@ -154,7 +154,8 @@ func edit(m []byte, of protowire.Number, do func(value []byte) ([]byte, error)) 
 }
 
 func malformed(n, size int) error {
-	return &errkind.Fault{Op: "xspace: read what the plugin recorded", Reason: "it is no XSpace", Class: errkind.ValueError, Err: protowire.ParseError(min(n, size))}
+	return &errkind.Fault{Op: "xspace: read what the plugin recorded", Reason: "it is no XSpace",
+		Class: errkind.ValueError, Err: protowire.ParseError(min(n, size))}
 }
 
 // named adds an entry to a map from ids to names.

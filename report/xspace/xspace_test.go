@@ -40,8 +40,10 @@ func recorded() []byte {
 
 func sample() xspace.Profile {
 	return xspace.Profile{Begin: begin, End: at(100), Host: "host-0", Devices: recorded(), Lines: []xspace.Line{
-		{Name: "steps", Events: []xspace.Event{{Name: "train", Step: 3, Begin: at(1), Took: 9 * time.Millisecond}, {Name: "train", Step: 4, Begin: at(10), Took: 8 * time.Millisecond}}},
-		{Name: "run", Events: []xspace.Event{{Name: "input", Begin: at(-2), Took: time.Millisecond}, {Name: "launch", Begin: at(2), Took: 250 * time.Microsecond}}},
+		{Name: "steps", Events: []xspace.Event{{Name: "train", Step: 3, Begin: at(1), Took: 9 * time.Millisecond},
+			{Name: "train", Step: 4, Begin: at(10), Took: 8 * time.Millisecond}}},
+		{Name: "run", Events: []xspace.Event{{Name: "input", Begin: at(-2), Took: time.Millisecond},
+			{Name: "launch", Begin: at(2), Took: 250 * time.Microsecond}}},
 	}}
 }
 
@@ -101,6 +103,7 @@ sys.stdout.buffer.write(data if isinstance(data, bytes) else data.encode())
 	var page struct{ TraceEvents []event }
 	require.NoError(t, json.Unmarshal(out, &page), "%s", out)
 	page.TraceEvents = slices.DeleteFunc(page.TraceEvents, func(e event) bool { return e.Ph != "X" })
-	assert.ElementsMatch(t, []event{{"train 3", 1000, 9000, "X"}, {"train 4", 10000, 8000, "X"}, // steps, as XProf knows them
+	// steps, as XProf knows them
+	assert.ElementsMatch(t, []event{{"train 3", 1000, 9000, "X"}, {"train 4", 10000, 8000, "X"},
 		{"input", 0, 1000, "X"}, {"launch", 2000, 250, "X"}, {"fusion.1", 6000, 2000, "X"}}, page.TraceEvents)
 }

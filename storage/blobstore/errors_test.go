@@ -15,11 +15,14 @@ import (
 
 func TestAnErrorSaysWhatWasDoneToWhatAndWhatToDo(t *testing.T) {
 	cause := errors.New("503")
-	e := &blobstore.Error{Op: "put", Store: "gs://bucket/run", Object: "a/b", Reason: blobstore.Unavailable, Attempts: 3, Elapsed: 2 * time.Second, Err: cause, Hint: "try later"}
-	assert.EqualError(t, e, "blobstore: put gs://bucket/run/a/b: the service or the network failed (3 attempts in 2s): 503; try later")
+	e := &blobstore.Error{Op: "put", Store: "gs://bucket/run", Object: "a/b", Reason: blobstore.Unavailable, Attempts: 3,
+		Elapsed: 2 * time.Second, Err: cause, Hint: "try later"}
+	assert.EqualError(t, e,
+		"blobstore: put gs://bucket/run/a/b: the service or the network failed (3 attempts in 2s): 503; try later")
 	assert.ErrorIs(t, e, cause)
 	assert.Equal(t, errkind.UnavailableError, e.Kind())
-	assert.EqualError(t, &blobstore.Error{Op: "list", Store: "gs://bucket", Err: cause}, "blobstore: list gs://bucket: 503")
+	assert.EqualError(t, &blobstore.Error{Op: "list", Store: "gs://bucket", Err: cause},
+		"blobstore: list gs://bucket: 503")
 
 	missing := &blobstore.Error{Reason: blobstore.NotFound}
 	assert.ErrorIs(t, missing, storage.ErrNotExist)

@@ -21,7 +21,8 @@ import (
 )
 
 // quick are options with which a test does not wait: five chunks for content.
-var quick = blobstore.Options{ChunkBytes: 256 << 10, RetryTimeout: 20 * time.Second, StallTimeout: 200 * time.Millisecond}
+var quick = blobstore.Options{ChunkBytes: 256 << 10, RetryTimeout: 20 * time.Second,
+	StallTimeout: 200 * time.Millisecond}
 
 // putOperation is 1.2 MB of noise.
 func putOperation() []byte {
@@ -58,7 +59,8 @@ func only(fault faultproxy.Fault, at int) faultproxy.Chooser {
 
 func TestAPutOutlivesEachFaultAtEachRequest(t *testing.T) {
 	large := putOperation()
-	for _, fault := range []faultproxy.Fault{faultproxy.Unavailable, faultproxy.TooMany, faultproxy.CutRequest, faultproxy.LoseAnswer,
+	for _, fault := range []faultproxy.Fault{faultproxy.Unavailable, faultproxy.TooMany, faultproxy.CutRequest,
+		faultproxy.LoseAnswer,
 		faultproxy.CutAnswer, faultproxy.Stall, faultproxy.Slow, faultproxy.FlipRequest, faultproxy.Twice} {
 		t.Run(fault.String(), func(t *testing.T) {
 			t.Parallel()
@@ -85,7 +87,8 @@ func TestAPutOutlivesEachFaultAtEachRequest(t *testing.T) {
 
 func TestAReadOutlivesEachFault(t *testing.T) {
 	large := putOperation()
-	for _, fault := range []faultproxy.Fault{faultproxy.Unavailable, faultproxy.TooMany, faultproxy.CutRequest, faultproxy.LoseAnswer,
+	for _, fault := range []faultproxy.Fault{faultproxy.Unavailable, faultproxy.TooMany, faultproxy.CutRequest,
+		faultproxy.LoseAnswer,
 		faultproxy.CutAnswer, faultproxy.ShortAnswer, faultproxy.Stall, faultproxy.Slow, faultproxy.Twice} {
 		t.Run(fault.String(), func(t *testing.T) {
 			t.Parallel()

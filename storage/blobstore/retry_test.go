@@ -76,13 +76,15 @@ func TestWhichErrorsAreTriedAgain(t *testing.T) {
 		return 0
 	}}
 	for status, want := range map[int]Reason{
-		400: InvalidRequest, 401: Unauthenticated, 403: PermissionDenied, 408: Unavailable, 410: Unavailable, 416: InvalidRequest, 429: Unavailable,
+		400: InvalidRequest, 401: Unauthenticated, 403: PermissionDenied, 408: Unavailable, 410: Unavailable,
+		416: InvalidRequest, 429: Unavailable,
 		500: Unavailable, 501: InvalidRequest, 502: Unavailable, 503: Unavailable, 504: Unavailable,
 	} {
 		assert.Equal(t, want, s.classify(answered{errors.New(http.StatusText(status)), status}), "%d", status)
 	}
 	for err, want := range map[error]Reason{
-		syscall.ECONNREFUSED: Unavailable, syscall.ECONNRESET: Unavailable, syscall.EPIPE: Unavailable, io.ErrUnexpectedEOF: Unavailable,
+		syscall.ECONNREFUSED: Unavailable, syscall.ECONNRESET: Unavailable, syscall.EPIPE: Unavailable,
+		io.ErrUnexpectedEOF: Unavailable,
 		&url.Error{Op: "Get", URL: "http://x", Err: io.EOF}:                                      Unavailable,
 		&url.Error{Op: "Get", URL: "http://x", Err: &net.DNSError{Name: "x", IsNotFound: true}}:  Unknown,
 		&url.Error{Op: "Get", URL: "http://x", Err: &net.DNSError{Name: "x", IsTemporary: true}}: Unavailable,

@@ -24,6 +24,7 @@ func TestAMemoryBucketKeepsTheContract(t *testing.T) {
 
 func TestCloudStorageKeepsTheContract(t *testing.T) {
 	storagetest.Run(t, func(t *testing.T) storage.Store {
-		return fakegcs.Start(t, "bucket").Open(t, "bucket", blobstore.Options{Prefix: "runs/one", ChunkBytes: 256 << 10, RetryTimeout: time.Second})
+		return fakegcs.Start(t, "bucket").Open(t, "bucket", blobstore.Options{Prefix: "runs/one", ChunkBytes: 256 << 10,
+			RetryTimeout: time.Second})
 	})
 }

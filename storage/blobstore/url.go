@@ -31,7 +31,9 @@ func ParseURL(text string) (Location, error) {
 	p := Location{Scheme: strings.ToLower(u.Scheme), Bucket: u.Host, Prefix: strings.Trim(u.Path, "/"), Query: u.Query()}
 	name := fmt.Sprintf("%s://%s", p.Scheme, p.Bucket)
 	if p.Bucket == "" || u.User != nil || u.Fragment != "" {
-		return Location{}, valueError("open", "write it as in gs://bucket/run, and configure credentials as the service expects", "%s with no bucket, a user or a fragment", name)
+		return Location{},
+			valueError("open", "write it as in gs://bucket/run, and configure credentials as the service expects",
+				"%s with no bucket, a user or a fragment", name)
 	}
 	if p.Prefix != "" {
 		if err := storage.CheckName(p.Prefix); err != nil {

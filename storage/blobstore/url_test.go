@@ -19,7 +19,8 @@ func TestAPlaceIsTakenApart(t *testing.T) {
 	assert.Equal(t, "bucket", p.Bucket)
 	assert.Equal(t, "runs/one", p.Prefix)
 	assert.Equal(t, "region=x", p.Query.Encode())
-	assert.Equal(t, blobstore.Options{Name: "gs://bucket/runs/one", Prefix: "runs/one", ChunkBytes: 1 << 20, RetryTimeout: 5 * time.Minute, StallTimeout: 2 * time.Second}, p.Options)
+	assert.Equal(t, blobstore.Options{Name: "gs://bucket/runs/one", Prefix: "runs/one", ChunkBytes: 1 << 20,
+		RetryTimeout: 5 * time.Minute, StallTimeout: 2 * time.Second}, p.Options)
 	p, err = blobstore.ParseURL("s3://bucket")
 	require.NoError(t, err)
 	assert.Equal(t, blobstore.Options{Name: "s3://bucket"}, p.Options)

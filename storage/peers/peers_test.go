@@ -27,12 +27,13 @@ func job(t *testing.T, dirs []string) []storage.Store {
 		local, err := storage.Directory(dir)
 		require.NoError(t, err)
 		opened.Go(func() {
-			stores[i], err = peers.Open(t.Context(), local, peers.Options{Process: i, Timeout: 10 * time.Second, Gather: func(_ context.Context, _ string, mine []byte) ([][]byte, error) {
-				all[i] = mine
-				told.Done()
-				told.Wait()
-				return all, nil
-			}})
+			stores[i], err = peers.Open(t.Context(), local, peers.Options{Process: i, Timeout: 10 * time.Second,
+				Gather: func(_ context.Context, _ string, mine []byte) ([][]byte, error) {
+					all[i] = mine
+					told.Done()
+					told.Wait()
+					return all, nil
+				}})
 			assert.NoError(t, err)
 		})
 	}
@@ -97,7 +98,8 @@ func TestTheLossOfAHostLosesNoObject(t *testing.T) {
 				for _, o := range all {
 					text, err := storage.ReadAll(t.Context(), s, o.Name, 100)
 					require.NoError(t, err)
-					assert.Equal(t, map[string]string{"once": "by three", "last": "new"}[o.Name]+map[bool]string{true: "part"}[filepath.Dir(o.Name) == "step 1"], string(text), o.Name)
+					assert.Equal(t, map[string]string{"once": "by three", "last": "new"}[o.Name]+
+						map[bool]string{true: "part"}[filepath.Dir(o.Name) == "step 1"], string(text), o.Name)
 				}
 			}
 		})

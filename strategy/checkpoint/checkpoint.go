@@ -120,7 +120,8 @@ func readError(path string, err error) error {
 		return &CorruptError{File: path, Reason: "it cannot be read", Err: err}
 	}
 	switch errkind.KindOf(err) { // the store did not answer, so that damage is not known
-	case errkind.UnavailableError, errkind.PermissionDeniedError, errkind.FailedPreconditionError, errkind.DeadlineExceededError, errkind.CancelledError:
+	case errkind.UnavailableError, errkind.PermissionDeniedError, errkind.FailedPreconditionError,
+		errkind.DeadlineExceededError, errkind.CancelledError:
 		return wrapError("read", "", err)
 	}
 	return &CorruptError{File: path, Reason: "it cannot be read", Err: err}

@@ -26,7 +26,8 @@ func TestNothingInACheckpointHangs(t *testing.T) {
 		return errors.Join(os.WriteFile(path+".target", nil, 0o644), os.Symlink(path+".target", path))
 	}
 	device := func(path string) error { return os.Symlink("/dev/zero", path) }
-	for what, put := range map[string]func(string) error{"a pipe": pipe, "a directory": folder, "a link": link, "a device": device} {
+	for what, put := range map[string]func(string) error{"a pipe": pipe, "a directory": folder, "a link": link,
+		"a device": device} {
 		hangtest.Within(t, func() {
 			d := oldRun(t, ManagerOptions{})
 			for step := int64(3); step < 6; step++ {
@@ -81,11 +82,14 @@ func TestATensorFileMayBeALink(t *testing.T) {
 
 func TestWhatThisProcessMayNotReadIsNotPassedOver(t *testing.T) {
 	require.ErrorIs(t, readError("x", &fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}), fs.ErrPermission)
-	for err, damage := range map[error]bool{syscall.EACCES: false, syscall.EMFILE: false, syscall.ENOMEM: false, syscall.EIO: true, syscall.EISDIR: true, syscall.ELOOP: true} {
-		assert.Equal(t, damage, errors.Is(readError("x", &fs.PathError{Op: "read", Path: "x", Err: err}), ErrCorrupt), "%v", err)
+	for err, damage := range map[error]bool{syscall.EACCES: false, syscall.EMFILE: false, syscall.ENOMEM: false,
+		syscall.EIO: true, syscall.EISDIR: true, syscall.ELOOP: true} {
+		assert.Equal(t, damage, errors.Is(readError("x", &fs.PathError{Op: "read", Path: "x", Err: err}), ErrCorrupt), "%v",
+			err)
 	}
-	for kind, damage := range map[errkind.Kind]bool{errkind.UnavailableError: false, errkind.PermissionDeniedError: false, errkind.DeadlineExceededError: false,
-		errkind.DataLossError: true} {
+	for kind, damage := range map[errkind.Kind]bool{errkind.UnavailableError: false, errkind.PermissionDeniedError: false,
+		errkind.DeadlineExceededError: false,
+		errkind.DataLossError:         true} {
 		assert.Equal(t, damage, errors.Is(readError("x", errkind.New(kind, "a store's")), ErrCorrupt), "%v", kind)
 	}
 }

@@ -48,7 +48,8 @@ func TestEveryFlippedByteAndEveryCutIsRefused(t *testing.T) {
 		refuse(append(append([]byte(nil), whole...), 'x'), "longer", len(whole))
 		require.NoError(t, os.Remove(path))
 		_, err = restoreOf(d, 1)
-		require.ErrorIs(t, err, map[string]error{variablesFile: ErrCorrupt, manifestFile: ErrNotFound}[name], "%s is missing", name)
+		require.ErrorIs(t, err, map[string]error{variablesFile: ErrCorrupt, manifestFile: ErrNotFound}[name], "%s is missing",
+			name)
 		require.NoError(t, os.WriteFile(path, whole, 0o644))
 		_, err = restoreOf(d, 1)
 		require.NoError(t, err)

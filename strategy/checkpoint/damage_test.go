@@ -94,7 +94,8 @@ func fiveSaves(t testing.TB) map[string]string {
 	s := &objects{all: map[string]string{}}
 	m := managerOf(t, s, ManagerOptions{})
 	for step := int64(1); step <= leftStep; step++ {
-		require.NoError(t, m.Save(ctx, step, numbers(float32(step)), SaveOptions{Metrics: map[string]float64{"loss": float64(step * 7 % 5)}}))
+		require.NoError(t, m.Save(ctx, step, numbers(float32(step)),
+			SaveOptions{Metrics: map[string]float64{"loss": float64(step * 7 % 5)}}))
 	}
 	require.NoError(t, m.Close())
 	require.NoError(t, m.markVoid(ctx, leftStep, fmt.Sprintf("%s-%d", m.runName, leftStep)))
@@ -124,7 +125,10 @@ func harm(rng *rand.Rand, s storage.Store, dir string) (what string, err error) 
 	}
 	pick := func() string { return listed[rng.IntN(len(listed))].Name }
 	if rng.IntN(2) == 0 { // damage manifests more often than tensors
-		listed = slices.DeleteFunc(listed, func(i storage.Info) bool { return strings.HasPrefix(filepath.Base(i.Name), "host-") })
+		listed = slices.DeleteFunc(listed, func(i storage.Info) bool {
+			return strings.HasPrefix(filepath.Base(i.Name),
+				"host-")
+		})
 	}
 	name, other := pick(), pick()
 	read := func(name string) []byte {
@@ -269,7 +273,8 @@ func TestWhatVerifiedGoesOnVerifying(t *testing.T) {
 			folder, rest, _ := strings.Cut(name, "/")
 			step, ok := parseStep(folder)
 			void := filepath.Dir(name) + "/" + voidFile
-			disowned := strings.Count(rest, "/") == 1 && step == leftStep && decodeManifest([]byte(before[void]), voidFormat, &voidManifest{}) == nil
+			disowned := strings.Count(rest, "/") == 1 && step == leftStep && decodeManifest([]byte(before[void]), voidFormat,
+				&voidManifest{}) == nil
 			if ok && !outdated[step] && !disowned {
 				require.Equal(t, data, after[name], "%s: %s", said, name)
 			}
@@ -291,6 +296,7 @@ func TestWhatVerifiedGoesOnVerifying(t *testing.T) {
 		}
 		require.NoError(t, m.Close())
 	}
-	t.Logf("%d damages: %d checkpoints no longer verified, %d were outdated by the rule, %d warnings of what stays", times, harmed, dropped, left)
+	t.Logf("%d damages: %d checkpoints no longer verified, %d were outdated by the rule, %d warnings of what stays", times,
+		harmed, dropped, left)
 	require.Greater(t, min(harmed, dropped, left), times/4)
 }

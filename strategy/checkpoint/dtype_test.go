@@ -18,7 +18,8 @@ func TestAllDtypesComeBack(t *testing.T) {
 		tensors.FromValue([]bool{true, false, true}), tensors.FromValue([]int8{-1, 2}), tensors.FromValue([]int16{-300}),
 		tensors.FromValue([][]int32{{-70000}, {2}}), tensors.FromScalar(int64(-1 << 62)), tensors.FromValue([]uint8{255}),
 		tensors.FromValue([]uint16{65535}), tensors.FromValue([]uint32{1 << 31}), tensors.FromScalar(uint64(1 << 63)),
-		tensors.FromValue([]float16.Float16{float16.FromFloat32(1.5)}), tensors.FromValue([]bfloat16.BFloat16{bfloat16.FromFloat32(-2)}),
+		tensors.FromValue([]float16.Float16{float16.FromFloat32(1.5)}),
+		tensors.FromValue([]bfloat16.BFloat16{bfloat16.FromFloat32(-2)}),
 		tensors.FromValue([]float32{1, 2, 3}), tensors.FromValue([]float64{-0.1}), tensors.FromValue([]complex64{1 + 2i}),
 		tensors.FromShape(shapes.Make(dtypes.Float32, 2, 0)),
 	}

@@ -98,7 +98,8 @@ func (e *OwnerError) Error() string {
 		when = fmt.Sprintf(" at %s", e.Since.Format(time.RFC3339))
 	}
 	return errkind.Format(ErrBusy.Error(), fmt.Sprintf("%s saved step %d to %s%s", who, e.Step, e.Directory, when), nil,
-		"give each run its own directory, or open its manager again to continue from there (with ManagerOptions.TakeOver also while the other process runs)")
+		"give each run its own directory, or open its manager again to continue from there (with ManagerOptions.TakeOver "+
+			"also while the other process runs)")
 }
 
 // Kind returns FailedPreconditionError.

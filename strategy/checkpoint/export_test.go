@@ -23,7 +23,8 @@ func TestAnExportIsOnePlainFile(t *testing.T) {
 			data[i] = byte(i * 31 >> 6)
 		}
 	}))
-	g = g.With(&memory{path: "/large", value: large}, &memory{path: "/empty", value: tensors.FromFlatDataAndDimensions([]float32{}, 0, 3)})
+	g = g.With(&memory{path: "/large", value: large}, &memory{path: "/empty",
+		value: tensors.FromFlatDataAndDimensions([]float32{}, 0, 3)})
 	m := newManager(t, filepath.Join(dir, "shards"), ManagerOptions{})
 	opts := SaveOptions{Metadata: map[string]string{"position": "here"}}
 	require.NoError(t, m.Save(ctx, 12, g, opts))

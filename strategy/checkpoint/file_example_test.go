@@ -132,7 +132,8 @@ func ExampleStoreGroup() {
 func ExampleOpenManager() {
 	dir := strategytest.OK(os.MkdirTemp("", "checkpoint-"))
 	defer os.RemoveAll(dir)
-	m, err := checkpoint.OpenManager(context.Background(), dir, checkpoint.ManagerOptions{Retention: checkpoint.Retention{Last: 2}})
+	m, err := checkpoint.OpenManager(context.Background(), dir,
+		checkpoint.ManagerOptions{Retention: checkpoint.Retention{Last: 2}})
 	if err != nil {
 		panic(err)
 	}

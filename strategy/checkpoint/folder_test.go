@@ -61,7 +61,8 @@ func TestAnOldFolderOfAStrategyStillLoads(t *testing.T) {
 		require.NoError(t, err)
 		values[v.Path] = value.Value()
 	}
-	require.Equal(t, map[string]any{"matrix": [][]float32{{1, 2, 3, 4}, {5, 6, 7, 8}}, "sum": []float32{8, 16}, "mean": []float32{3},
+	require.Equal(t, map[string]any{"matrix": [][]float32{{1, 2, 3, 4}, {5, 6, 7, 8}}, "sum": []float32{8, 16},
+		"mean":  []float32{3},
 		"flags": []bool{true, false, true}}, values)
 }
 
@@ -71,7 +72,8 @@ func TestSavesAreListedOpenedAndTakeTurns(t *testing.T) {
 	_, err := d.Latest(ctx)
 	require.ErrorIs(t, err, ErrNotFound)
 	for _, step := range []int64{0, 9, 10, 12345678901} {
-		require.NoError(t, d.Save(ctx, step, numbers(float32(step%97)), SaveOptions{Metadata: map[string]string{"input": `{"op":"steps"}`}}))
+		require.NoError(t, d.Save(ctx, step, numbers(float32(step%97)),
+			SaveOptions{Metadata: map[string]string{"input": `{"op":"steps"}`}}))
 	}
 	steps, err := d.Steps(ctx)
 	require.NoError(t, err)
@@ -100,7 +102,8 @@ func TestAForeignEntryIsNoCheckpoint(t *testing.T) {
 	ctx := context.Background()
 	d := newRun(t, ManagerOptions{})
 	require.NoError(t, d.Save(ctx, 3, numbers(3), SaveOptions{}))
-	for _, name := range []string{"step-9", "step-00000000009", "step-", "step--000000001", "step-99999999999999999999", "other"} {
+	for _, name := range []string{"step-9", "step-00000000009", "step-", "step--000000001", "step-99999999999999999999",
+		"other"} {
 		require.NoError(t, os.Mkdir(filepath.Join(d.Dir(), name), 0o755))
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(d.Dir(), "step-0000000007"), nil, 0o644))

@@ -42,7 +42,10 @@ func TestAChangedBitInTheHeaderOfAShardFileIsDamage(t *testing.T) {
 		if bit%(101*step) == 0 {
 			calls["VerifyShare"] = func(c *Checkpoint, _ Group) error { return c.VerifyShard(ctx, 0, 2) }
 			calls["Restore"] = func(c *Checkpoint, g Group) error { return c.Restore(ctx, g, RestoreOptions{}) }
-			calls["Restore without verification"] = func(c *Checkpoint, g Group) error { return c.Restore(ctx, g, RestoreOptions{SkipVerify: true}) }
+			calls["Restore without verification"] = func(c *Checkpoint, g Group) error {
+				return c.Restore(ctx, g,
+					RestoreOptions{SkipVerify: true})
+			}
 			calls["Tensor"] = func(c *Checkpoint, _ Group) error { _, err := c.Tensor(ctx, "/a"); return err }
 			calls["Export"] = func(c *Checkpoint, _ Group) error { return c.Export(ctx, exported, ExportOptions{}) }
 		}

@@ -65,15 +65,16 @@ func newLanguage(t *testing.T, sys *system.System, replicas, logicalDevices int)
 	require.NoError(t, err)
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(42))
-	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(1e-2).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		x := layers.Embedding(rc.Scope("tokens"), in[0], dtypes.Float32, vocabulary, width)
-		x = graph.Mul(x, graph.ExpandLeftToRank(rc.Read(scale), 3))
-		h := norm.LayerNorm(rc.Scope("norm"), x, -1).Done()
-		x = graph.Add(x, attention.SelfAttention(rc.Scope("attention"), h, 2, width/2).WithCausalMask(true).Done())
-		logits := layers.Dense(rc.Scope("vocabulary"), x, false, vocabulary)
-		each := loss.SparseCategoricalCrossEntropyLogits([]*graph.Node{graph.InsertAxes(in[1], -1)}, []*graph.Node{logits})
-		return graph.ReduceAllMean(graph.Mul(each, graph.InsertAxes(in[2], -1)))
-	}, train.Options{NonFinite: train.Skip}))
+	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(1e-2).Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			x := layers.Embedding(rc.Scope("tokens"), in[0], dtypes.Float32, vocabulary, width)
+			x = graph.Mul(x, graph.ExpandLeftToRank(rc.Read(scale), 3))
+			h := norm.LayerNorm(rc.Scope("norm"), x, -1).Done()
+			x = graph.Add(x, attention.SelfAttention(rc.Scope("attention"), h, 2, width/2).WithCausalMask(true).Done())
+			logits := layers.Dense(rc.Scope("vocabulary"), x, false, vocabulary)
+			each := loss.SparseCategoricalCrossEntropyLogits([]*graph.Node{graph.InsertAxes(in[1], -1)}, []*graph.Node{logits})
+			return graph.ReduceAllMean(graph.Mul(each, graph.InsertAxes(in[2], -1)))
+		}, train.Options{NonFinite: train.Skip}))
 	return &language{s, store, step, scale}
 }
 
@@ -136,7 +137,8 @@ func TestALanguageModelTrainsAsOnOneDevice(t *testing.T) {
 		t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) {
 			sys, d := plugintest.System(t, mesh[0]*mesh[1]), openRun(t)
 			l := newLanguage(t, sys, mesh[0], mesh[1])
-			compiled, err := l.step.Compiled(ctx, shapes.Make(dtypes.Int32, 8, tokens), shapes.Make(dtypes.Int32, 8, tokens), shapes.Make(dtypes.Float32, 8))
+			compiled, err := l.step.Compiled(ctx, shapes.Make(dtypes.Int32, 8, tokens), shapes.Make(dtypes.Int32, 8, tokens),
+				shapes.Make(dtypes.Float32, 8))
 			require.NoError(t, err)
 			var file bytes.Buffer
 			require.NoError(t, stepfile.Save(t.Context(), &file, compiled))

@@ -33,7 +33,8 @@ func (f *faultyStore) now() bool {
 	return f.calls == f.at
 }
 
-func (f *faultyStore) Put(ctx context.Context, name string, opts storage.PutOptions, write func(io.Writer) error) error {
+func (f *faultyStore) Put(ctx context.Context, name string, opts storage.PutOptions,
+	write func(io.Writer) error) error {
 	if f.now() {
 		return f.what(ctx, name, write)
 	}

@@ -48,9 +48,12 @@ func savedValues(rng *rand.Rand) []savedValue {
 		{name: "empty", shape: shapes.Make(dtypes.Float32, 0, 3)},
 		{name: "rows", shape: shapes.Make(dtypes.Float32, 50_000, 16), split: true},
 		{name: "columns", shape: shapes.Make(dtypes.Float32, 40, 20_000), split: true},
-		{name: "sum", shape: shapes.Make(dtypes.Float32, 2), synchronization: strategy.OnRead, aggregation: strategy.AggregateSum},
-		{name: "mean", shape: shapes.Make(dtypes.Float32), synchronization: strategy.OnRead, aggregation: strategy.AggregateMean},
-		{name: "first", shape: shapes.Make(dtypes.Int32, 3), synchronization: strategy.OnRead, aggregation: strategy.AggregateFirst},
+		{name: "sum", shape: shapes.Make(dtypes.Float32, 2), synchronization: strategy.OnRead,
+			aggregation: strategy.AggregateSum},
+		{name: "mean", shape: shapes.Make(dtypes.Float32), synchronization: strategy.OnRead,
+			aggregation: strategy.AggregateMean},
+		{name: "first", shape: shapes.Make(dtypes.Int32, 3), synchronization: strategy.OnRead,
+			aggregation: strategy.AggregateFirst},
 	}
 	for i := range all {
 		all[i].value = tensors.FromShape(all[i].shape)
@@ -66,13 +69,15 @@ func savedValues(rng *rand.Rand) []savedValue {
 			}
 		})
 	}
-	all[8].value, all[9].value, all[10].value = tensors.FromValue([]float32{8, 16}), tensors.FromScalar(float32(3)), tensors.FromValue([]int32{1, 2, 3})
+	all[8].value, all[9].value, all[10].value = tensors.FromValue([]float32{8, 16}), tensors.FromScalar(float32(3)),
+		tensors.FromValue([]int32{1, 2, 3})
 	return all
 }
 
 // variablesOf creates the variables on a strategy, with zeros or with their values, and with random
 // sharding.
-func variablesOf(ctx context.Context, s *strategy.TPUStrategy, all []savedValue, seed uint64, filled bool) (g checkpoint.Group, err error) {
+func variablesOf(ctx context.Context, s *strategy.TPUStrategy, all []savedValue, seed uint64,
+	filled bool) (g checkpoint.Group, err error) {
 	rng := rand.New(rand.NewPCG(seed, 9))
 	for _, x := range all {
 		opts := strategy.VariableOptions{Name: x.name, Synchronization: x.synchronization, Aggregation: x.aggregation}
@@ -155,7 +160,8 @@ func TestShardsFitAnyHostsAndMeshes(t *testing.T) {
 	}
 	s, err := storage.Directory(t.TempDir())
 	require.NoError(t, err)
-	for step, size := range []struct{ hosts, replicas, logical int }{{2, 2, 2}, {4, 4, 1}, {1, 1, 4}, {4, 1, 4}, {2, 4, 1}, {1, 2, 2}, {4, 2, 2}} {
+	for step, size := range []struct{ hosts, replicas, logical int }{{2, 2, 2}, {4, 4, 1}, {1, 1, 4}, {4, 1, 4}, {2, 4, 1},
+		{1, 2, 2}, {4, 2, 2}} {
 		read, put := make([]atomic.Int64, size.hosts), make([]atomic.Int64, size.hosts)
 		program := func(ctx context.Context, strat *strategy.TPUStrategy) error {
 			store := counting{s, &read[strat.Process()], &put[strat.Process()]}
@@ -186,7 +192,8 @@ func TestShardsFitAnyHostsAndMeshes(t *testing.T) {
 			}
 			return m.Wait(ctx)
 		}
-		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: size.hosts}, strategy.Options{Replicas: size.replicas, LogicalDevices: size.logical}, program))
+		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: size.hosts},
+			strategy.Options{Replicas: size.replicas, LogicalDevices: size.logical}, program))
 		all := int64(0)
 		for host := range size.hosts {
 			all += put[host].Load()
@@ -203,18 +210,22 @@ func TestAHostReadsWhatItsDevicesNeed(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	s, err := storage.Directory(t.TempDir())
 	require.NoError(t, err)
-	value := tensors.FromFlatDataAndDimensions(strategytest.OK(tensors.CopyFlatData[float32](strategytest.Normals(rand.New(rand.NewPCG(1, 2)), 32_000, 128))), 32_000, 128)
+	value := tensors.FromFlatDataAndDimensions(strategytest.OK(tensors.CopyFlatData[float32](
+		strategytest.Normals(rand.New(rand.NewPCG(1, 2)), 32_000, 128))), 32_000, 128)
 	total := int64(value.Shape().ByteSize())
 	for step, hosts := range []int{2, 4, 1} {
 		read, put := make([]atomic.Int64, hosts), make([]atomic.Int64, hosts)
-		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: hosts}, strategy.Options{Replicas: 1, LogicalDevices: 4},
+		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: hosts},
+			strategy.Options{Replicas: 1, LogicalDevices: 4},
 			func(ctx context.Context, strat *strategy.TPUStrategy) error {
-				m, err := checkpoint.NewManager(ctx, counting{s, &read[strat.Process()], &put[strat.Process()]}, checkpoint.ManagerOptions{Strategy: strat})
+				m, err := checkpoint.NewManager(ctx, counting{s, &read[strat.Process()], &put[strat.Process()]},
+					checkpoint.ManagerOptions{Strategy: strat})
 				if err != nil {
 					return err
 				}
 				defer m.Close()
-				v, err := strat.NewVariable(ctx, tensors.FromShape(value.Shape()), strategy.VariableOptions{Name: "rows", Annotation: logical.SplitInto(4, 1)})
+				v, err := strat.NewVariable(ctx, tensors.FromShape(value.Shape()), strategy.VariableOptions{Name: "rows",
+					Annotation: logical.SplitInto(4, 1)})
 				if err != nil {
 					return err
 				}
@@ -269,19 +280,22 @@ func TestAHostWithoutItsPartIsNamed(t *testing.T) {
 	for _, lose := range []bool{false, true} {
 		s, err := storage.Directory(t.TempDir())
 		require.NoError(t, err)
-		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, strategy.Options{Replicas: 1, LogicalDevices: 4},
+		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, strategy.Options{Replicas: 1,
+			LogicalDevices: 4},
 			func(ctx context.Context, strat *strategy.TPUStrategy) error {
 				ill := &unwilling{s, lose}
 				store := storage.Store(&switched{Store: s, at: 2, other: ill})
 				if strat.Process() != 2 {
 					store = s
 				}
-				m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: strat, PartTimeout: 150 * time.Millisecond})
+				m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: strat,
+					PartTimeout: 150 * time.Millisecond})
 				if err != nil {
 					return err
 				}
 				defer m.Close()
-				v, err := strat.NewVariable(ctx, tensors.FromValue([]float32{1, 2, 3, 4}), strategy.VariableOptions{Name: "v", Annotation: logical.SplitInto(4)})
+				v, err := strat.NewVariable(ctx, tensors.FromValue([]float32{1, 2, 3, 4}), strategy.VariableOptions{Name: "v",
+					Annotation: logical.SplitInto(4)})
 				if err != nil {
 					return err
 				}
@@ -341,7 +355,8 @@ func TestAHurryEndsTheWaitForAPart(t *testing.T) {
 	sys := plugintest.System(t, 2)
 	s, err := storage.Directory(t.TempDir())
 	require.NoError(t, err)
-	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 1, LogicalDevices: 2},
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 1,
+		LogicalDevices: 2},
 		func(ctx context.Context, strat *strategy.TPUStrategy) error {
 			store := s
 			if strat.Process() == 1 {
@@ -351,7 +366,8 @@ func TestAHurryEndsTheWaitForAPart(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			v, err := strat.NewVariable(ctx, tensors.FromValue([]float32{1, 2}), strategy.VariableOptions{Name: "v", Annotation: logical.SplitInto(2)})
+			v, err := strat.NewVariable(ctx, tensors.FromValue([]float32{1, 2}), strategy.VariableOptions{Name: "v",
+				Annotation: logical.SplitInto(2)})
 			if err != nil {
 				return err
 			}

@@ -46,7 +46,8 @@ func TestAManagerSavesInTheBackground(t *testing.T) {
 	_, err := m.Latest(ctx)
 	require.ErrorIs(t, err, ErrNotFound)
 	for step := int64(1); step <= 3; step++ {
-		require.NoError(t, m.Save(ctx, step, numbers(float32(step)), SaveOptions{Metadata: map[string]string{"position": "here"}, Metrics: map[string]float64{"loss": 0.5}}))
+		require.NoError(t, m.Save(ctx, step, numbers(float32(step)),
+			SaveOptions{Metadata: map[string]string{"position": "here"}, Metrics: map[string]float64{"loss": 0.5}}))
 	}
 	require.NoError(t, m.Wait(ctx))
 	steps, err := m.Steps(ctx)
@@ -172,7 +173,8 @@ func TestRetention(t *testing.T) {
 	for step, loss := range []float64{9, 3, 1, 5, 4, 6, 7} {
 		if step == 5 { // another run continues
 			require.NoError(t, m.Close())
-			m = newManager(t, dir, ManagerOptions{Retention: Retention{Last: 1, Every: 4, Best: 1, Metric: "loss"}, TakeOver: true})
+			m = newManager(t, dir, ManagerOptions{Retention: Retention{Last: 1, Every: 4, Best: 1, Metric: "loss"},
+				TakeOver: true})
 		}
 		require.NoError(t, m.Save(ctx, int64(step), numbers(1), SaveOptions{Metrics: map[string]float64{"loss": loss}}))
 	}

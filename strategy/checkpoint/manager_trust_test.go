@@ -61,7 +61,8 @@ func threeSaves(t testing.TB) (storage.Store, string) {
 	require.NoError(t, err)
 	m := managerOf(t, s, ManagerOptions{})
 	for step := int64(1); step <= 3; step++ {
-		require.NoError(t, m.Save(context.Background(), step, numbers(float32(step)), SaveOptions{Metrics: map[string]float64{"loss": float64(step)}}))
+		require.NoError(t, m.Save(context.Background(), step, numbers(float32(step)),
+			SaveOptions{Metrics: map[string]float64{"loss": float64(step)}}))
 	}
 	require.NoError(t, m.Close())
 	return s, dir
@@ -86,7 +87,8 @@ func TestNothingIsRemovedThatNoVerifiedManifestDisowns(t *testing.T) {
 			require.NoError(t, os.WriteFile(path, data, 0o644))
 		}, 1, false},
 		"two manifests exchanged": {func(t *testing.T, dir string) {
-			one, two, spare := filepath.Join(dir, manifestName(1)), filepath.Join(dir, manifestName(2)), filepath.Join(dir, "spare")
+			one, two, spare := filepath.Join(dir, manifestName(1)), filepath.Join(dir, manifestName(2)),
+				filepath.Join(dir, "spare")
 			require.NoError(t, os.Rename(one, spare))
 			require.NoError(t, os.Rename(two, one))
 			require.NoError(t, os.Rename(spare, two))
@@ -183,7 +185,8 @@ func TestARetentionCountsAndDropsWhatIsVerified(t *testing.T) {
 	var aside string
 	for name, was := range before {
 		now, there := contents(t, s)[name]
-		if kept := name == ownerObject || strings.HasPrefix(name, stepName(1)) || strings.HasPrefix(name, stepName(3)) && name != manifestName(3); kept {
+		if kept := name == ownerObject || strings.HasPrefix(name, stepName(1)) || strings.HasPrefix(name, stepName(3)) &&
+			name != manifestName(3); kept {
 			require.Equal(t, was, now, name)
 		} else {
 			require.False(t, there, name)
@@ -211,7 +214,10 @@ func TestAnInterruptedRemovalGoesOn(t *testing.T) {
 	ctx := context.Background()
 	for at := 1; ; at++ {
 		s, _ := threeSaves(t)
-		f := &faultyStore{Store: s, what: func(context.Context, string, func(io.Writer) error) error { return syscall.ENOSPC }}
+		f := &faultyStore{Store: s, what: func(context.Context, string,
+			func(io.Writer) error) error {
+			return syscall.ENOSPC
+		}}
 		m := managerOf(t, f, ManagerOptions{})
 		f.calls, f.at = 0, at
 		err := m.RemoveAfter(ctx, 2)

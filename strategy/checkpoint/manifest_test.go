@@ -51,7 +51,8 @@ func FuzzManifest(f *testing.F) {
 	for _, m := range []*plainManifest{
 		{Format: plainFormat, Version: formatVersion},
 		{Format: plainFormat, Version: formatVersion, Step: 12, Metadata: map[string]string{"a": "b"}, Bytes: 100, CRC32C: 1,
-			Variables: []savedVariable{{Path: "/a", Tensor: "a", CRC32C: 5, Trainable: true, Synchronization: "ON_READ", Aggregation: "SUM"}}},
+			Variables: []savedVariable{{Path: "/a", Tensor: "a", CRC32C: 5, Trainable: true, Synchronization: "ON_READ",
+				Aggregation: "SUM"}}},
 		{Format: "other", Version: 7},
 	} {
 		data, err := encodeManifest(m)
@@ -63,7 +64,8 @@ func FuzzManifest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		_, _ = parsePlainManifest(body)
 		// With a valid checksum the body itself is parsed.
-		m, err := parsePlainManifest([]byte(`{"crc32c":"` + checksum(0).update(body).String() + `","checkpoint":` + string(body) + `}`))
+		m, err := parsePlainManifest([]byte(`{"crc32c":"` + checksum(0).update(body).String() + `","checkpoint":` +
+			string(body) + `}`))
 		if err != nil {
 			return
 		}

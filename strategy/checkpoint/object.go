@@ -117,7 +117,8 @@ func (o *object) convertError(ctx context.Context, path string, err error) error
 	}
 	switch {
 	case errors.Is(err, os.ErrClosed):
-		return &errkind.Fault{Op: "checkpoint", Match: ErrClosed, Reason: "the checkpoint with the file " + o.name + " is closed", Hint: "open it again with Manager.Open"}
+		return &errkind.Fault{Op: "checkpoint", Match: ErrClosed, Reason: "the checkpoint with the file " + o.name +
+			" is closed", Hint: "open it again with Manager.Open"}
 	case ctx.Err() != nil:
 		return notRead(ctx.Err())
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):

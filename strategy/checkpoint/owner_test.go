@@ -87,7 +87,8 @@ func TestAProcessThatRunsOwnsItsDirectory(t *testing.T) {
 
 func TestARecordThatIsNotWholeSaysNothing(t *testing.T) {
 	ctx := context.Background()
-	for _, content := range []string{"", "x", "{", `{"id":""}`, `{"id":"x","pid":-1}`, `{"id":"x","boot":"` + hostfacts.BootID() + `","pid":1,"started":"x"}`, strings.Repeat("x", 2*maxOwnerBytes)} {
+	for _, content := range []string{"", "x", "{", `{"id":""}`, `{"id":"x","pid":-1}`, `{"id":"x","boot":"` +
+		hostfacts.BootID() + `","pid":1,"started":"x"}`, strings.Repeat("x", 2*maxOwnerBytes)} {
 		d := newRun(t, ManagerOptions{})
 		require.NoError(t, os.WriteFile(filepath.Join(d.Dir(), ownerObject), []byte(content), 0o644))
 		require.NoError(t, d.Save(ctx, 1, numbers(1), SaveOptions{}), content)

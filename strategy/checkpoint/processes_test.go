@@ -22,7 +22,8 @@ import (
 func TestProcessesSaveAndRestoreTogether(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	values := map[string]*tensors.Tensor{
-		"matrix": tensors.FromValue([][]float32{{1, 2, 3, 4}, {5, 6, 7, 8}}), "sum": tensors.FromValue([]float32{8, 16}), "step": tensors.FromScalar(int64(5)),
+		"matrix": tensors.FromValue([][]float32{{1, 2, 3, 4}, {5, 6, 7, 8}}), "sum": tensors.FromValue([]float32{8, 16}),
+		"step": tensors.FromScalar(int64(5)),
 	}
 	group := func(ctx context.Context, s *strategy.TPUStrategy) (g checkpoint.Group, err error) {
 		for _, opts := range []strategy.VariableOptions{

@@ -28,7 +28,8 @@ func TestAClosedCheckpointSaysSo(t *testing.T) {
 func TestBytesThatAreNoTruthValuesAreRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "flags.safetensors")
 	for _, bytes := range [][]byte{{0, 1, 1}, {0, 1, 2}, {255, 0, 0}} {
-		require.NoError(t, safetensors.WriteFile(path, []safetensors.Spec{{Name: "flags", DType: safetensors.Bool, Shape: []int{3}}}, nil, func(_ safetensors.Info, w io.Writer) error {
+		require.NoError(t, safetensors.WriteFile(path, []safetensors.Spec{{Name: "flags", DType: safetensors.Bool,
+			Shape: []int{3}}}, nil, func(_ safetensors.Info, w io.Writer) error {
 			_, err := w.Write(bytes)
 			return err
 		}))

@@ -29,7 +29,8 @@ func TestOtherVariablesAreRefusedBeforeAnythingChanges(t *testing.T) {
 	require.Equal(t, []float32{5, 5, 5}, a.value.Value())
 	require.Equal(t, float32(7), other.value.Value())
 
-	for _, wrong := range []*tensors.Tensor{tensors.FromValue([]float32{1, 1}), tensors.FromValue([]float64{1, 1, 1}), tensors.FromValue([][]float32{{1, 1, 1}})} {
+	for _, wrong := range []*tensors.Tensor{tensors.FromValue([]float32{1, 1}), tensors.FromValue([]float64{1, 1, 1}),
+		tensors.FromValue([][]float32{{1, 1, 1}})} {
 		g := numbers(1)
 		g.Variables[0] = &memory{path: "/a", value: wrong}
 		err := c.Restore(ctx, g, RestoreOptions{})

@@ -31,7 +31,8 @@ type scope struct {
 }
 
 func newScope(t *testing.T, programs *cache.Cache, r, p int) *scope {
-	s := strategytest.On(t, plugintest.System(t, 8), strategy.Options{Replicas: r, LogicalDevices: p, Variables: strategytest.AnnotatedRules(p), Compiler: programs})
+	s := strategytest.On(t, plugintest.System(t, 8), strategy.Options{Replicas: r, LogicalDevices: p,
+		Variables: strategytest.AnnotatedRules(p), Compiler: programs})
 	w := &scope{strat: s, store: strategytest.SeededStore()}
 	for _, opts := range []strategy.VariableOptions{
 		{Name: "global_step", Aggregation: strategy.AggregateFirst},
@@ -51,15 +52,16 @@ func newScope(t *testing.T, programs *cache.Cache, r, p int) *scope {
 		w.vars = append(w.vars, v)
 	}
 	model := strategytest.Annotated(p)
-	w.step = strategytest.OK(train.New(s, w.store, optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		id := graph.AddScalar(graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32), 1)
-		rc.AssignAdd(w.vars[0], int64(1))
-		rc.AssignAdd(w.vars[1], graph.Scalar(in[0].Graph(), dtypes.Float32, in[0].Shape().Dimensions[0]))
-		for _, v := range w.vars[2:6] {
-			rc.AssignAdd(v, id)
-		}
-		return model(rc, in)
-	}, train.Options{Metrics: []train.Metric{train.MeanLoss()}, Average: 0.5}))
+	w.step = strategytest.OK(train.New(s, w.store, optimizer.Adam().LearningRate(0.01).Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			id := graph.AddScalar(graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32), 1)
+			rc.AssignAdd(w.vars[0], int64(1))
+			rc.AssignAdd(w.vars[1], graph.Scalar(in[0].Graph(), dtypes.Float32, in[0].Shape().Dimensions[0]))
+			for _, v := range w.vars[2:6] {
+				rc.AssignAdd(v, id)
+			}
+			return model(rc, in)
+		}, train.Options{Metrics: []train.Metric{train.MeanLoss()}, Average: 0.5}))
 	return w
 }
 
@@ -144,10 +146,12 @@ func TestSumsOfMetricsAreOfTheSameMetrics(t *testing.T) {
 		s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: replicas})
 		l, store := life{}, model.NewStore()
 		if counter != "" {
-			strategytest.OK(s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: counter, Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum}))
+			strategytest.OK(s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: counter,
+				Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum}))
 		}
 		if metrics != nil {
-			l.step = strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().Done(), loss, train.Options{Metrics: metrics}))
+			l.step = strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().Done(), loss,
+				train.Options{Metrics: metrics}))
 		}
 		if of != nil {
 			l.held = strategytest.OK(train.NewEvaluation(s, store, loss, train.Options{Metrics: of}))
@@ -155,7 +159,8 @@ func TestSumsOfMetricsAreOfTheSameMetrics(t *testing.T) {
 		l.group = checkpoint.StrategyGroup(s, store)
 		return l
 	}
-	one, other, more := []train.Metric{train.MeanLoss()}, []train.Metric{renamed}, []train.Metric{train.MeanLoss(), renamed}
+	one, other, more := []train.Metric{train.MeanLoss()}, []train.Metric{renamed}, []train.Metric{train.MeanLoss(),
+		renamed}
 	first := begin(4, one, one, "seen")
 	_, err := first.step.Run(ctx, x)
 	require.NoError(t, err)
@@ -169,7 +174,8 @@ func TestSumsOfMetricsAreOfTheSameMetrics(t *testing.T) {
 	func() {
 		c := strategytest.OK(folder.Open(ctx, 1))
 		defer c.Close()
-		for _, to := range []struct{ metrics, of []train.Metric }{{one, one}, {one, nil}, {nil, one}, {nil, nil}, {other, other}, {more, one}} {
+		for _, to := range []struct{ metrics, of []train.Metric }{{one, one}, {one, nil}, {nil, one}, {nil, nil},
+			{other, other}, {more, one}} {
 			l := begin(2, to.metrics, to.of, "seen")
 			require.NoError(t, c.Restore(ctx, l.group, checkpoint.RestoreOptions{}))
 			if l.step != nil {
@@ -199,5 +205,6 @@ func TestSumsOfMetricsAreOfTheSameMetrics(t *testing.T) {
 	require.NoError(t, folder.Save(ctx, 2, bare.group, checkpoint.SaveOptions{}))
 	c := strategytest.OK(folder.Open(ctx, 2))
 	defer c.Close()
-	require.NoError(t, c.Restore(ctx, begin(2, one, one, "seen").group, checkpoint.RestoreOptions{}), "of a program without metrics")
+	require.NoError(t, c.Restore(ctx, begin(2, one, one, "seen").group, checkpoint.RestoreOptions{}),
+		"of a program without metrics")
 }

@@ -55,7 +55,8 @@ func TestManifestsOfNoTensorsAreCorrupt(t *testing.T) {
 	require.NoError(t, c.Verify(ctx))
 	require.NoError(t, c.Close())
 	region := func(variable int, start, size string, offset, n int) string {
-		return fmt.Sprintf(`{"variable":%d,"start":%s,"size":%s,"offset":%d,"bytes":%d,"crc32c":"00000000"}`, variable, start, size, offset, n)
+		return fmt.Sprintf(`{"variable":%d,"start":%s,"size":%s,"offset":%d,"bytes":%d,"crc32c":"00000000"}`, variable, start,
+			size, offset, n)
 	}
 	regions := func(of ...string) string {
 		i := strings.Index(part, `"regions":`)
@@ -64,11 +65,14 @@ func TestManifestsOfNoTensorsAreCorrupt(t *testing.T) {
 	b := region(1, "[]", "[]", 0, 4)
 	a := region(0, "[0]", "[3]", 0, 12)
 	for name, of := range map[string][2]string{
-		"a negative dimension":          {strings.Replace(all, `"shape":[3]`, `"shape":[-1]`, 1), part},
-		"more bytes than an int64":      {strings.Replace(all, `"shape":[3]`, `"shape":[4294967296,4294967296]`, 1), regions(b, region(2, "[0,0]", "[2,2]", 0, 32))},
-		"more elements than an int64":   {strings.Replace(all, `"shape":[3]`, `"shape":[4294967296,4294967296,1]`, 1), part},
-		"an overlap and a gap":          {all, regions(a, b, region(2, "[0,0]", "[1,2]", 0, 16), region(2, "[0,1]", "[2,1]", 0, 16))},
-		"an overlap of shifted boxes":   {all, regions(region(0, "[0]", "[2]", 0, 8), region(0, "[1]", "[1]", 0, 4), b, region(2, "[0,0]", "[2,2]", 0, 32))},
+		"a negative dimension": {strings.Replace(all, `"shape":[3]`, `"shape":[-1]`, 1), part},
+		"more bytes than an int64": {strings.Replace(all, `"shape":[3]`, `"shape":[4294967296,4294967296]`, 1),
+			regions(b, region(2, "[0,0]", "[2,2]", 0, 32))},
+		"more elements than an int64": {strings.Replace(all, `"shape":[3]`, `"shape":[4294967296,4294967296,1]`, 1), part},
+		"an overlap and a gap": {all, regions(a, b, region(2, "[0,0]", "[1,2]", 0, 16), region(2, "[0,1]", "[2,1]",
+			0, 16))},
+		"an overlap of shifted boxes": {all, regions(region(0, "[0]", "[2]", 0, 8), region(0, "[1]", "[1]", 0, 4), b,
+			region(2, "[0,0]", "[2,2]", 0, 32))},
 		"a gap":                         {all, regions(a, b, region(2, "[0,0]", "[1,2]", 0, 16))},
 		"the same twice":                {all, regions(a, a, b, region(2, "[0,0]", "[2,2]", 0, 32))},
 		"a part of another host":        {all, strings.Replace(part, `"host":0`, `"host":1`, 1)},

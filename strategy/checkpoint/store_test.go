@@ -127,12 +127,14 @@ func TestAFileOfTheOfficialPackageIsRead(t *testing.T) {
 	_, err = c.Tensor(ctx, "/scale")
 	require.ErrorContains(t, err, "F8_E8M0")
 
-	renamed, err := checkpoint.OpenFile("testdata/official.safetensors", checkpoint.FileOptions{Path: func(name string) string { return "/ema/" + name }})
+	renamed, err := checkpoint.OpenFile("testdata/official.safetensors",
+		checkpoint.FileOptions{Path: func(name string) string { return "/ema/" + name }})
 	require.NoError(t, err)
 	defer renamed.Close()
 	_, err = renamed.Tensor(ctx, "/ema/hidden/weights")
 	require.NoError(t, err)
-	_, err = checkpoint.OpenFile("testdata/official.safetensors", checkpoint.FileOptions{Path: func(string) string { return "/one" }})
+	_, err = checkpoint.OpenFile("testdata/official.safetensors",
+		checkpoint.FileOptions{Path: func(string) string { return "/one" }})
 	require.ErrorContains(t, err, "/one")
 	_, err = checkpoint.OpenFile("testdata/README.md", checkpoint.FileOptions{})
 	require.ErrorIs(t, err, checkpoint.ErrCorrupt)
@@ -154,7 +156,8 @@ func TestTheOfficialPackageReadsOurs(t *testing.T) {
 		require.NoError(t, err)
 	}
 	d := openRun(t)
-	require.NoError(t, d.Save(context.Background(), 7, checkpoint.StoreGroup(store), checkpoint.SaveOptions{Metadata: map[string]string{"by": "test"}}))
+	require.NoError(t, d.Save(context.Background(), 7, checkpoint.StoreGroup(store),
+		checkpoint.SaveOptions{Metadata: map[string]string{"by": "test"}}))
 	files, err := filepath.Glob(filepath.Join(d.Dir(), "step-0000000007", "*", "host-0000.safetensors"))
 	require.NoError(t, err)
 	require.Len(t, files, 1)

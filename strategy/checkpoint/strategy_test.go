@@ -164,7 +164,8 @@ func TestTrainingGoesOnWhereItWas(t *testing.T) {
 		}
 		r := run{strat: strategytest.On(t, sys, opts), store: model.NewStore()}
 		r.store.SetParam(model.ParamInitialSeed, int64(7))
-		r.train = strategytest.OK(train.New(r.strat, r.store, optimizer.Adam().LearningRate(0.05).Done(), regression, train.Options{}))
+		r.train = strategytest.OK(train.New(r.strat, r.store, optimizer.Adam().LearningRate(0.05).Done(), regression,
+			train.Options{}))
 		return r
 	}
 	steps := func(r run, from, to int) (losses []float64) {
@@ -235,15 +236,17 @@ func TestRandomNumbersGoOnWhereTheyWere(t *testing.T) {
 	}
 	var meshes []mesh
 	for _, size := range [][2]int{{1, 1}, {8, 1}, {4, 2}, {2, 4}} {
-		s, store := strategytest.On(t, sys, strategy.Options{Replicas: size[0], LogicalDevices: size[1]}), strategytest.SeededStore()
+		s, store := strategytest.On(t, sys, strategy.Options{Replicas: size[0], LogicalDevices: size[1]}),
+			strategytest.SeededStore()
 		f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			return []*graph.Node{rc.Scope().RandomUniform(rc.Graph(), shapes.Make(dtypes.Float32, 8))}
 		}, strategy.FunctionOptions{Store: store})
-		meshes = append(meshes, mesh{size[0], func() checkpoint.Group { return checkpoint.StrategyGroup(s, store) }, func() []any {
-			out, err := f.Run(ctx)
-			require.NoError(t, err)
-			return strategytest.Values(t, out[0], size[0])
-		}})
+		meshes = append(meshes, mesh{size[0], func() checkpoint.Group { return checkpoint.StrategyGroup(s, store) },
+			func() []any {
+				out, err := f.Run(ctx)
+				require.NoError(t, err)
+				return strategytest.Values(t, out[0], size[0])
+			}})
 	}
 	for i, m := range meshes {
 		m.draw()
@@ -364,7 +367,8 @@ func TestGoldenCheckpoints(t *testing.T) {
 			defer c.Close()
 			value, err := c.Tensor(ctx, "v")
 			require.NoError(t, err)
-			for i, into := range []*strategy.Variable{saved, variable(four, opts), variable(two, strategy.VariableOptions{Name: "v"})} {
+			for i, into := range []*strategy.Variable{saved, variable(four, opts),
+				variable(two, strategy.VariableOptions{Name: "v"})} {
 				if want[i] == nil {
 					continue
 				}

@@ -42,7 +42,8 @@ type Group struct {
 // createsVariable reports whether the group creates a saved variable that it lacks. It excludes the
 // sums of metrics, which only the step with these metrics can use.
 func (g Group) createsVariable(info Info) bool {
-	return g.Create != nil && info.Shape.Ok() && !savedstep.IsMetricStateName(info.Path) && (g.canCreate == nil || g.canCreate(info))
+	return g.Create != nil && info.Shape.Ok() && !savedstep.IsMetricStateName(info.Path) && (g.canCreate == nil ||
+		g.canCreate(info))
 }
 
 // With returns the group with additional variables. It ignores a strategy's variable that the group
@@ -174,7 +175,9 @@ func combineRules(v Variable) (strategy.VariableSynchronization, strategy.Variab
 		return strategy.OnWrite, strategy.AggregateNone, nil
 	}
 	if d.Synchronization() == strategy.OnRead && d.Aggregation() == strategy.AggregateNone {
-		return 0, 0, variableError(v.Path(), "its components are read one by one and aggregation NONE combines them to nothing", "make it with AggregateSum, AggregateMean or AggregateFirst, or leave it out with Group.Without", nil)
+		return 0, 0, variableError(v.Path(),
+			"its components are read one by one and aggregation NONE combines them to nothing",
+			"make it with AggregateSum, AggregateMean or AggregateFirst, or leave it out with Group.Without", nil)
 	}
 	return d.Synchronization(), d.Aggregation(), nil
 }

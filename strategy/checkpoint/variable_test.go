@@ -27,7 +27,8 @@ func TestVariablesOfTheScopeAreSaved(t *testing.T) {
 		w, err := s.NewVariable(ctx, [][]float32{{1}, {-1}}, strategy.VariableOptions{Name: "w"})
 		require.NoError(t, err)
 		store := model.NewStore()
-		return s, store, strategytest.OK(train.New(s, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		return s, store, strategytest.OK(train.New(s, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext,
+			in []*graph.Node) *graph.Node {
 			return graph.ReduceAllMean(graph.Square(graph.MatMul(in[0], rc.Read(w))))
 		}, train.Options{})), w
 	}
@@ -60,7 +61,8 @@ func TestAnOlderCheckpointLacksAVariableOfTheScope(t *testing.T) {
 	x := [][]float32{{1, 2}, {3, 4}}
 	loss := func(w *strategy.Variable) train.Loss {
 		return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-			y := graph.Mul(in[0], graph.ExpandLeftToRank(rc.Scope().VariableWithValue("b", []float32{1, 1}).NodeValue(rc.Graph()), 2))
+			y := graph.Mul(in[0], graph.ExpandLeftToRank(rc.Scope().VariableWithValue("b",
+				[]float32{1, 1}).NodeValue(rc.Graph()), 2))
 			if w != nil {
 				y = graph.MatMul(y, rc.Read(w))
 			}

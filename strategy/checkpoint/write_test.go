@@ -20,10 +20,11 @@ func TestVariablesThatCannotBeSavedAreNamed(t *testing.T) {
 		group Group
 		want  string
 	}{
-		"no form":    {Group{Variables: []Variable{&memory{path: "/z", value: tensors.FromScalar(complex128(1))}}}, "/z"},
-		"twice":      {numbers(1).With(&memory{path: "/a", value: tensors.FromScalar(float32(1))}), "/a"},
-		"no path":    {Group{Variables: []Variable{&memory{value: tensors.FromScalar(float32(1))}}}, ""},
-		"unreadable": {numbers(1).With(&memory{path: "/bad", value: tensors.FromScalar(float32(1)), read: func() error { return broken }}), "/bad"},
+		"no form": {Group{Variables: []Variable{&memory{path: "/z", value: tensors.FromScalar(complex128(1))}}}, "/z"},
+		"twice":   {numbers(1).With(&memory{path: "/a", value: tensors.FromScalar(float32(1))}), "/a"},
+		"no path": {Group{Variables: []Variable{&memory{value: tensors.FromScalar(float32(1))}}}, ""},
+		"unreadable": {numbers(1).With(&memory{path: "/bad", value: tensors.FromScalar(float32(1)),
+			read: func() error { return broken }}), "/bad"},
 	} {
 		err := d.Save(ctx, 1, c.group, SaveOptions{})
 		require.ErrorIs(t, err, ErrVariable, name)
@@ -33,8 +34,10 @@ func TestVariablesThatCannotBeSavedAreNamed(t *testing.T) {
 		assert.Empty(t, steps, name)
 	}
 	require.ErrorContains(t, d.Save(ctx, 1, Group{Variables: []Variable{nil}}, SaveOptions{}), "nil")
-	require.ErrorContains(t, d.Save(ctx, 1, numbers(1), SaveOptions{Metadata: map[string]string{metadataStep: "9"}}), metadataStep)
-	require.ErrorIs(t, d.Save(ctx, 1, numbers(1).With(&memory{path: "/bad", value: tensors.FromScalar(float32(1)), read: func() error { return broken }}), SaveOptions{}), broken)
+	require.ErrorContains(t, d.Save(ctx, 1, numbers(1), SaveOptions{Metadata: map[string]string{metadataStep: "9"}}),
+		metadataStep)
+	require.ErrorIs(t, d.Save(ctx, 1, numbers(1).With(&memory{path: "/bad", value: tensors.FromScalar(float32(1)),
+		read: func() error { return broken }}), SaveOptions{}), broken)
 	require.NoError(t, d.Save(ctx, 1, Group{}, SaveOptions{}), "nothing at all is a checkpoint too")
 	require.Empty(t, latest(t, d).Variables())
 }

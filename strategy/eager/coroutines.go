@@ -19,7 +19,8 @@ import (
 
 // ErrJoin reports that the replicas of a run did not make the same collective calls: a replica
 // ended or made a different call while others waited in a collective call.
-var ErrJoin = errkind.New(errkind.RuntimeError, "strategy: the replicas made a different number of collective calls (reductions, variable writes, MergeCall)")
+var ErrJoin = errkind.New(errkind.RuntimeError,
+	"strategy: the replicas made a different number of collective calls (reductions, variable writes, MergeCall)")
 
 // newJoinError returns the error for the current collective call of each replica, or "" for a
 // replica that has ended.
@@ -205,8 +206,9 @@ func checkSubjects(ids []int, requests []*collectiveCall) error {
 	for i, q := range requests {
 		if q != nil && first != nil && q.call == first.call && q.subject != first.subject {
 			return &errkind.Fault{Match: ErrJoin, Op: "strategy: " + q.call,
-				Reason: fmt.Sprintf("replicas %d and %d use different variables, functions or options in the same call", ids[0], ids[i]),
-				Hint:   "pass the same variable, function or options on every replica"}
+				Reason: fmt.Sprintf("replicas %d and %d use different variables, functions or options in the same call", ids[0],
+					ids[i]),
+				Hint: "pass the same variable, function or options on every replica"}
 		}
 	}
 	return nil

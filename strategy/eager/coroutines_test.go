@@ -113,7 +113,10 @@ func TestReplicasThatDoNotMeetFailTogether(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := eager.Of(s).CallForEachReplica(ctx, c.fn)
 			c.check(t, err)
-			out, err := eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return 7.0, nil })
+			out, err := eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+				return 7.0,
+					nil
+			})
 			require.NoError(t, err)
 			require.Equal(t, 7.0, out)
 		})
@@ -133,7 +136,8 @@ func TestJoinedCallsOnDifferentObjectsOfOneNameFail(t *testing.T) {
 	var f [2]*strategy.Function
 	for i := range v {
 		v[i] = strategytest.OK(s.NewVariable(ctx, []float32{1, 2}, same))
-		f[i] = s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{Name: "same"})
+		f[i] = s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
+			strategy.FunctionOptions{Name: "same"})
 	}
 	x := tensors.FromValue([]float32{1, 1})
 	for name, call := range map[string]func(rc *eager.ReplicaContext, r int) error{
@@ -167,7 +171,10 @@ func TestJoinedCallsOnDifferentObjectsOfOneNameFail(t *testing.T) {
 			})
 			require.ErrorIs(t, err, eager.ErrJoin)
 			require.ErrorContains(t, err, "replicas 0 and 1 use different variables, functions or options in the same call")
-			_, err = eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return nil, call(rc, 0) })
+			_, err = eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+				return nil,
+					call(rc, 0)
+			})
 			require.NoError(t, err)
 		})
 	}

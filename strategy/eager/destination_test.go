@@ -137,7 +137,8 @@ func TestReductionsToSomeDevicesAreThereAlone(t *testing.T) {
 	// It is an error in a step, because a step runs on all devices.
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return eager.MergeCall(rc, func(mc *eager.MergeContext, args ...*eager.MergeValue) []*eager.MergeValue {
-			return []*eager.MergeValue{strategytest.OK(e.ReduceTo(mc.Context(), strategy.Sum, args[0], eager.ToDevices(e.WorkerDevices(ctx)[0]))).(*eager.MergeValue)}
+			return []*eager.MergeValue{strategytest.OK(e.ReduceTo(mc.Context(), strategy.Sum, args[0],
+				eager.ToDevices(e.WorkerDevices(ctx)[0]))).(*eager.MergeValue)}
 		}, in...)
 	}, strategy.FunctionOptions{})
 	_, err = f.Run(ctx, x)
@@ -147,7 +148,8 @@ func TestReductionsToSomeDevicesAreThereAlone(t *testing.T) {
 // A slot has the sharding of its variable.
 func TestASlotIsSplitAsItsVariable(t *testing.T) {
 	ctx := context.Background()
-	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2, Variables: logical.Rules{logical.Match("own", logical.SplitInto(1, 2))}})
+	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2,
+		Variables: logical.Rules{logical.Match("own", logical.SplitInto(1, 2))}})
 	e := eager.Of(s)
 	rows := tensors.FromValue([][]float32{{1, 2}, {3, 4}})
 	v, err := s.NewVariable(ctx, rows, strategy.VariableOptions{Name: "v", Annotation: logical.SplitInto(2, 1)})
@@ -162,14 +164,15 @@ func TestASlotIsSplitAsItsVariable(t *testing.T) {
 		opts    strategy.VariableOptions
 		size    []int
 	}{
-		"by the option":             {ctx, rows, strategy.VariableOptions{ColocateWith: v}, []int{1, 2}},
-		"by the context":            {beside, rows, strategy.VariableOptions{}, []int{1, 2}},
-		"of another shape":          {beside, float32(0), strategy.VariableOptions{}, []int{}},
-		"of another rank":           {beside, []float32{1, 2}, strategy.VariableOptions{}, []int{2}},
-		"with an annotation of its": {beside, rows, strategy.VariableOptions{Annotation: logical.SplitInto(1, 2)}, []int{2, 1}},
-		"whole on purpose":          {beside, rows, strategy.VariableOptions{Annotation: logical.Replicated()}, []int{2, 2}},
-		"of a rule's name":          {beside, rows, strategy.VariableOptions{Name: "own"}, []int{1, 2}},
-		"beside nothing":            {scope, rows, strategy.VariableOptions{}, []int{2, 2}},
+		"by the option":    {ctx, rows, strategy.VariableOptions{ColocateWith: v}, []int{1, 2}},
+		"by the context":   {beside, rows, strategy.VariableOptions{}, []int{1, 2}},
+		"of another shape": {beside, float32(0), strategy.VariableOptions{}, []int{}},
+		"of another rank":  {beside, []float32{1, 2}, strategy.VariableOptions{}, []int{2}},
+		"with an annotation of its": {beside, rows, strategy.VariableOptions{Annotation: logical.SplitInto(1, 2)},
+			[]int{2, 1}},
+		"whole on purpose": {beside, rows, strategy.VariableOptions{Annotation: logical.Replicated()}, []int{2, 2}},
+		"of a rule's name": {beside, rows, strategy.VariableOptions{Name: "own"}, []int{1, 2}},
+		"beside nothing":   {scope, rows, strategy.VariableOptions{}, []int{2, 2}},
 	} {
 		slot, err := s.NewVariable(c.ctx, c.initial, c.opts)
 		require.NoError(t, err, name)
@@ -192,13 +195,15 @@ func TestReductionsToAHostAreInItsMemory(t *testing.T) {
 	ctx := context.Background()
 	sys := plugintest.System(t, 4)
 	// On a CPU, device 0 has the same name as the host, so it is excluded.
-	assignment, err := tpu.NewDeviceAssignment(sys.Topology(), [][]tpu.Coordinates{{sys.Topology().DeviceCoordinates()[0][2]}, {sys.Topology().DeviceCoordinates()[0][3]}})
+	assignment, err := tpu.NewDeviceAssignment(sys.Topology(),
+		[][]tpu.Coordinates{{sys.Topology().DeviceCoordinates()[0][2]}, {sys.Topology().DeviceCoordinates()[0][3]}})
 	require.NoError(t, err)
 	s := strategytest.On(t, sys, strategy.Options{Assignment: assignment})
 	e := eager.Of(s)
 	x, err := s.PerReplica(ctx, []any{[]float32{1, 2}, []float32{3, 4}}, logical.Annotation{})
 	require.NoError(t, err)
-	got, err := e.BatchReduceTo(ctx, strategy.Mean, []eager.ReducePair{{Value: x, To: eager.ToDevices(e.NonSlotDevices()...)}, {Value: x, To: eager.To(x)}})
+	got, err := e.BatchReduceTo(ctx, strategy.Mean,
+		[]eager.ReducePair{{Value: x, To: eager.ToDevices(e.NonSlotDevices()...)}, {Value: x, To: eager.To(x)}})
 	require.NoError(t, err)
 	require.Equal(t, []float32{2, 3}, got[0].(*tensors.Tensor).Value())
 	require.Len(t, got[1].(*strategy.Mirrored).Shards(), 2)
@@ -210,8 +215,10 @@ func TestReductionsToAHostAreInItsMemory(t *testing.T) {
 func TestNonSlotDevicesAreThoseThatHoldTheState(t *testing.T) {
 	ctx := context.Background()
 	fn := func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Device(), nil }
-	for _, semantics := range []strategy.Semantics{strategy.OwnSemantics, strategy.TensorFlowTPU, strategy.TensorFlowMirrored} {
-		s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2, Semantics: semantics})
+	for _, semantics := range []strategy.Semantics{strategy.OwnSemantics, strategy.TensorFlowTPU,
+		strategy.TensorFlowMirrored} {
+		s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2,
+			Semantics: semantics})
 		e := eager.Of(s)
 		for _, wrong := range [][]string{{"/device:CPU:99"}, {"anything"}, {e.NonSlotDevices()[0], "anything"}, nil} {
 			_, err := e.UpdateNonSlot(ctx, wrong, fn)

@@ -41,7 +41,8 @@ func ExampleExtended_MakeNumpyDataset() {
 	defer done()
 
 	ds := strategytest.OK(eager.Of(strat).MakeNumpyDataset([]float32{1, 1, 1, 1, 1, 1, 1, 1, 1, 1}))
-	iterator := strategytest.OK(feed.Iterate(ctx, strat, strategytest.OK(input.Distribute(ds.Batch(2, false), strategytest.OK(feed.InputOptions(strat))))))
+	iterator := strategytest.OK(feed.Iterate(ctx, strat, strategytest.OK(input.Distribute(ds.Batch(2, false),
+		strategytest.OK(feed.InputOptions(strat))))))
 	defer iterator.Close()
 	fmt.Println(ds.Info().Spec, strategytest.Locals(strat, strategytest.OK(iterator.Next(ctx))))
 	// Output: float32[] [[1] [1]]
@@ -120,7 +121,8 @@ func ExampleExtended_ColocateVarsWith() {
 	e := eager.Of(strat)
 
 	scope := strategytest.OK(eager.Of(strat).Scope(ctx))
-	v1 := strategytest.OK(strat.NewVariable(strategytest.OK(e.LogicalDevice(scope, 1)), float32(1), strategy.VariableOptions{Name: "var1"}))
+	v1 := strategytest.OK(strat.NewVariable(strategytest.OK(e.LogicalDevice(scope, 1)), float32(1),
+		strategy.VariableOptions{Name: "var1"}))
 	with := strategytest.OK(e.ColocateVarsWith(scope, v1))
 	v2 := strategytest.OK(strat.NewVariable(with, float32(2), strategy.VariableOptions{Name: "var2"}))
 	v3 := strategytest.OK(strat.NewVariable(with, float32(3), strategy.VariableOptions{Name: "var3"}))
@@ -148,7 +150,8 @@ func ExampleExtended_UpdateNonSlot() {
 	e := eager.Of(strat)
 
 	steps := 41
-	result := strategytest.OK(e.UpdateNonSlot(ctx, e.NonSlotDevices(), func(_ *eager.UpdateContext, args ...any) (any, error) {
+	result := strategytest.OK(e.UpdateNonSlot(ctx, e.NonSlotDevices(), func(_ *eager.UpdateContext, args ...any) (any,
+		error) {
 		steps += args[0].(int)
 		return steps, nil
 	}, 1))
@@ -162,15 +165,18 @@ func ExampleExtended_RunStepsOnIterator() {
 	strat, done := strategytest.Example(2, 1)
 	defer done()
 
-	iterator := strategytest.OK(feed.Iterate(ctx, strat, strategytest.OK(input.Distribute(input.Range(12).Batch(2, true), strategytest.OK(feed.InputOptions(strat))))))
+	iterator := strategytest.OK(feed.Iterate(ctx, strat, strategytest.OK(input.Distribute(input.Range(12).Batch(2, true),
+		strategytest.OK(feed.InputOptions(strat))))))
 	defer iterator.Close()
-	m := strategytest.OK(eager.Of(strat).RunStepsOnIterator(ctx, func(ctx context.Context, m *eager.MultiStepContext, inputs any) error {
+	m := strategytest.OK(eager.Of(strat).RunStepsOnIterator(ctx, func(ctx context.Context, m *eager.MultiStepContext,
+		inputs any) error {
 		if err := m.SetLastStepOutput(ctx, "inputs", inputs); err != nil {
 			return err
 		}
 		return m.SetLastStepOutput(ctx, "sum", inputs, strategy.Sum)
 	}, iterator, 3, nil))
-	fmt.Println(strategytest.Locals(strat, m.LastStepOutputs()["inputs"]), strategytest.Shared(m.LastStepOutputs()["sum"].(*strategy.Mirrored)))
+	fmt.Println(strategytest.Locals(strat, m.LastStepOutputs()["inputs"]),
+		strategytest.Shared(m.LastStepOutputs()["sum"].(*strategy.Mirrored)))
 	// Output: [[4] [5]] [9]
 }
 
@@ -187,7 +193,8 @@ func ExampleExtended_Scope() {
 	fmt.Println(current == strat, has, eager.InCrossReplicaContext(scope), outside)
 
 	v := strategytest.OK(strat.NewVariable(scope, float32(1), strategy.VariableOptions{}))
-	fmt.Println(strategytest.Locals(strat, v), eager.Of(strat).VariableCreatedInScope(v), eager.Of(strat).VariableCreatedInScope(nil))
+	fmt.Println(strategytest.Locals(strat, v), eager.Of(strat).VariableCreatedInScope(v),
+		eager.Of(strat).VariableCreatedInScope(nil))
 	// Output:
 	// true true true false
 	// [1 1] true false

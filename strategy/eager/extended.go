@@ -81,7 +81,8 @@ func (e *Extended) ColocateVarsWith(ctx context.Context, v *strategy.Variable) (
 	const op = "colocate"
 	switch s, ok := FromContext(ctx); {
 	case !ok:
-		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "called outside the strategy's scope", Hint: "pass the context that Scope returns, or that of replica code"}
+		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op,
+			Reason: "called outside the strategy's scope", Hint: "pass the context that Scope returns, or that of replica code"}
 	case s != e.strategy:
 		return nil, fault.OtherStrategy(op, "the scope of the call")
 	}

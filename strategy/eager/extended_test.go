@@ -64,7 +64,8 @@ func TestEagerCodeRefusesWhatIsAnotherStrategys(t *testing.T) {
 func TestVariableCreatedInScopeSaysWhoseAVariableIs(t *testing.T) {
 	ctx := context.Background()
 	sys := plugintest.System(t, 2)
-	s, other := strategytest.On(t, sys, strategy.Options{Replicas: 2}), strategytest.On(t, sys, strategy.Options{Replicas: 1})
+	s, other := strategytest.On(t, sys, strategy.Options{Replicas: 2}), strategytest.On(t, sys,
+		strategy.Options{Replicas: 1})
 	scope, err := eager.Of(s).Scope(ctx)
 	require.NoError(t, err)
 	inScope, err := s.NewVariable(scope, float32(1), strategy.VariableOptions{})
@@ -98,7 +99,8 @@ func TestReplicaCodeColocatesVariablesAndReadsThem(t *testing.T) {
 		require.NoError(t, err)
 		v, err := s.NewVariable(at, float32(4), strategy.VariableOptions{Name: "v"})
 		require.NoError(t, err)
-		summed, err := s.NewVariable(ctx, float32(4), strategy.VariableOptions{Name: "summed", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		summed, err := s.NewVariable(ctx, float32(4), strategy.VariableOptions{Name: "summed",
+			Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
 		made := map[*strategy.Variable]bool{}
 		out, err := e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
@@ -143,18 +145,23 @@ func TestReadVarInReplicaCodeOfMirroredStrategy(t *testing.T) {
 	read := func(o strategy.VariableOptions) error {
 		v, err := s.NewVariable(ctx, float32(4), o)
 		require.NoError(t, err)
-		_, err = e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return e.ReadVar(rc.Context(), v) })
+		_, err = e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any,
+			error) {
+			return e.ReadVar(rc.Context(), v)
+		})
 		return err
 	}
 	assert.NoError(t, read(strategy.VariableOptions{}))
-	assert.ErrorIs(t, read(strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum}), strategy.ErrContext)
+	assert.ErrorIs(t, read(strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum}),
+		strategy.ErrContext)
 	assert.Equal(t, errkind.ValueError, errkind.KindOf(read(strategy.VariableOptions{Synchronization: strategy.OnRead})))
 }
 
 func TestBroadcastOfAComponentIsMirrored(t *testing.T) {
 	ctx := context.Background()
 	sys := plugintest.System(t, 4)
-	for _, semantics := range []strategy.Semantics{strategy.OwnSemantics, strategy.TensorFlowMirrored, strategy.TensorFlowTPU} {
+	for _, semantics := range []strategy.Semantics{strategy.OwnSemantics, strategy.TensorFlowMirrored,
+		strategy.TensorFlowTPU} {
 		s := strategytest.On(t, sys, strategy.Options{Replicas: 2, LogicalDevices: 2, Semantics: semantics})
 		e := eager.Of(s)
 		x, err := s.PerReplica(ctx, []any{[]float32{1, 2}, []float32{3, 4}}, logical.Annotation{})

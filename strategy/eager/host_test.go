@@ -23,7 +23,8 @@ var contractMeshes = [][2]int{{1, 1}, {8, 1}, {4, 2}, {2, 4}}
 func counted(t *testing.T, s *strategy.TPUStrategy) (v *strategy.Variable, sum float32) {
 	t.Helper()
 	ctx := context.Background()
-	v, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+	v, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead,
+		Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
 	_, err = eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 		return rc.Assign(v, float32(rc.ReplicaIDInSyncGroup()+1))
@@ -65,8 +66,10 @@ func TestTheHostOfANonSlotUpdateHasOneValueForAllReplicas(t *testing.T) {
 			of   func(u *eager.UpdateContext, x any) (any, error)
 			want func(x float32) float32
 		}{
-			"add":  {func(u *eager.UpdateContext, x any) (any, error) { return u.Ops().Add(x, 10) }, func(x float32) float32 { return x + 10 }},
-			"sub":  {func(u *eager.UpdateContext, x any) (any, error) { return u.Ops().Sub(float32(3), x) }, func(x float32) float32 { return 3 - x }},
+			"add": {func(u *eager.UpdateContext, x any) (any, error) { return u.Ops().Add(x, 10) },
+				func(x float32) float32 { return x + 10 }},
+			"sub": {func(u *eager.UpdateContext, x any) (any, error) { return u.Ops().Sub(float32(3), x) },
+				func(x float32) float32 { return 3 - x }},
 			"call": {call, func(x float32) float32 { return 2 * x }},
 		}
 		host := func(fn eager.UpdateFunc, args ...any) (any, error) {
@@ -125,7 +128,10 @@ func TestTheHostOfANonSlotUpdateWritesAllComponents(t *testing.T) {
 			if _, err := u.Ops().AssignAdd(mirrored, []float32{1, 1}); err != nil {
 				return nil, err
 			}
-			if _, err := u.Ops().Update(mirrored, func(u *eager.UpdateContext, args ...any) (any, error) { return u.AssignSub(args[0]) }, []float32{0, 3}); err != nil {
+			if _, err := u.Ops().Update(mirrored, func(u *eager.UpdateContext, args ...any) (any,
+				error) {
+				return u.AssignSub(args[0])
+			}, []float32{0, 3}); err != nil {
 				return nil, err
 			}
 			return u.Ops().Scatter(strategy.ScatterAdd, mirrored, []int32{0}, []float32{10})

@@ -124,7 +124,9 @@ func (mc *MergeContext) requireNode(op string, x *MergeValue) *graph.Node {
 // replicas.
 func (mc *MergeContext) operand(op string, x any, v *strategy.Variable) (m *MergeValue, host bool) {
 	if o, ok := x.(*strategy.Objects); ok && o != nil {
-		panic(&strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: fmt.Sprintf("given a %T, which the step's graph does not hold", x), Hint: "pass it to the step as an argument"})
+		panic(&strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op,
+			Reason: fmt.Sprintf("given a %T, which the step's graph does not hold", x),
+			Hint:   "pass it to the step as an argument"})
 	}
 	node, host := engine.Internal(mc.rc).ToNode(op, v, x)
 	switch x := x.(type) {

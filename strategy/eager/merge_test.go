@@ -24,7 +24,8 @@ func TestMergeCallInAStep(t *testing.T) {
 		n := s.NumReplicasInSync()
 		v, err := s.NewVariable(ctx, float32(10), strategy.VariableOptions{})
 		require.NoError(t, err)
-		metric, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		metric, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead,
+			Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
 		f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			id := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)
@@ -84,7 +85,8 @@ func TestMomentumOfASplitVariableInAMergeCall(t *testing.T) {
 	ctx := context.Background()
 	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		n, e := s.NumReplicasInSync(), eager.Of(s)
-		v, err := s.NewVariable(ctx, []float32{1, 2, 3, 4}, strategy.VariableOptions{Annotation: logical.SplitInto(s.NumLogicalDevices())})
+		v, err := s.NewVariable(ctx, []float32{1, 2, 3, 4},
+			strategy.VariableOptions{Annotation: logical.SplitInto(s.NumLogicalDevices())})
 		require.NoError(t, err)
 		scope, err := eager.Of(s).Scope(ctx)
 		require.NoError(t, err)
@@ -197,14 +199,16 @@ func TestSumsAndMeansOfWhatIsNoNumberAreRefusedInSteps(t *testing.T) {
 		}, graph.Const(rc.Graph(), []int32{1, 4}))
 	}, strategy.FunctionOptions{}).Run(ctx)
 	assert.Equal(t, errkind.TypeError, errkind.KindOf(err), "%v", err)
-	v, err := s.NewVariable(ctx, true, strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+	v, err := s.NewVariable(ctx, true, strategy.VariableOptions{Synchronization: strategy.OnRead,
+		Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
 	assert.Equal(t, errkind.TypeError, errkind.KindOf(v.Assign(ctx, false)))
 	_, err = v.Read(ctx)
 	assert.Equal(t, errkind.InvalidArgumentError, errkind.KindOf(err))
 	// With one replica there is nothing to reduce.
 	one := strategytest.On(t, plugintest.System(t, 1), strategy.Options{Replicas: 1})
-	v, err = one.NewVariable(ctx, true, strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+	v, err = one.NewVariable(ctx, true, strategy.VariableOptions{Synchronization: strategy.OnRead,
+		Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
 	got, err := v.Value(ctx)
 	require.NoError(t, err)

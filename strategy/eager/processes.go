@@ -224,7 +224,9 @@ func (e *Extended) fillNests(ids []int, nests []any, states []processState) erro
 	}
 	for r, at := range byReplica {
 		if !slices.EqualFunc(first, at.leaves, func(a, b leafInfo) bool { return a.Path == b.Path }) {
-			return fault.New(errkind.AssertionError, cmp.Or(calls[0], "the results"), "return the same structure on every replica", "replica %d has members %v, replica 0 %v", r, paths(at.leaves), paths(first))
+			return fault.New(errkind.AssertionError, cmp.Or(calls[0], "the results"),
+				"return the same structure on every replica", "replica %d has members %v, replica 0 %v", r, paths(at.leaves),
+				paths(first))
 		}
 	}
 	for r, at := range byReplica {

@@ -36,7 +36,8 @@ func onProcesses(t *testing.T, program func(ctx context.Context, s *strategy.TPU
 		t.Run(fmt.Sprintf("%d processes, %dx%d", m.processes, m.replicas, m.logical), func(t *testing.T) {
 			for _, semantics := range []strategy.Semantics{0, strategy.TensorFlowMirrored} {
 				opts := strategy.Options{Replicas: m.replicas, LogicalDevices: m.logical, Semantics: semantics}
-				errs := strategytest.OnProcesses(t, sys, simhost.Options{Processes: m.processes, Patience: 20 * time.Second}, opts, program)
+				errs := strategytest.OnProcesses(t, sys, simhost.Options{Processes: m.processes, Patience: 20 * time.Second}, opts,
+					program)
 				strategytest.NoErrors(t, errs)
 			}
 		})
@@ -89,8 +90,10 @@ func ownReplicas(ctx context.Context, s *strategy.TPUStrategy) error {
 	mine := s.LocalReplicas()
 	parts := out.([]any)
 	errs := []error{
-		same("replicas that ran", mine, ran), same("components that were updated", mine, updated), same("values that were made", mine, made),
-		same("results of the update", mine, each), same("a number that is the same on all replicas", 7, parts[2]), same("a string", "all", parts[3]),
+		same("replicas that ran", mine, ran), same("components that were updated", mine, updated),
+		same("values that were made", mine, made),
+		same("results of the update", mine, each), same("a number that is the same on all replicas", 7, parts[2]),
+		same("a string", "all", parts[3]),
 	}
 	for _, x := range []any{parts[0], values} {
 		results, err := e.LocalResultsOf(x)
@@ -132,15 +135,20 @@ func TestJoinedCallsOfSeveralProcessesReturnWhatOnesDo(t *testing.T) { onProcess
 
 func joinedCalls(ctx context.Context, s *strategy.TPUStrategy) error {
 	e, n := eager.Of(s), s.NumReplicasInSync()
-	summed, err := s.NewVariable(ctx, float32(10), strategy.VariableOptions{Name: "summed", Aggregation: strategy.AggregateSum})
+	summed, err := s.NewVariable(ctx, float32(10), strategy.VariableOptions{Name: "summed",
+		Aggregation: strategy.AggregateSum})
 	if err != nil {
 		return err
 	}
-	own, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: "own", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+	own, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: "own", Synchronization: strategy.OnRead,
+		Aggregation: strategy.AggregateSum})
 	if err != nil {
 		return err
 	}
-	outer, err := e.ValuesFromFunction(ctx, func(at eager.ValueContext) (any, error) { return float32(10 * at.ReplicaIDInSyncGroup), nil })
+	outer, err := e.ValuesFromFunction(ctx, func(at eager.ValueContext) (any,
+		error) {
+		return float32(10 * at.ReplicaIDInSyncGroup), nil
+	})
 	if err != nil {
 		return err
 	}
@@ -221,8 +229,10 @@ func joinedCalls(ctx context.Context, s *strategy.TPUStrategy) error {
 		same("all_gather", make([]float32, n*(n+1)/2), read("all_gather of different sizes")),
 		same("argument + 1", 10*id+1, read("argument + 1")), same("numbers", id+0.5, read("numbers")),
 		same("write that is summed", 10+total, read("write that is summed")), same("own write", id+1, read("own write")),
-		same("read across", total, read("read across")), same("merge call", total, read("merge call")), same("function", 2*(id+1), read("function")),
-		same("new variable", 5, read("new variable")), same("new variable of a function", 6, read("new variable of a function")),
+		same("read across", total, read("read across")), same("merge call", total, read("merge call")),
+		same("function", 2*(id+1), read("function")),
+		same("new variable", 5, read("new variable")), same("new variable of a function", 6,
+			read("new variable of a function")),
 		same("merge functions", 1, calls),
 	}
 	if got["argument"] != outer {
@@ -259,14 +269,20 @@ func comparedUpdates(ctx context.Context, s *strategy.TPUStrategy) error {
 	if _, ok := equal.(*strategy.Mirrored); !ok {
 		return fmt.Errorf("equal results are %v", equal)
 	}
-	differing, err := e.Update(ctx, v, func(u *eager.UpdateContext, _ ...any) (any, error) { return scalar(float32(u.ReplicaID())), nil })
+	differing, err := e.Update(ctx, v, func(u *eager.UpdateContext, _ ...any) (any,
+		error) {
+		return scalar(float32(u.ReplicaID())), nil
+	})
 	if err != nil {
 		return err
 	}
 	if x, ok := differing.(*strategy.PerReplica); !ok || x.Mirrored() {
 		return fmt.Errorf("results that differ are %v", differing)
 	}
-	_, err = e.Update(ctx, v, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Assign(scalar(float32(u.ReplicaID()))) })
+	_, err = e.Update(ctx, v, func(u *eager.UpdateContext, _ ...any) (any,
+		error) {
+		return u.Assign(scalar(float32(u.ReplicaID())))
+	})
 	if (err == nil) != (n == 1) {
 		return fmt.Errorf("a write of different values: %v", err)
 	}
@@ -343,7 +359,10 @@ func errorsOfOneProcess(ctx context.Context, s *strategy.TPUStrategy) error {
 	if s.NumReplicasInSync() > 1 && errkind.KindOf(err) != errkind.AssertionError {
 		return fmt.Errorf("results of different structure: %v", err)
 	}
-	sum, err := e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.AllReduce(strategy.Sum, 1.0) })
+	sum, err := e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any,
+		error) {
+		return rc.AllReduce(strategy.Sum, 1.0)
+	})
 	if err != nil {
 		return err
 	}
@@ -377,7 +396,8 @@ func regroupedNests(ctx context.Context, s *strategy.TPUStrategy) error {
 // The test repeats the programs with operating system processes, which share no memory.
 func TestOperatingSystemProcessesRunTheirOwnReplicas(t *testing.T) {
 	const processes = 2
-	programs := []func(context.Context, *strategy.TPUStrategy) error{ownReplicas, joinedCalls, comparedUpdates, errorsOfOneProcess, regroupedNests, readsInUpdates}
+	programs := []func(context.Context, *strategy.TPUStrategy) error{ownReplicas, joinedCalls, comparedUpdates,
+		errorsOfOneProcess, regroupedNests, readsInUpdates}
 	if h, here, err := prochost.FromEnviron(os.Getenv); here { // this is one of the processes
 		require.NoError(t, err)
 		ctx := t.Context()
@@ -392,7 +412,8 @@ func TestOperatingSystemProcessesRunTheirOwnReplicas(t *testing.T) {
 		}
 		return
 	}
-	machine, err := prochost.Listen(plugintest.System(t, 8), "unix", filepath.Join(t.TempDir(), "machine"), prochost.Options{Patience: 30 * time.Second})
+	machine, err := prochost.Listen(plugintest.System(t, 8), "unix", filepath.Join(t.TempDir(), "machine"),
+		prochost.Options{Patience: 30 * time.Second})
 	require.NoError(t, err)
 	defer machine.Close()
 	var children [processes]*exec.Cmd
@@ -417,7 +438,8 @@ func readsInUpdates(ctx context.Context, s *strategy.TPUStrategy) error {
 	if err != nil {
 		return err
 	}
-	own, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: "own", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+	own, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: "own", Synchronization: strategy.OnRead,
+		Aggregation: strategy.AggregateSum})
 	if err != nil {
 		return err
 	}

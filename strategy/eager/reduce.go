@@ -130,7 +130,8 @@ func (e *Extended) planNest(ctx context.Context, op strategy.ReduceOp, nest any,
 	s := e.strategy
 	if s.Semantics() == strategy.TensorFlowTPU && op == strategy.Sum && nest != nil &&
 		nesting.IsNest(reflect.TypeOf(nest)) {
-		return nil, fault.New(errkind.ValueError, "reduce", "reduce its values one by one, or leave Options.Semantics at its default",
+		return nil, fault.New(errkind.ValueError, "reduce",
+			"reduce its values one by one, or leave Options.Semantics at its default",
 			"a nest, which TensorFlow's TPU strategy does not take apart")
 	}
 	return nesting.Map("reduce", nest, func(_ string, x any) (any, error) {

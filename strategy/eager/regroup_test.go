@@ -24,7 +24,8 @@ func TestWhatIsTheSameOnAllReplicasCountsAsMirrored(t *testing.T) {
 	ctx := context.Background()
 	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		n, e := s.NumReplicasInSync(), eager.Of(s)
-		total, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		total, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead,
+			Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
 		mean, err := s.NewVariable(ctx, float32(7), strategy.VariableOptions{Aggregation: strategy.AggregateMean})
 		require.NoError(t, err)
@@ -51,9 +52,10 @@ func TestWhatIsTheSameOnAllReplicasCountsAsMirrored(t *testing.T) {
 			}, sum / 2},
 			"a read across replicas": {func(rc *eager.ReplicaContext, _ any) (any, error) { return rc.ReadAcross(total) }, 3},
 			"a mirrored variable":    {func(rc *eager.ReplicaContext, _ any) (any, error) { return rc.Read(mean) }, 7},
-			"a write's result":       {func(rc *eager.ReplicaContext, _ any) (any, error) { return rc.Assign(mean, float32(7)) }, 7},
-			"a mirrored argument":    {func(rc *eager.ReplicaContext, arg any) (any, error) { return rc.Add(arg, 1) }, 6},
-			"a number":               {func(rc *eager.ReplicaContext, _ any) (any, error) { return float32(2), nil }, 2},
+			"a write's result": {func(rc *eager.ReplicaContext, _ any) (any, error) { return rc.Assign(mean, float32(7)) },
+				7},
+			"a mirrored argument": {func(rc *eager.ReplicaContext, arg any) (any, error) { return rc.Add(arg, 1) }, 6},
+			"a number":            {func(rc *eager.ReplicaContext, _ any) (any, error) { return float32(2), nil }, 2},
 		} {
 			t.Run(name, func(t *testing.T) {
 				require.NoError(t, total.Assign(ctx, float32(3)))
@@ -102,11 +104,15 @@ func TestOneReplicasObjectsComeBackAsTheyWere(t *testing.T) {
 	pc, err := eager.Of(s).Component(p, 0)
 	require.NoError(t, err)
 	for name, x := range map[string]any{
-		"a mirrored value": m, "a per-replica value": p, "a component": pc, "a mirrored component": mc, "objects": strategy.NewObjects("a"),
+		"a mirrored value": m, "a per-replica value": p, "a component": pc, "a mirrored component": mc,
+		"objects":   strategy.NewObjects("a"),
 		"a pointer": &struct{ X int }{1}, "a text": "a", "a number": 2.5,
 	} {
 		out, err := eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
-			y, err := rc.MergeCall(func(_ context.Context, args ...any) (any, error) { return map[string]any{"x": args[0]}, nil }, x)
+			y, err := rc.MergeCall(func(_ context.Context, args ...any) (any, error) {
+				return map[string]any{"x": args[0]},
+					nil
+			}, x)
 			require.NoError(t, err)
 			require.True(t, x == y.(map[string]any)["x"], name)
 			return nil, nil
@@ -114,7 +120,8 @@ func TestOneReplicasObjectsComeBackAsTheyWere(t *testing.T) {
 		require.NoError(t, err)
 		require.Nil(t, out)
 	}
-	for name, x := range map[string]any{"a mirrored value": m, "a per-replica value": p, "objects": strategy.NewObjects("a"), "a pointer": &struct{ X int }{1}} {
+	for name, x := range map[string]any{"a mirrored value": m, "a per-replica value": p,
+		"objects": strategy.NewObjects("a"), "a pointer": &struct{ X int }{1}} {
 		out, err := eager.Of(s).CallForEachReplica(ctx, func(*eager.ReplicaContext, ...any) (any, error) { return x, nil })
 		require.NoError(t, err)
 		require.True(t, x == out, name)

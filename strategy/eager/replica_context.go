@@ -125,9 +125,12 @@ func (rc *ReplicaContext) Device() string {
 
 // callCollective makes a collective call whose arguments and results are nests by replica. The
 // subject must be equal on all replicas; see collectiveCall.
-func (rc *ReplicaContext) callCollective(call string, subject, arg any, run func(args []any) ([]any, error)) (any, error) {
+func (rc *ReplicaContext) callCollective(call string, subject, arg any, run func(args []any) ([]any, error)) (any,
+	error) {
 	if rc.tracing != nil {
-		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + call, Reason: "called in an update of a compiled step, where it would run once and not in each run", Hint: fault.InsteadOfRunning}
+		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + call,
+			Reason: "called in an update of a compiled step, where it would run once and not in each run",
+			Hint:   fault.InsteadOfRunning}
 	}
 	return rc.coroutine.call(&collectiveCall{call: call, subject: subject, arg: arg, run: run})
 }
@@ -211,7 +214,8 @@ func (rc *ReplicaContext) checkReplicaCode(op string) error {
 	if !rc.inUpdate {
 		return nil
 	}
-	return &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "called in an update, which has no replica context", Hint: "call it in the replicas' code, before the update"}
+	return &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op,
+		Reason: "called in an update, which has no replica context", Hint: "call it in the replicas' code, before the update"}
 }
 
 // columnsOf transposes the replicas' argument lists: it returns for each argument a list by

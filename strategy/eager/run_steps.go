@@ -43,7 +43,8 @@ func (m *MultiStepContext) NonTensorOutputs() map[string]any { return maps.Clone
 // requires op; without op it returns an [*strategy.Error] of kind AssertionError.
 func (m *MultiStepContext) SetLastStepOutput(ctx context.Context, name string, output any,
 	op ...strategy.ReduceOp) error {
-	if err := strategy.RefuseTracing(ctx, "step output "+name, "return it from the step, and set it after the run"); err != nil {
+	if err := strategy.RefuseTracing(ctx, "step output "+name,
+		"return it from the step, and set it after the run"); err != nil {
 		return err
 	}
 	if rc, ok := ReplicaContextOf(ctx); ok {
@@ -73,7 +74,8 @@ func (m *MultiStepContext) SetLastStepOutput(ctx context.Context, name string, o
 // In replica code it stores a slice of the outputs of this process's replicas; see
 // [Extended.LocalResultsOf].
 func (m *MultiStepContext) SetNonTensorOutput(ctx context.Context, name string, output any) error {
-	if err := strategy.RefuseTracing(ctx, "step output "+name, "return it from the step, and set it after the run"); err != nil {
+	if err := strategy.RefuseTracing(ctx, "step output "+name,
+		"return it from the step, and set it after the run"); err != nil {
 		return err
 	}
 	if rc, ok := ReplicaContextOf(ctx); ok {

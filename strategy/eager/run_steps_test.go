@@ -51,7 +51,8 @@ func TestRunStepsKeepTheLastOutputs(t *testing.T) {
 		require.Equal(t, errkind.OutOfRangeError, errkind.KindOf(err))
 		require.ErrorContains(t, err, "after 1 of 5 steps")
 		require.Equal(t, 1, m.LastStepOutputs()["steps"], "the steps that ran")
-		_, err = e.RunStepsOnIterator(ctx, func(context.Context, *eager.MultiStepContext, any) error { return nil }, it, 1, nil)
+		_, err = e.RunStepsOnIterator(ctx, func(context.Context, *eager.MultiStepContext, any) error { return nil }, it, 1,
+			nil)
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	})
 }

@@ -37,13 +37,14 @@ func TestAContextSaysWhoseCodeRuns(t *testing.T) {
 		// calls that need the scope.
 		crosses, requires error
 	}{
-		"outside":         {ctx: outside, update: -1, requires: strategy.ErrContext},
-		"in the scope":    {ctx: scope, of: s, cross: true, update: -1},
-		"in it twice":     {ctx: again, of: s, cross: true, update: -1},
-		"derived":         {ctx: context.WithValue(scope, key{}, 1), of: s, cross: true, update: -1},
-		"a replica":       {ctx: replica, of: s, update: -1, crosses: strategy.ErrContext},
-		"an update":       {ctx: update, of: s, cross: true, update: 1},
-		"another's scope": {ctx: otherScope, of: other, cross: true, update: -1, crosses: strategy.ErrOtherStrategy, requires: strategy.ErrOtherStrategy},
+		"outside":      {ctx: outside, update: -1, requires: strategy.ErrContext},
+		"in the scope": {ctx: scope, of: s, cross: true, update: -1},
+		"in it twice":  {ctx: again, of: s, cross: true, update: -1},
+		"derived":      {ctx: context.WithValue(scope, key{}, 1), of: s, cross: true, update: -1},
+		"a replica":    {ctx: replica, of: s, update: -1, crosses: strategy.ErrContext},
+		"an update":    {ctx: update, of: s, cross: true, update: 1},
+		"another's scope": {ctx: otherScope, of: other, cross: true, update: -1, crosses: strategy.ErrOtherStrategy,
+			requires: strategy.ErrOtherStrategy},
 	} {
 		got, ok := eager.FromContext(c.ctx)
 		assert.Same(t, c.of, got, name)
@@ -61,7 +62,11 @@ func TestAContextSaysWhoseCodeRuns(t *testing.T) {
 		assert.ErrorIs(t, beside, c.requires, "%s: ColocateVarsWith", name)
 	}
 	_, err = eager.Of(s).ColocateVarsWith(outside, v)
-	assert.EqualError(t, err, "strategy: colocate: called outside the strategy's scope; pass the context that Scope returns, or that of replica code")
-	assert.EqualError(t, m.CheckCrossReplica(replica, "reduce"), "strategy: reduce: called in a replica's code; call it before or after, or inside MergeCall")
-	assert.EqualError(t, m.CheckCrossReplica(otherScope, "reduce"), "strategy: mixing strategies: reduce: the scope of the call belongs to another strategy; copy values through the host")
+	assert.EqualError(t, err, "strategy: colocate: called outside the strategy's scope; pass the context that Scope "+
+		"returns, or that of replica code")
+	assert.EqualError(t, m.CheckCrossReplica(replica, "reduce"),
+		"strategy: reduce: called in a replica's code; call it before or after, or inside MergeCall")
+	assert.EqualError(t, m.CheckCrossReplica(otherScope, "reduce"),
+		"strategy: mixing strategies: reduce: the scope of the call belongs to another strategy; copy values through "+
+			"the host")
 }

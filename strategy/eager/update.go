@@ -154,7 +154,8 @@ func checkMirrored(op, where string, v *strategy.Variable, x any) error {
 	switch x := x.(type) {
 	case *strategy.Variable:
 		if x != nil && x.Synchronization() == strategy.OnRead {
-			return fault.New(errkind.TypeError, op, "read it first", "argument %s, the sync-on-read variable %q, is not mirrored", where, x.Path())
+			return fault.New(errkind.TypeError, op, "read it first",
+				"argument %s, the sync-on-read variable %q, is not mirrored", where, x.Path())
 		}
 	case *strategy.PerReplica:
 		varies = x != nil && isVarying(x)

@@ -58,7 +58,8 @@ func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn Updat
 	}
 	return nesting.Zip(op, results, func(_ string, leaves []any) (any, error) {
 		one, ok := commonValue(leaves)
-		if _, value := one.(strategy.Value); !ok || value && !nesting.IsSameLeaf(one, leaves[0]) { // the value has more components
+		// the value has more components
+		if _, value := one.(strategy.Value); !ok || value && !nesting.IsSameLeaf(one, leaves[0]) {
 			return strategy.NewObjects(leaves...), nil
 		}
 		return one, nil
@@ -121,7 +122,8 @@ func (e *Extended) updateNonSlot(ctx context.Context, op string, devices []strin
 	switch {
 	case err != nil:
 	case in != nil && mirrored && len(devices) < s.NumReplicasInSync():
-		err = &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "of some of the devices, in a compiled step that runs on all", Hint: "give it all of NonSlotDevices"}
+		err = &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op,
+			Reason: "of some of the devices, in a compiled step that runs on all", Hint: "give it all of NonSlotDevices"}
 	case in != nil:
 		results = make([]any, 1)
 		results[0], err = e.traceUpdate(ctx, in, op, nil, fn, args)

@@ -105,7 +105,8 @@ func TestANonSlotUpdateOfSomeDevicesWritesNoVariable(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 4, Semantics: strategy.TensorFlowMirrored})
 	e := eager.Of(s)
-	v, err := s.NewVariable(ctx, tensors.FromScalar(float32(1)), strategy.VariableOptions{Aggregation: strategy.AggregateMean})
+	v, err := s.NewVariable(ctx, tensors.FromScalar(float32(1)),
+		strategy.VariableOptions{Aggregation: strategy.AggregateMean})
 	require.NoError(t, err)
 	write := map[string]eager.UpdateFunc{
 		"assign": func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Ops().Assign(v, float32(2)) },
@@ -118,7 +119,10 @@ func TestANonSlotUpdateOfSomeDevicesWritesNoVariable(t *testing.T) {
 		_, err := e.UpdateNonSlot(ctx, e.NonSlotDevices()[1:3], fn)
 		assert.ErrorIs(t, err, strategy.ErrContext, name)
 	}
-	got, err := e.UpdateNonSlotEach(ctx, e.NonSlotDevices()[1:3], func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Ops().Read(v) })
+	got, err := e.UpdateNonSlotEach(ctx, e.NonSlotDevices()[1:3], func(u *eager.UpdateContext, _ ...any) (any,
+		error) {
+		return u.Ops().Read(v)
+	})
 	require.NoError(t, err)
 	assert.Equal(t, []float32{1, 1}, []float32{number(t, ctx, got[0]), number(t, ctx, got[1])})
 	// An update of all devices may write the variable, in any order.

@@ -21,7 +21,8 @@ func TestUpdateScattersTheComponentOnce(t *testing.T) {
 	ctx := context.Background()
 	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		n, e := s.NumReplicasInSync(), eager.Of(s)
-		for _, a := range []strategy.VariableAggregation{strategy.AggregateNone, strategy.AggregateSum, strategy.AggregateMean, strategy.AggregateFirst} {
+		for _, a := range []strategy.VariableAggregation{strategy.AggregateNone, strategy.AggregateSum,
+			strategy.AggregateMean, strategy.AggregateFirst} {
 			for name, scatter := range map[string]func(u *eager.UpdateContext) (any, error){
 				"update": func(u *eager.UpdateContext) (any, error) {
 					return u.Scatter(strategy.ScatterAdd, []int32{1}, []float32{10})
@@ -58,7 +59,8 @@ func TestUpdateScattersTheComponentOnce(t *testing.T) {
 		for r, got := range strategytest.Values(t, v, n) {
 			require.Equal(t, []float32{float32(2 + r), 2, 3, 4}, got)
 		}
-		mirrored, err := s.NewVariable(ctx, []float32{1, 2, 3, 4}, strategy.VariableOptions{Aggregation: strategy.AggregateSum})
+		mirrored, err := s.NewVariable(ctx, []float32{1, 2, 3, 4},
+			strategy.VariableOptions{Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
 		_, err = e.Update(ctx, mirrored, own)
 		if n > 1 {
@@ -74,7 +76,8 @@ func TestVariablesActOnTheComponentInAnUpdate(t *testing.T) {
 		n, e := s.NumReplicasInSync(), eager.Of(s)
 		w, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
-		m, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		m, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead,
+			Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
 		numbers := make([]any, n)
 		for r := range numbers {
@@ -136,7 +139,10 @@ func TestAMirroredVariablesComponentsStayEqualInAnUpdate(t *testing.T) {
 		require.NoError(t, m.Assign(ctx, 1))
 		_, err := eager.Of(s).Update(ctx, w, fn)
 		require.NoError(t, err)
-		_, err = eager.Of(s).Update(ctx, m, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Assign(float32(u.ReplicaID())) })
+		_, err = eager.Of(s).Update(ctx, m, func(u *eager.UpdateContext, _ ...any) (any,
+			error) {
+			return u.Assign(float32(u.ReplicaID()))
+		})
 		require.NoError(t, err)
 		_, err = eager.Of(s).Update(ctx, w, fn)
 		require.Equal(t, errkind.ValueError, errkind.KindOf(err))
@@ -199,8 +205,11 @@ func TestAnUpdateOfAMirroredVariableComparesContents(t *testing.T) {
 				continue
 			}
 			for what, of := range map[string]func(replica int) []float32{
-				"a number":      func(replica int) []float32 { return []float32{3, 4, 5, float32(replica)} },
-				"the sign of 0": func(replica int) []float32 { return []float32{3, 4, 5, float32(math.Copysign(0, float64(-replica%2)))} },
+				"a number": func(replica int) []float32 { return []float32{3, 4, 5, float32(replica)} },
+				"the sign of 0": func(replica int) []float32 {
+					return []float32{3, 4, 5,
+						float32(math.Copysign(0, float64(-replica%2)))}
+				},
 				"the bits of NaN": func(replica int) []float32 {
 					return []float32{3, 4, 5, math.Float32frombits(0x7fc00001 + uint32(replica))}
 				},

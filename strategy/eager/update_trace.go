@@ -58,7 +58,9 @@ func (e *Extended) traceUpdate(ctx context.Context, mc *MergeContext, op string,
 			panic(err)
 		}
 		if idle { // it can only have changed Go values
-			panic(&strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "its function builds nothing of the compiled step, and would act once, while the step is traced, and not in each run",
+			panic(&strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op,
+				Reason: "its function builds nothing of the compiled step, and would act once, while the step is traced, and " +
+					"not in each run",
 				Hint: "keep the state in a variable that the function reads and writes, or call it before or after the step runs"})
 		}
 		return result

@@ -42,7 +42,8 @@ func TestTheFeedRunsAheadByItsDepth(t *testing.T) {
 		require.NoError(t, err)
 		for handed, want := range reads {
 			// All batches that were read are ready. Their number decides how many slots Next frees.
-			require.Eventually(t, func() bool { return len(f.ready) >= int(want)-handed }, 20*time.Second, time.Millisecond, "depth %d after %d", depth, handed)
+			require.Eventually(t, func() bool { return len(f.ready) >= int(want)-handed }, 20*time.Second, time.Millisecond,
+				"depth %d after %d", depth, handed)
 			time.Sleep(5 * time.Millisecond)
 			require.Equal(t, want, read.Load(), "depth %d after %d", depth, handed)
 			batch, err := f.Next(ctx)
@@ -90,7 +91,8 @@ func TestAFeedKeepsBatchesOnTheHostUntilTheyAreAskedFor(t *testing.T) {
 		require.NoError(t, f.Close())
 	}
 	// An annotation that does not fit is an error of Next, and no buffer remains allocated.
-	d, err := Distribute(s, input.Range(6).Batch(4, false).Batch(1, false), DistributeOptions{KeepOnHost: true, Arguments: []logical.Annotation{logical.SplitInto(1, 1, 1)}})
+	d, err := Distribute(s, input.Range(6).Batch(4, false).Batch(1, false), DistributeOptions{KeepOnHost: true,
+		Arguments: []logical.Annotation{logical.SplitInto(1, 1, 1)}})
 	require.NoError(t, err)
 	f, err := New(ctx, s, d, Options{})
 	require.NoError(t, err)

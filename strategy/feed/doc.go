@@ -31,7 +31,8 @@
 //
 //   - [Exact] runs the batch unchanged, in a separate program, if all replicas have the same number of rows.
 //   - [Pad] pads every batch with zeros to one shape and adds a mask, so that the loss can exclude the padding.
-//   - [Uneven] passes the batch to a training step, which ignores the padding and computes the mean over the rows of all replicas.
+//   - [Uneven] passes the batch to a training step, which ignores the padding and computes the mean
+//     over the rows of all replicas.
 //
 // Batching with drop remainder avoids short batches.
 //

@@ -17,7 +17,8 @@ func ExampleIterate() {
 	strat, done := strategytest.Example(2, 1)
 	defer done()
 
-	distributed := strategytest.OK(input.Distribute(input.Range(10).Batch(4, false), strategytest.OK(feed.InputOptions(strat))))
+	distributed := strategytest.OK(input.Distribute(input.Range(10).Batch(4, false),
+		strategytest.OK(feed.InputOptions(strat))))
 	iterator := strategytest.OK(feed.Iterate(ctx, strat, distributed))
 	defer iterator.Close()
 	for {

@@ -70,7 +70,8 @@ func TestTheDevicesHoldWhatTheInputHad(t *testing.T) {
 	for _, c := range []struct {
 		replicas, p int
 		split       logical.Annotation
-	}{{1, 1, logical.Annotation{}}, {2, 1, logical.Annotation{}}, {4, 1, logical.Annotation{}}, {2, 2, logical.SplitInto(1, 2)}, {2, 2, logical.SplitInto(2, 1)}} {
+	}{{1, 1, logical.Annotation{}}, {2, 1, logical.Annotation{}}, {4, 1, logical.Annotation{}},
+		{2, 2, logical.SplitInto(1, 2)}, {2, 2, logical.SplitInto(2, 1)}} {
 		s := strategytest.New(t, c.replicas, c.p)
 		ds := pairs(48).Shuffle(48, input.ShuffleOptions{Seed: 3}).Batch(8, true).Repeat(2)
 		for _, depth := range []int{0, 1, 5, 100} {
@@ -124,7 +125,8 @@ func TestAPositionGoesOnWithTheVeryNextBatch(t *testing.T) {
 		require.NoError(t, f.Close())
 		from, err := input.ParseState(data)
 		require.NoError(t, err)
-		require.Equal(t, want[at:], append([][]any{}, labels(t, open(t, s, ds, feed.Options{Start: from}), s)...), "from %d", at)
+		require.Equal(t, want[at:], append([][]any{}, labels(t, open(t, s, ds, feed.Options{Start: from}), s)...), "from %d",
+			at)
 	}
 	_, err := feed.New(ctx, s, distribute(t, s, ds), feed.Options{Start: input.State{Op: "other"}})
 	require.ErrorIs(t, err, input.ErrState)
@@ -153,7 +155,8 @@ func TestErrorsComeAfterTheBatchesBeforeThem(t *testing.T) {
 		data  input.Dataset
 		check func(err error)
 	}{
-		"error":                   {fails(21, func() error { return broken }, 1), func(err error) { require.ErrorIs(t, err, broken) }},
+		"error": {fails(21, func() error { return broken }, 1),
+			func(err error) { require.ErrorIs(t, err, broken) }},
 		"panic":                   {fails(21, panics, 1), panicked},
 		"panic of a parallel map": {fails(21, panics, 2), panicked},
 		"panic ahead of the feed": {fails(21, panics, 1).Prefetch(2), panicked},
@@ -173,7 +176,8 @@ func TestErrorsComeAfterTheBatchesBeforeThem(t *testing.T) {
 		require.NoError(t, f.Close())
 	}
 
-	f := open(t, s, input.FromElements(input.Leaf(input.Vector("a", "b")), input.Leaf(input.Vector("c", "d"))).Unbatch().Batch(2, true), feed.Options{})
+	f := open(t, s, input.FromElements(input.Leaf(input.Vector("a", "b")),
+		input.Leaf(input.Vector("c", "d"))).Unbatch().Batch(2, true), feed.Options{})
 	_, err := f.Next(ctx)
 	require.ErrorContains(t, err, "string")
 }

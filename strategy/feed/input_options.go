@@ -19,7 +19,8 @@ import (
 func InputOptions(s *strategy.TPUStrategy) (input.Options, error) {
 	internal := engine.Internal(s)
 	runtime, numReplicas := internal.Runtime(), s.NumReplicasInSync()
-	o := input.Options{Replicas: numReplicas, Processes: runtime.Count, Process: runtime.Process, PerWorkerOnly: true, Logger: internal.Logger()}
+	o := input.Options{Replicas: numReplicas, Processes: runtime.Count, Process: runtime.Process, PerWorkerOnly: true,
+		Logger: internal.Logger()}
 	if !runtime.IsMultiProcess() {
 		o.Processes, o.Process = 1, 0
 		return o, nil

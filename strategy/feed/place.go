@@ -33,14 +33,17 @@ func newPlacer(s *strategy.TPUStrategy, d *input.DistributedDataset, opts Option
 	p := &placer{strategy: s, opts: opts, localReplicas: s.LocalReplicas(), keepOnHost: d.KeepOnHost()}
 	p.arguments, _ = d.Layout().([]logical.Annotation)
 	if d.LocalReplicas() != len(p.localReplicas) {
-		return nil, &errkind.Fault{Op: "feed: new", Reason: fmt.Sprintf("the input is for %d replicas of this process, the strategy has %d", d.LocalReplicas(), len(p.localReplicas)),
+		return nil, &errkind.Fault{Op: "feed: new",
+			Reason: fmt.Sprintf("the input is for %d replicas of this process, the strategy has %d", d.LocalReplicas(),
+				len(p.localReplicas)),
 			Hint: fmt.Sprintf("distribute it with Replicas %d, Hosts %d, HostIndex %d", s.NumReplicasInSync(),
 				s.NumProcesses(), s.Process()),
 			Class: errkind.ValueError}
 	}
 	p.rows = cmp.Or(opts.Rows, max(d.MaxRows(), 0))
 	if p.rows == 0 && s.NumProcesses() > 1 {
-		return nil, optionError("Rows", "the input does not say how many rows a replica has, and all processes need the same", "give its spec or batch size, or Pad with Rows")
+		return nil, optionError("Rows", "the input does not say how many rows a replica has, and all processes need the same",
+			"give its spec or batch size, or Pad with Rows")
 	}
 	return p, nil
 }
@@ -144,7 +147,8 @@ func (p *placer) checkShapes(b *Batch, leaf int, column []any) error {
 	}
 	return &errkind.Fault{Op: fmt.Sprintf("feed: step %d: component %q is %v on the replicas", b.Index, b.Paths[leaf],
 		shapes), Reason: reason, Match: ErrPartial,
-		Hint: "take them as they are (Partial: Uneven), pad them (Partial: Pad), or batch by a multiple of the replicas with drop remainder"}
+		Hint: "take them as they are (Partial: Uneven), pad them (Partial: Pad), or batch by a multiple of the replicas " +
+			"with drop remainder"}
 }
 
 // setMask sets the mask of a padded batch. Full batches share one mask.

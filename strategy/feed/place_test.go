@@ -113,7 +113,8 @@ func TestPaddedBatchesHaveOneShapeAndAMask(t *testing.T) {
 
 	// With nine rows and batches of four, the last batch has one row, and one replica has none.
 	f = open(t, s, pairs(9).Batch(4, false), feed.Options{Partial: feed.Pad})
-	require.Equal(t, [][]any{{[]int32{0, 1}, []int32{2, 3}}, {[]int32{4, 5}, []int32{6, 7}}, {[]int32{8, 0}, []int32{0, 0}}}, labels(t, f, s))
+	require.Equal(t, [][]any{{[]int32{0, 1}, []int32{2, 3}}, {[]int32{4, 5}, []int32{6, 7}},
+		{[]int32{8, 0}, []int32{0, 0}}}, labels(t, f, s))
 
 	f = open(t, s, pairs(8).Batch(4, false), feed.Options{Partial: feed.Pad, Rows: 1})
 	_, err := f.Next(ctx)
@@ -146,11 +147,12 @@ func TestUnevenBatchesAreFedAsTheyAre(t *testing.T) {
 	f, err := feed.FromDataset(ctx, s, ds.Batch(4, false), feed.Options{Partial: feed.Uneven})
 	require.NoError(t, err)
 	defer f.Close()
-	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		w := rc.Scope().VariableWithValue("w", float32(0)).NodeValue(rc.Graph())
-		mean := graph.ReduceAllMean(in[0])
-		return graph.Add(mean, graph.Mul(w, graph.ZerosLike(mean)))
-	}, train.Options{}))
+	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			w := rc.Scope().VariableWithValue("w", float32(0)).NodeValue(rc.Graph())
+			mean := graph.ReduceAllMean(in[0])
+			return graph.Add(mean, graph.Mul(w, graph.ZerosLike(mean)))
+		}, train.Options{}))
 	var losses []float64
 	var rows [][]int
 	for batch, err := range f.All(ctx) {
@@ -168,24 +170,26 @@ func TestUnevenBatchesAreFedAsTheyAre(t *testing.T) {
 // Several processes need one shape: each of them returns an error for an uneven batch, with the
 // component's name.
 func TestSeveralProcessesRefuseUnevenBatches(t *testing.T) {
-	errs := strategytest.OnProcesses(t, plugintest.System(t, 4), simhost.Options{Processes: 2}, strategy.Options{Replicas: 4}, func(ctx context.Context, s *strategy.TPUStrategy) error {
-		d, err := feed.Distribute(s, input.Range(16).Batch(8, true), feed.DistributeOptions{})
-		if err != nil {
-			return err
-		}
-		_, err = feed.New(ctx, s, d, feed.Options{Partial: feed.Uneven})
-		if err == nil || !strings.Contains(err.Error(), "feed: option Partial") {
-			return fmt.Errorf("feed: %w", err)
-		}
-		step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-			return graph.ReduceAllMean(in[0])
-		}, train.Options{}))
-		_, err = step.Run(ctx, []float32{1, 2, 3})
-		var argument *strategy.ArgumentError
-		if !errors.As(err, &argument) || !strings.Contains(err.Error(), "3 rows does not divide among 4 replicas") {
-			return fmt.Errorf("train step: %w", err)
-		}
-		return nil
-	})
+	errs := strategytest.OnProcesses(t, plugintest.System(t, 4), simhost.Options{Processes: 2},
+		strategy.Options{Replicas: 4}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+			d, err := feed.Distribute(s, input.Range(16).Batch(8, true), feed.DistributeOptions{})
+			if err != nil {
+				return err
+			}
+			_, err = feed.New(ctx, s, d, feed.Options{Partial: feed.Uneven})
+			if err == nil || !strings.Contains(err.Error(), "feed: option Partial") {
+				return fmt.Errorf("feed: %w", err)
+			}
+			step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+				func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+					return graph.ReduceAllMean(in[0])
+				}, train.Options{}))
+			_, err = step.Run(ctx, []float32{1, 2, 3})
+			var argument *strategy.ArgumentError
+			if !errors.As(err, &argument) || !strings.Contains(err.Error(), "3 rows does not divide among 4 replicas") {
+				return fmt.Errorf("train step: %w", err)
+			}
+			return nil
+		})
 	strategytest.NoErrors(t, errs)
 }

@@ -81,7 +81,8 @@ var ErrVote = errkind.New(errkind.NotImplementedError,
 	"feed: processes that may run out of data at different steps cannot be fed ahead")
 
 func refuseVote(context.Context, bool) (bool, error) {
-	return false, &errkind.Fault{Match: ErrVote, Hint: "repeat the dataset without end and count the steps, set EndsTogether if they end together, or keep the data in memory"}
+	return false, &errkind.Fault{Match: ErrVote, Hint: "repeat the dataset without end and count the steps, set " +
+		"EndsTogether if they end together, or keep the data in memory"}
 }
 
 // localVote is the vote for processes that run out of data at the same step.

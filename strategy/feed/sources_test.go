@@ -39,5 +39,6 @@ func TestAGoMLXDatasetIsFed(t *testing.T) {
 	require.NoError(t, err)
 	defer f.Close()
 	got := labels(t, f, s)
-	require.Equal(t, [][]any{{[]int32{0, 1}, []int32{2, 3}}, {[]int32{1, 1}, []int32{2, 3}}, {[]int32{2, 1}, []int32{2, 3}}}, got)
+	require.Equal(t, [][]any{{[]int32{0, 1}, []int32{2, 3}}, {[]int32{1, 1}, []int32{2, 3}},
+		{[]int32{2, 1}, []int32{2, 3}}}, got)
 }

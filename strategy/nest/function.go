@@ -144,7 +144,8 @@ func (f *Function) functionFor(args []any) (flat *strategy.Function, paths []str
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
-		return nil, nil, nil, &strategy.Error{Op: "nest", Reason: "function " + f.opts.Name + " is closed", Match: strategy.ErrClosed, Hint: "close it after its last run"}
+		return nil, nil, nil, &strategy.Error{Op: "nest", Reason: "function " + f.opts.Name + " is closed",
+			Match: strategy.ErrClosed, Hint: "close it after its last run"}
 	}
 	for _, known := range f.functions {
 		if equalNests(known.args, template) {

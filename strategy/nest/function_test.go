@@ -118,8 +118,10 @@ func TestEachStaticIsTracedOnce(t *testing.T) {
 	calls := [][]any{
 		{x}, {x, nil}, {x, "a"}, {x, "b"}, {x, level(1)}, {x, level(2)}, {x, time.Duration(1)},
 		{x, add1}, {x, add2}, {x, v}, {x, w}, {x, &level2}, {x, [2]int{1, 2}}, {x, both(3)}, {x, both(4)},
-		{x, []any{}}, {x, map[string]any{}}, {x, map[int]any{}}, {x, []any{nil}}, {x, []any{"a"}}, {x, pair{}}, {x, pair{A: "a"}}, {x, pair{B: "a"}},
-		{[]any{x}}, {[]any{x}, []any{}}, {map[string]any{"x": x}}, {map[string]any{"y": x}}, {[]float32{1, 2}}, {[]int32{1}}, {"a", x}, {x, struct{ a any }{"a"}},
+		{x, []any{}}, {x, map[string]any{}}, {x, map[int]any{}}, {x, []any{nil}}, {x, []any{"a"}}, {x, pair{}},
+		{x, pair{A: "a"}}, {x, pair{B: "a"}},
+		{[]any{x}}, {[]any{x}, []any{}}, {map[string]any{"x": x}}, {map[string]any{"y": x}}, {[]float32{1, 2}}, {[]int32{1}},
+		{"a", x}, {x, struct{ a any }{"a"}},
 	}
 	traces := 0
 	f := nest.New(s, func(_ *strategy.ReplicaContext, args []any) any {
@@ -149,9 +151,11 @@ func TestEachStaticIsTracedOnce(t *testing.T) {
 	for i, want := range []float32{2, 3} {
 		out, err := f.Run(ctx, x, []any{add1, add2}[i])
 		require.NoError(t, err)
-		require.Equal(t, []any{[]float32{want}, []float32{want}}, strategytest.Values(t, out.(*strategy.PerReplica), 2), "each closure has its own number")
+		require.Equal(t, []any{[]float32{want}, []float32{want}}, strategytest.Values(t, out.(*strategy.PerReplica), 2),
+			"each closure has its own number")
 	}
-	for i, again := range []any{strings.Clone("a"), time.Duration(1), [2]int{1, 2}, both(3), map[string]any{}} { // made anew, and equal
+	// made anew, and equal
+	for i, again := range []any{strings.Clone("a"), time.Duration(1), [2]int{1, 2}, both(3), map[string]any{}} {
 		out, err := f.Run(ctx, []float32{2}, again)
 		require.NoError(t, err, i)
 		closeAll(t, out)
@@ -195,7 +199,8 @@ func TestVariablesInNestsAreWritten(t *testing.T) {
 		s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1]})
 		sum, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
-		local, err := s.NewVariable(ctx, []float32{0, 0}, strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		local, err := s.NewVariable(ctx, []float32{0, 0}, strategy.VariableOptions{Synchronization: strategy.OnRead,
+			Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
 		f := nest.New(s, func(rc *strategy.ReplicaContext, args []any) any {
 			model := args[0].(map[string]any)
@@ -208,7 +213,8 @@ func TestVariablesInNestsAreWritten(t *testing.T) {
 			require.NoError(t, err)
 			require.Same(t, sum, out.([]any)[0])
 			total := float32(1 + 3*(step+1)*mesh[0])
-			require.Equal(t, slices.Repeat([]any{total}, mesh[0]), strategytest.Values(t, out.([]any)[1].(*strategy.PerReplica), mesh[0]))
+			require.Equal(t, slices.Repeat([]any{total}, mesh[0]), strategytest.Values(t, out.([]any)[1].(*strategy.PerReplica),
+				mesh[0]))
 			require.Equal(t, slices.Repeat([]any{total}, mesh[0]), strategytest.Values(t, sum, mesh[0]))
 			n := float32(step + 1)
 			require.Equal(t, slices.Repeat([]any{[]float32{n, 2 * n}}, mesh[0]), strategytest.Values(t, local, mesh[0]))
@@ -226,7 +232,8 @@ func TestNestsOfBatchesAreCut(t *testing.T) {
 		b := args[0].(map[string]any)
 		return []any{graph.Mul(b["x"].(*graph.Node), b["z"].(*graph.Node)), b["y"].([]any)[0]}
 	}, strategy.FunctionOptions{SplitBatch: true})
-	out, err := f.Run(ctx, map[string]any{"x": []float32{1, 2, 3, 4}, "y": []any{[][]int32{{1}, {2}, {3}, {4}}}, "z": scale})
+	out, err := f.Run(ctx, map[string]any{"x": []float32{1, 2, 3, 4}, "y": []any{[][]int32{{1}, {2}, {3}, {4}}},
+		"z": scale})
 	require.NoError(t, err)
 	require.Equal(t, []any{
 		replicaValues{[]float32{10, 20}, []float32{30, 40}},
@@ -267,13 +274,15 @@ func TestGoroutinesShareANestFunction(t *testing.T) {
 func TestAStepMayGiveNothing(t *testing.T) {
 	ctx := context.Background()
 	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
-		count, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		count, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead,
+			Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
 		for name, given := range map[string]any{
 			"an empty list": []any{}, "an empty map": map[string]any{}, "no result": nil, "a text": "done",
 			"empties in a nest": []any{map[string]any{"a": []any{}}, []any{}, nil}, "an empty struct": struct{}{},
 		} {
-			for _, args := range [][]any{nil, {float32(3)}, {[]any{float32(3), map[string]any{"x": []float32{1, 2}}}}, {[]any{}}} {
+			for _, args := range [][]any{nil, {float32(3)}, {[]any{float32(3), map[string]any{"x": []float32{1, 2}}}},
+				{[]any{}}} {
 				for _, writes := range []bool{false, true} {
 					f := nest.New(s, func(rc *strategy.ReplicaContext, _ []any) any {
 						if writes {

@@ -80,7 +80,8 @@ func checkStatic(x any) *strategy.ArgumentError {
 	case !v.IsValid() || v.Kind() == reflect.Func:
 		return nil
 	case !v.Comparable():
-		return &strategy.ArgumentError{Reason: fmt.Sprintf("a %T, which is no tensor, no nest, and cannot be compared", x), Hint: anyMembers}
+		return &strategy.ArgumentError{Reason: fmt.Sprintf("a %T, which is no tensor, no nest, and cannot be compared", x),
+			Hint: anyMembers}
 	case v.Kind() == reflect.Pointer && nesting.IsNest(v.Type().Elem()):
 		return &strategy.ArgumentError{Reason: fmt.Sprintf("a %T, which would be compared as a pointer", x),
 			Hint: "give the nest itself"}

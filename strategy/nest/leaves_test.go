@@ -45,7 +45,8 @@ func TestLeavesHaveAnOrder(t *testing.T) {
 	require.NoError(t, err)
 	out, err = padded.Run(ctx, []float32{1}, pair{A: "static", B: ragged})
 	require.NoError(t, err)
-	require.Equal(t, []any{replicaValues{int32(1), int32(3)}, replicaValues{[]float32{1}, []float32{2, 3, 4}}}, localValues(t, out, 2))
+	require.Equal(t, []any{replicaValues{int32(1), int32(3)}, replicaValues{[]float32{1}, []float32{2, 3, 4}}},
+		localValues(t, out, 2))
 }
 
 // deep returns a nest of n levels around x.

@@ -21,7 +21,8 @@ func TestAStepOverNamedAxesIsSavedWithTheirNames(t *testing.T) {
 	opts := strategytest.NamedOptions(1, strategytest.Axes("model", "sequence")...)
 	saving := strategytest.On(t, sys, opts)
 	store := strategytest.SeededStore()
-	step := strategytest.OK(train.New(saving, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Named, train.Options{}))
+	step := strategytest.OK(train.New(saving, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Named,
+		train.Options{}))
 	strategytest.NamedLosses(t, step, 0, 1)
 	require.NoError(t, saving.Variables(store).Pull(t.Context()))
 	x, y := strategytest.NamedBatch(0)
@@ -46,7 +47,8 @@ func TestAStepOverNamedAxesIsSavedWithTheirNames(t *testing.T) {
 		var refused *stepfile.Error
 		require.ErrorAs(t, err, &refused)
 		assert.Equal(t, stepfile.Axes, refused.Reason)
-		assert.ErrorContains(t, err, "it was compiled for other logical axes: model=2,sequence=2, and the strategy has "+other.LogicalMesh().String())
+		assert.ErrorContains(t, err, "it was compiled for other logical axes: model=2,sequence=2, and the strategy has "+
+			other.LogicalMesh().String())
 	}
 	for old, new := range map[string]string{
 		`"logical_axes":[{"Name":"model"`: `"logical_axes":[{"Name":"other"`,

@@ -156,7 +156,8 @@ func (h header) check(m *spmd.Module) error {
 		}
 		if t.PerStep {
 			loop = true
-			if t.Variable || t.Donated || h.Steps < 1 || t.Shard[0] != h.Steps { // checkShape ensures that t.Global begins with them
+			// checkShape ensures that t.Global begins with them
+			if t.Variable || t.Donated || h.Steps < 1 || t.Shard[0] != h.Steps {
 				return fmt.Errorf("tensor %q has shape %v for %d steps", t.Name, t.Global, h.Steps)
 			}
 		}

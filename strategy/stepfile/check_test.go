@@ -84,7 +84,8 @@ func TestATrainingStepHasALossOfAllReplicas(t *testing.T) {
 	at := bytes.Index(file, []byte(`"results":[{`))
 	loss := string(file[at : at+bytes.IndexByte(file[at:], '}')])
 	changed := bytes.Replace([]byte(loss), []byte(`"annotation"`), []byte(`"per_replica":true,"annotation"`), 1)
-	_, err := stepfile.LoadTrain(t.Context(), strat, bytes.NewReader(stepfile.Rewrite(t, file, loss, string(changed))), store)
+	_, err := stepfile.LoadTrain(t.Context(), strat, bytes.NewReader(stepfile.Rewrite(t, file, loss, string(changed))),
+		store)
 	var refused *stepfile.Error
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, stepfile.Damaged, refused.Reason)

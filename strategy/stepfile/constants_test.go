@@ -36,12 +36,14 @@ func tables() (targets, scales *tensors.Tensor) {
 // tableStep is a training step whose loss reads rows of two large constants.
 func tableStep(s *strategy.TPUStrategy, store *model.Store) *train.Step {
 	targets, scales := tables()
-	return strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.1).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	return strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.1).Done(), func(rc *strategy.ReplicaContext,
+		in []*graph.Node) *graph.Node {
 		g, ids := in[0].Graph(), graph.InsertAxes(in[0], -1)
 		w := rc.Scope("model").VariableWithValue("w", []float32{1, 2}).NodeValue(g)
 		rows := graph.Gather(graph.ConstTensor(g, targets), ids)
 		scale := graph.ConvertDType(graph.Gather(graph.ConstTensor(g, scales), ids), dtypes.Float32)
-		return graph.ReduceAllMean(graph.Mul(graph.InsertAxes(scale, -1), graph.Square(graph.Sub(rows, graph.InsertAxes(w, 0)))))
+		return graph.ReduceAllMean(graph.Mul(graph.InsertAxes(scale, -1),
+			graph.Square(graph.Sub(rows, graph.InsertAxes(w, 0)))))
 	}, train.Options{}))
 }
 
@@ -93,7 +95,8 @@ func TestDamagedConstantsAreRefused(t *testing.T) {
 	targets, scales := tables()
 	f := strat.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		g := in[0].Graph()
-		return []*graph.Node{graph.Add(in[0], graph.ReduceAllSum(graph.ConstTensor(g, targets))), graph.ReduceAllSum(graph.ConstTensor(g, scales))}
+		return []*graph.Node{graph.Add(in[0], graph.ReduceAllSum(graph.ConstTensor(g, targets))),
+			graph.ReduceAllSum(graph.ConstTensor(g, scales))}
 	}, strategy.FunctionOptions{Name: "sums"})
 	compiled, err := f.Compiled(t.Context(), float32(1))
 	require.NoError(t, err)
@@ -105,8 +108,9 @@ func TestDamagedConstantsAreRefused(t *testing.T) {
 		"no bytes":                       {`"constant_bytes":2097152`, `"constant_bytes":0`},
 		"a constant that is no variable": {`"name":"constant_0","variable":true`, `"name":"constant_0"`},
 		"a variable that is no constant": {`"constant":true,`, ``},
-		"another shape":                  {`"local":[131072,2],"global":[131072,2],"shard":[131072,2]`, `"local":[131072,3],"global":[131072,3],"shard":[131072,3]`},
-		"an older version":               {`"version":3`, `"version":1`},
+		"another shape": {`"local":[131072,2],"global":[131072,2],"shard":[131072,2]`,
+			`"local":[131072,3],"global":[131072,3],"shard":[131072,3]`},
+		"an older version": {`"version":3`, `"version":1`},
 	} {
 		_, err := stepfile.Load(t.Context(), strat, bytes.NewReader(stepfile.Rewrite(t, file, edit[0], edit[1])), nil)
 		var refused *stepfile.Error

@@ -43,7 +43,8 @@ func findDistributed(s *strategy.TPUStrategy, step *savedstep.Step,
 		if d == nil {
 			continue
 		}
-		want := describeVariable(shapes.Make(a.DType, a.LocalDims...), strategy.VariableSynchronization(d.Synchronization), strategy.VariableAggregation(d.Aggregation), a.Annotation, d.LocalWrites)
+		want := describeVariable(shapes.Make(a.DType, a.LocalDims...), strategy.VariableSynchronization(d.Synchronization),
+			strategy.VariableAggregation(d.Aggregation), a.Annotation, d.LocalWrites)
 		delete(unused, a.Name)
 		v, isGiven := given[a.Name]
 		if !isGiven {
@@ -81,7 +82,8 @@ func findDistributed(s *strategy.TPUStrategy, step *savedstep.Step,
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(unused)) {
-		misfit(name, nil, "leave it out", "stepfile.Options.Variables gives it, and the step has no distributed variable of this name")
+		misfit(name, nil, "leave it out",
+			"stepfile.Options.Variables gives it, and the step has no distributed variable of this name")
 	}
 	return found, errors.Join(errs...)
 }

@@ -17,10 +17,13 @@ func TestAnErrorSaysTheReasonAndWhatToDo(t *testing.T) {
 		want string
 		kind errkind.Kind
 	}{
-		{stepfile.Error{Reason: stepfile.NotAFile}, "stepfile: it is no step file; give a file that Save wrote", errkind.ValueError},
+		{stepfile.Error{Reason: stepfile.NotAFile}, "stepfile: it is no step file; give a file that Save wrote",
+			errkind.ValueError},
 		{stepfile.Error{Reason: stepfile.Damaged, Detail: "its checksum is wrong"},
-			"stepfile: it is damaged: its checksum is wrong; copy the file again, or save the step again", errkind.DataLossError},
-		{stepfile.Error{Reason: stepfile.Variable, Variable: "w", Detail: "it is Float32[2] here", Hint: "make it anew", Err: io.EOF},
+			"stepfile: it is damaged: its checksum is wrong; copy the file again, or save the step again",
+			errkind.DataLossError},
+		{stepfile.Error{Reason: stepfile.Variable, Variable: "w", Detail: "it is Float32[2] here", Hint: "make it anew",
+			Err: io.EOF},
 			`stepfile: its variables do not fit: variable "w": it is Float32[2] here: EOF; make it anew`, errkind.ValueError},
 		{stepfile.Error{Reason: stepfile.Unsupported}, "stepfile: it cannot be saved", errkind.NotImplementedError},
 		{stepfile.Error{Reason: 99}, "stepfile: Reason(99)", errkind.ValueError},

@@ -75,7 +75,8 @@ func ExampleLoadTrain() {
 		panic(err)
 	}
 	store := model.NewStore()
-	step, err := train.New(compiling, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step, err := train.New(compiling, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext,
+		in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("model"), in[0], true, 1)))
 	}, train.Options{})
 	if err != nil {

@@ -74,10 +74,12 @@ func TestAStepFileIsReadWithinBounds(t *testing.T) {
 	}
 
 	sum := sha256.Sum256(file)
-	_, err = stepfile.Load(t.Context(), strat, bytes.NewReader(file), nil, stepfile.Options{SHA256: hex.EncodeToString(sum[:])})
+	_, err = stepfile.Load(t.Context(), strat, bytes.NewReader(file), nil,
+		stepfile.Options{SHA256: hex.EncodeToString(sum[:])})
 	require.NoError(t, err)
 	sum[3] ^= 1
-	_, err = stepfile.Load(t.Context(), strat, bytes.NewReader(file), nil, stepfile.Options{SHA256: hex.EncodeToString(sum[:])})
+	_, err = stepfile.Load(t.Context(), strat, bytes.NewReader(file), nil,
+		stepfile.Options{SHA256: hex.EncodeToString(sum[:])})
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, stepfile.Hash, refused.Reason)
 }
@@ -96,8 +98,10 @@ func (e endless) Read(p []byte) (int, error) {
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte("tpustrategy step\n"))
 	f.Add(stepfile.Encode([]byte(`{"version":2}`), nil, nil))
-	f.Add(stepfile.Encode([]byte(`{"version":2,"axes":[{"Name":"replica","Size":2}],"arguments":[{"dtype":"Float32","spec":"#sdy.sharding<@mesh, []>","annotation":{"kind":"none"}}]}`), []byte("module"), []byte("code")))
-	f.Add(stepfile.Encode([]byte(`{"version":2,"steps":3,"axes":[{"Name":"replica","Size":1}],"arguments":[{"name":"v","variable":true,"distributed":{"synchronization":"ON_READ","aggregation":"SUM"},"dtype":"Float32","spec":"#sdy.sharding<@mesh, [{}]>","global":[1],"shard":[1],"per_replica":true,"annotation":{"kind":"none"}},{"name":"x","dtype":"Float32","local":[2],"global":[3,2],"shard":[3,2],"per_step":true,"spec":"#sdy.sharding<@mesh, [{}, {}]>","annotation":{"kind":"none"}}]}`), nil, nil))
+	f.Add(stepfile.Encode(
+		[]byte(`{"version":2,"axes":[{"Name":"replica","Size":2}],"arguments":[{"dtype":"Float32","spec":"#sdy.sharding<@mesh, []>","annotation":{"kind":"none"}}]}`), []byte("module"), []byte("code")))
+	f.Add(stepfile.Encode(
+		[]byte(`{"version":2,"steps":3,"axes":[{"Name":"replica","Size":1}],"arguments":[{"name":"v","variable":true,"distributed":{"synchronization":"ON_READ","aggregation":"SUM"},"dtype":"Float32","spec":"#sdy.sharding<@mesh, [{}]>","global":[1],"shard":[1],"per_replica":true,"annotation":{"kind":"none"}},{"name":"x","dtype":"Float32","local":[2],"global":[3,2],"shard":[3,2],"per_step":true,"spec":"#sdy.sharding<@mesh, [{}, {}]>","annotation":{"kind":"none"}}]}`), nil, nil))
 	f.Add(stepfile.Encode([]byte(`{"version":9}`), nil, nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		// With a valid checksum the data after it is reached.

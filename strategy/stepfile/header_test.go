@@ -27,29 +27,39 @@ func everyKind(t *testing.T) *savedstep.Step {
 		require.NoError(t, err)
 		return s
 	}
-	perReplica, split, whole := spec(`#sdy.sharding<@mesh, [{"replica"}, {}]>`), spec(`#sdy.sharding<@mesh, [{}, {"logical"}]>`), spec(`#sdy.sharding<@mesh, [{}]>`)
+	perReplica, split, whole := spec(`#sdy.sharding<@mesh, [{"replica"}, {}]>`),
+		spec(`#sdy.sharding<@mesh, [{}, {"logical"}]>`), spec(`#sdy.sharding<@mesh, [{}]>`)
 	replica, err := logical.NewMesh(2)
 	require.NoError(t, err)
 	return &savedstep.Step{
 		Name: "every_kind",
-		Target: savedstep.Target{Plugin: "a plugin", Devices: "a kind", Topology: "a slice", Mesh: tpu.Coordinates{4, 1, 1, 1},
+		Target: savedstep.Target{Plugin: "a plugin", Devices: "a kind", Topology: "a slice", Mesh: tpu.Coordinates{4, 1, 1,
+			1},
 			IDs: [][]int{{0, 1}, {2, 3}}, Coordinates: [][]tpu.Coordinates{{{0}, {1}}, {{2}, {3}}}},
-		Module: &spmd.Module{Name: "every_kind", Text: []byte("text"), Mesh: mesh, LogicalMesh: replica, Replicas: 1, Partitions: 4,
+		Module: &spmd.Module{Name: "every_kind", Text: []byte("text"), Mesh: mesh, LogicalMesh: replica, Replicas: 1,
+			Partitions: 4,
 			Arguments: []spmd.ShardedTensor{
-				{Tensor: spmd.Tensor{Name: "x", PerReplica: true}, DType: dtypes.Float32, LocalDims: []int{3, 8}, GlobalDims: []int{6, 8}, ShardDims: []int{3, 8}, Spec: perReplica},
-				{Tensor: spmd.Tensor{Name: "/w", Annotation: logical.SplitInto(1, 2), Donated: true, Result: 1}, DType: dtypes.BFloat16, LocalDims: []int{3, 8}, GlobalDims: []int{3, 8}, ShardDims: []int{3, 4}, Spec: split},
-				{Tensor: spmd.Tensor{Name: "metric", PerReplica: true, Annotation: logical.AssignTo(1)}, DType: dtypes.Int64, LocalDims: []int{4},
+				{Tensor: spmd.Tensor{Name: "x", PerReplica: true}, DType: dtypes.Float32, LocalDims: []int{3, 8},
+					GlobalDims: []int{6, 8}, ShardDims: []int{3, 8}, Spec: perReplica},
+				{Tensor: spmd.Tensor{Name: "/w", Annotation: logical.SplitInto(1, 2), Donated: true, Result: 1},
+					DType: dtypes.BFloat16, LocalDims: []int{3, 8}, GlobalDims: []int{3, 8}, ShardDims: []int{3, 4}, Spec: split},
+				{Tensor: spmd.Tensor{Name: "metric", PerReplica: true, Annotation: logical.AssignTo(1)}, DType: dtypes.Int64,
+					LocalDims:  []int{4},
 					GlobalDims: []int{8}, ShardDims: []int{4}, Spec: spec(`#sdy.sharding<@mesh, [{"replica"}]>`)},
-				{Tensor: spmd.Tensor{Name: savedstep.GuardPath("every_kind"), Annotation: logical.Replicated()}, DType: dtypes.Int64, LocalDims: []int{4}, GlobalDims: []int{4}, ShardDims: []int{4}, Spec: whole},
+				{Tensor: spmd.Tensor{Name: savedstep.GuardPath("every_kind"), Annotation: logical.Replicated()},
+					DType: dtypes.Int64, LocalDims: []int{4}, GlobalDims: []int{4}, ShardDims: []int{4}, Spec: whole},
 			},
 			Results: []spmd.ShardedTensor{
-				{Tensor: spmd.Tensor{Name: "result_0"}, DType: dtypes.Float32, LocalDims: []int{3}, GlobalDims: []int{3}, ShardDims: []int{3}, Spec: whole},
-				{Tensor: spmd.Tensor{Name: "/w", Annotation: logical.SplitInto(1, 2)}, DType: dtypes.BFloat16, LocalDims: []int{3, 8}, GlobalDims: []int{3, 8}, ShardDims: []int{3, 4}, Spec: split},
+				{Tensor: spmd.Tensor{Name: "result_0"}, DType: dtypes.Float32, LocalDims: []int{3}, GlobalDims: []int{3},
+					ShardDims: []int{3}, Spec: whole},
+				{Tensor: spmd.Tensor{Name: "/w", Annotation: logical.SplitInto(1, 2)}, DType: dtypes.BFloat16,
+					LocalDims: []int{3, 8}, GlobalDims: []int{3, 8}, ShardDims: []int{3, 4}, Spec: split},
 			}},
 		Code: []byte("code"),
 		Arguments: []savedstep.Argument{
 			{Ragged: true, Sizes: []int{0, -1}}, {Variable: true},
-			{Variable: true, Distributed: &savedstep.Variable{Synchronization: int(strategy.OnRead), Aggregation: int(strategy.AggregateMean), LocalWrites: true}},
+			{Variable: true, Distributed: &savedstep.Variable{Synchronization: int(strategy.OnRead),
+				Aggregation: int(strategy.AggregateMean), LocalWrites: true}},
 			{Variable: true, ZeroIfMissing: true},
 		},
 		Updates:       []int{1},
@@ -77,7 +87,8 @@ func TestAStepIsTheSameAfterItsFile(t *testing.T) {
 
 func TestOlderFilesSayTheirPaddingInTwoFields(t *testing.T) {
 	for want, h := range map[strategy.Padding][]header{
-		strategy.NoPadding: {{}}, strategy.MaskPadding: {{PadRagged: true}}, strategy.KeepPadding: {{Keep: true}, {PadRagged: true, Keep: true}},
+		strategy.NoPadding: {{}}, strategy.MaskPadding: {{PadRagged: true}}, strategy.KeepPadding: {{Keep: true},
+			{PadRagged: true, Keep: true}},
 	} {
 		for _, h := range h {
 			step, err := h.decodeStep(nil, nil)

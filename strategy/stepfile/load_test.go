@@ -35,7 +35,8 @@ func savedStep(t *testing.T, sys *system.System) (file []byte, store *model.Stor
 	require.NoError(t, err)
 	defer strat.Close()
 	store = strategytest.SeededStore()
-	step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(2), train.Options{}))
+	step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(2),
+		train.Options{}))
 	strategytest.Losses(t, step, 0, 3)
 	require.NoError(t, strat.Variables(store).Pull(t.Context()))
 	x, y := strategytest.Batch(0)
@@ -69,7 +70,8 @@ func TestASavedStepTrainsOnBitForBit(t *testing.T) {
 	var refused *stepfile.Error
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, stepfile.Arguments, refused.Reason)
-	assert.ErrorContains(t, err, "argument 0 is PerReplica(Float32[32 8], none), and the step takes PerReplica(Float32[16 8], none)")
+	assert.ErrorContains(t, err,
+		"argument 0 is PerReplica(Float32[32 8], none), and the step takes PerReplica(Float32[16 8], none)")
 }
 
 func TestASavedFunctionRuns(t *testing.T) {
@@ -77,7 +79,8 @@ func TestASavedFunctionRuns(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	strat := strategytest.On(t, sys, strategy.Options{LogicalDevices: 2})
 	f := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{rc.AllReduce(strategy.Sum, graph.Add(logical.Split(in[0], 2), graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)))}
+		return []*graph.Node{rc.AllReduce(strategy.Sum, graph.Add(logical.Split(in[0], 2),
+			graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)))}
 	}, strategy.FunctionOptions{Name: "sum", Arguments: []logical.Annotation{logical.SplitInto(2)}})
 	compiled, err := f.Compiled(ctx, []float32{1, 2})
 	require.NoError(t, err)
@@ -178,7 +181,8 @@ func TestStepsAreCachedAcrossStrategies(t *testing.T) {
 		opts.Compiler = programs
 		strat, err := strategy.New(sys, opts)
 		require.NoError(t, err)
-		got := strategytest.Losses(t, strategytest.OK(train.New(strat, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(2), train.Options{})), 0, 3)
+		got := strategytest.Losses(t, strategytest.OK(train.New(strat, strategytest.SeededStore(),
+			optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(2), train.Options{})), 0, 3)
 		require.NoError(t, strat.Close())
 		if first == nil {
 			first = got
@@ -193,13 +197,15 @@ func TestALoadedStepIsHeldAgainstTheRules(t *testing.T) {
 	x := [][]float32{{1, 2}}
 	saved := strategytest.New(t, 1, 2)
 	store := model.NewStore()
-	compiled, err := strategytest.OK(train.New(saved, store, optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		return graph.ReduceAllMean(layers.Dense(rc.Scope("hidden"), in[0], true, 4))
-	}, train.Options{})).Compiled(ctx, x)
+	compiled, err := strategytest.OK(train.New(saved, store, optimizer.StochasticGradientDescent().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return graph.ReduceAllMean(layers.Dense(rc.Scope("hidden"), in[0], true, 4))
+		}, train.Options{})).Compiled(ctx, x)
 	require.NoError(t, err)
 	file := mustSave(t, compiled)
 
-	s := strategytest.New(t, 1, 2, strategy.Options{Variables: logical.Rules{logical.Match("/hiden/dense/weights", logical.SplitInto(1, 2))}})
+	s := strategytest.New(t, 1, 2, strategy.Options{Variables: logical.Rules{logical.Match("/hiden/dense/weights",
+		logical.SplitInto(1, 2))}})
 	_, err = stepfile.LoadTrain(ctx, s, bytes.NewReader(file), store)
 	var wrong *strategy.OptionError
 	require.ErrorAs(t, err, &wrong)
@@ -220,14 +226,16 @@ func TestATrainingStepIsNoFunctionOfEachReplica(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, want[:1], strategytest.Losses(t, step, 3, 4))
 
-	traced := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{})
+	traced := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
+		strategy.FunctionOptions{})
 	_, err = train.StepOf(traced)
 	require.ErrorContains(t, err, "load one with stepfile.LoadTrain")
 	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 }
 
 func TestOptionsAreGivenOnce(t *testing.T) {
-	_, err := stepfile.Load(t.Context(), strategytest.New(t, 1, 1), bytes.NewReader(nil), nil, stepfile.Options{}, stepfile.Options{})
+	_, err := stepfile.Load(t.Context(), strategytest.New(t, 1, 1), bytes.NewReader(nil), nil, stepfile.Options{},
+		stepfile.Options{})
 	require.EqualError(t, err, "stepfile: load: 2 options; give one")
 	require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 }

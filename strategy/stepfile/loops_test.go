@@ -51,7 +51,8 @@ func TestASavedLoopTrainsOnBitForBit(t *testing.T) {
 			dropping := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 				return loss(rc, []*graph.Node{layers.DropoutStatic(rc.Scope("drop"), in[0], 0.25), in[1]})
 			}
-			step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), dropping, train.Options{}))
+			step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), dropping,
+				train.Options{}))
 			compiled, err := step.Compiled(ctx, stackedBatches(t, strat, 0, n)...)
 			require.NoError(t, err)
 			file := mustSave(t, compiled)
@@ -104,12 +105,15 @@ func TestALoopIsRefusedForOtherSteps(t *testing.T) {
 		args []any
 		want string
 	}{
-		"fewer steps":        {loop, []any{stack(3, x), one}, "it is a loop of 4 steps, not of 3; stack as many batches"},
-		"no loop":            {loop, []any{one, one}, "it is a loop of 4 steps; stack as many batches, with RunSteps or StackBatches"},
-		"a loop of one":      {single, []any{stack(1, x), one}, "it is one step, not a loop of 1"},
-		"larger batches":     {loop, []any{stack(4, append(x, x...)), one}, "argument 0 is PerReplica(Float32[4], none) in each of 4 steps, and the step takes PerReplica(Float32[2], none) in each of 4 steps"},
-		"another dtype":      {loop, []any{stack(4, []int32{1, 2, 3, 4}), one}, "argument 0 is PerReplica(Int32[2]"},
-		"all stacked":        {loop, []any{stack(4, x), stack(4, x)}, "argument 1 is PerReplica(Float32[2], none) in each of 4 steps, and the step takes Mirrored(Float32[2], none)"},
+		"fewer steps": {loop, []any{stack(3, x), one}, "it is a loop of 4 steps, not of 3; stack as many batches"},
+		"no loop": {loop, []any{one, one},
+			"it is a loop of 4 steps; stack as many batches, with RunSteps or StackBatches"},
+		"a loop of one": {single, []any{stack(1, x), one}, "it is one step, not a loop of 1"},
+		"larger batches": {loop, []any{stack(4, append(x, x...)), one}, "argument 0 is PerReplica(Float32[4], none) " +
+			"in each of 4 steps, and the step takes PerReplica(Float32[2], none) in each of 4 steps"},
+		"another dtype": {loop, []any{stack(4, []int32{1, 2, 3, 4}), one}, "argument 0 is PerReplica(Int32[2]"},
+		"all stacked": {loop, []any{stack(4, x), stack(4, x)},
+			"argument 1 is PerReplica(Float32[2], none) in each of 4 steps, and the step takes Mirrored(Float32[2], none)"},
 		"uneven":             {loop, []any{stack(4, x), stack(3, x)}, "argument 1 is for 3 steps, another for 4"},
 		"too few arguments":  {loop, []any{stack(4, x)}, "it takes 2 arguments, not 1"},
 		"too many arguments": {single, []any{one, one, one}, "it takes 2 arguments, not 3"},
@@ -137,7 +141,8 @@ func TestALoadedTrainingStepSaysHowManyStepsItTakes(t *testing.T) {
 	ctx := context.Background()
 	strat := strategytest.On(t, plugintest.System(t, 4), strategytest.AnnotatedOptions())
 	store := strategytest.SeededStore()
-	step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(2), train.Options{}))
+	step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(2),
+		train.Options{}))
 	compiled, err := step.Compiled(ctx, stackedBatches(t, strat, 0, 2)...)
 	require.NoError(t, err)
 	loaded, err := stepfile.LoadTrain(ctx, strat, bytes.NewReader(mustSave(t, compiled)), store)
@@ -160,7 +165,8 @@ func TestAOTLoopsAreSavedForATPU(t *testing.T) {
 	}
 	ctx := context.Background()
 	strat := strategytest.Ahead(t, "v5e:2x2", strategytest.AnnotatedOptions())
-	step := strategytest.OK(train.New(strat, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), measured(strat, metricOf(t, strat)), train.Options{}))
+	step := strategytest.OK(train.New(strat, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(),
+		measured(strat, metricOf(t, strat)), train.Options{}))
 	x, y := strategytest.BatchShapes(32)
 	stack := func(batches ...any) any {
 		v, err := strat.StackBatches(ctx, batches, logical.Annotation{})
@@ -183,7 +189,8 @@ func TestAOTLoopsAreSavedForATPU(t *testing.T) {
 	assert.Equal(t, 3*single.Cost.ModelFLOPs, looped.Cost.ModelFLOPs)
 	assert.InEpsilon(t, 3*single.Cost.FLOPs, looped.Cost.FLOPs, 0.2)
 	assert.Positive(t, looped.Cost.RooflineSeconds)
-	assert.LessOrEqual(t, looped.Cost.RooflineSeconds, 3*single.Cost.RooflineSeconds, "a loop may keep its state near the core")
+	assert.LessOrEqual(t, looped.Cost.RooflineSeconds, 3*single.Cost.RooflineSeconds,
+		"a loop may keep its state near the core")
 	bytes, moved := single.CollectiveBytes("replica")
 	inLoop, movedInLoop := looped.CollectiveBytes("replica")
 	assert.Equal(t, []int64{3 * bytes, 3 * moved}, []int64{inLoop, movedInLoop})

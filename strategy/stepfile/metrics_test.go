@@ -18,7 +18,8 @@ import (
 // A file whose metrics do not match their state is rejected.
 func TestMetricsOfAFileFitTheirState(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
-	held := strategytest.OK(train.NewEvaluation(s, model.NewStore(), func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	held := strategytest.OK(train.NewEvaluation(s, model.NewStore(), func(_ *strategy.ReplicaContext,
+		in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(in[0])
 	}, train.Options{Metrics: []train.Metric{train.MeanLoss(), train.Perplexity()}}))
 	compiled, err := held.Compiled(t.Context(), []float32{1, 2})
@@ -33,7 +34,8 @@ func TestMetricsOfAFileFitTheirState(t *testing.T) {
 		"no form":       `"metrics":{"state":"evaluation/.metrics/loss:mean,perplexity:exponential","names":["loss","perplexity"],"forms":["mean","median"]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := stepfile.LoadEvaluation(t.Context(), strategytest.New(t, 2, 1), bytes.NewReader(stepfile.Rewrite(t, file, was, metrics)), model.NewStore())
+			_, err := stepfile.LoadEvaluation(t.Context(), strategytest.New(t, 2, 1),
+				bytes.NewReader(stepfile.Rewrite(t, file, was, metrics)), model.NewStore())
 			var refused *stepfile.Error
 			require.ErrorAs(t, err, &refused)
 			assert.Equal(t, stepfile.Damaged, refused.Reason)

@@ -42,7 +42,8 @@ func TestAStepFromACacheIsSavedWhole(t *testing.T) {
 		strat, err := strategy.New(sys, opts)
 		require.NoError(t, err)
 		store := strategytest.SeededStore()
-		step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(2), train.Options{}))
+		step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(2),
+			train.Options{}))
 		x, y := strategytest.Batch(0)
 		compiled, err := step.Compiled(ctx, x, y)
 		require.NoError(t, err)

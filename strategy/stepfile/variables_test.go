@@ -37,8 +37,10 @@ func aotVariables(p int) []aotVariable {
 		{"first", int32(3), strategy.VariableOptions{Aggregation: strategy.AggregateFirst}},
 		{"read only", []float32{0.5, 0.25, 0.125, 3}, strategy.VariableOptions{}},
 		{"local", float32(7), strategy.VariableOptions{LocalWrites: true}},
-		{"metric", []float32{0, 0, 0, 0}, strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum, Annotation: split}},
-		{"average", float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateMean}},
+		{"metric", []float32{0, 0, 0, 0}, strategy.VariableOptions{Synchronization: strategy.OnRead,
+			Aggregation: strategy.AggregateSum, Annotation: split}},
+		{"average", float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead,
+			Aggregation: strategy.AggregateMean}},
 	}
 }
 
@@ -112,7 +114,8 @@ func TestASavedStepRunsOnDistributedVariablesBitForBit(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, file, mustSave(t, compiled))
 			others := makeVariables(t, there, "other ")
-			again, err := stepfile.Load(ctx, there, bytes.NewReader(mustSave(t, compiled)), nil, stepfile.Options{Variables: others})
+			again, err := stepfile.Load(ctx, there, bytes.NewReader(mustSave(t, compiled)), nil,
+				stepfile.Options{Variables: others})
 			require.NoError(t, err)
 			require.Equal(t, want, everything(t, again, others, 3))
 		})
@@ -147,7 +150,8 @@ func TestASavedTrainingStepKeepsItsMetric(t *testing.T) {
 	}
 	strat := strategytest.On(t, plugintest.System(t, 4), strategytest.AnnotatedOptions())
 	store, metric := strategytest.SeededStore(), metricOf(t, strat)
-	step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), measured(strat, metric), train.Options{}))
+	step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), measured(strat, metric),
+		train.Options{}))
 	x, y := strategytest.Batch(0)
 	compiled, err := step.Compiled(ctx, x, y)
 	require.NoError(t, err)
@@ -164,7 +168,8 @@ func TestASavedTrainingStepKeepsItsMetric(t *testing.T) {
 	// A variable of the store cannot replace a distributed variable.
 	own, ok := there.Variables(store).Lookup("/hidden/dense/biases")
 	require.True(t, ok)
-	_, err = stepfile.LoadTrain(ctx, there, bytes.NewReader(file), store, stepfile.Options{Variables: map[string]*strategy.Variable{"metric": own}})
+	_, err = stepfile.LoadTrain(ctx, there, bytes.NewReader(file), store,
+		stepfile.Options{Variables: map[string]*strategy.Variable{"metric": own}})
 	var refused *stepfile.Error
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, "metric", refused.Variable)
@@ -220,21 +225,24 @@ func TestDistributedVariablesThatDoNotFitAreNamed(t *testing.T) {
 		want     string
 	}{
 		"missing": {func(*testing.T, *strategy.TPUStrategy) variables { return nil },
-			"metric", "there is none of this name in the strategy; the step has Float32[4], ON_READ, SUM, laid out as 2; make it with NewVariable"},
+			"metric", "there is none of this name in the strategy; the step has Float32[4], ON_READ, SUM, laid out as 2; " +
+				"make it with NewVariable"},
 		"ambiguous": {func(t *testing.T, s *strategy.TPUStrategy) variables {
 			addMetric(t, s, "metric", strategy.VariableOptions{})
 			addMetric(t, s, "metric", strategy.VariableOptions{})
 			return nil
 		}, "metric", "2 variables of the strategy have this name; the step has Float32[4]"},
 		"another shape": {func(t *testing.T, s *strategy.TPUStrategy) variables {
-			_, err := s.NewVariable(ctx, []float32{1, 2}, strategy.VariableOptions{Name: "metric", Synchronization: strategy.OnRead,
-				Aggregation: strategy.AggregateSum, Annotation: logical.SplitInto(2)})
+			_, err := s.NewVariable(ctx, []float32{1, 2}, strategy.VariableOptions{Name: "metric",
+				Synchronization: strategy.OnRead,
+				Aggregation:     strategy.AggregateSum, Annotation: logical.SplitInto(2)})
 			require.NoError(t, err)
 			return nil
 		}, "metric", "it is Float32[2], ON_READ, SUM, laid out as 2 here, and Float32[4], "},
 		"another dtype": {func(t *testing.T, s *strategy.TPUStrategy) variables {
-			_, err := s.NewVariable(ctx, []int32{1, 2, 3, 4}, strategy.VariableOptions{Name: "metric", Synchronization: strategy.OnRead,
-				Aggregation: strategy.AggregateSum, Annotation: logical.SplitInto(2)})
+			_, err := s.NewVariable(ctx, []int32{1, 2, 3, 4}, strategy.VariableOptions{Name: "metric",
+				Synchronization: strategy.OnRead,
+				Aggregation:     strategy.AggregateSum, Annotation: logical.SplitInto(2)})
 			require.NoError(t, err)
 			return nil
 		}, "metric", "it is Int32[4]"},

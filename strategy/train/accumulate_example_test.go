@@ -35,7 +35,8 @@ func ExampleOptions() {
 			log.Fatal(err)
 		}
 	}
-	held := strategytest.OK(train.NewEvaluation(strat, store, func(rc *strategy.ReplicaContext, in []*graph.Node) (averaged *graph.Node) {
+	held := strategytest.OK(train.NewEvaluation(strat, store, func(rc *strategy.ReplicaContext,
+		in []*graph.Node) (averaged *graph.Node) {
 		train.Averaged(rc, "train_step", func() { averaged = loss(rc, in) })
 		return averaged
 	}, train.Options{}))

@@ -69,7 +69,8 @@ func microbatchesOf(t *testing.T, batch []any, replicas, n int) (all [][]any) {
 // mean of the microbatches' losses.
 func TestBatchNormalisationInMicrobatches(t *testing.T) {
 	sys := plugintest.System(t, 8)
-	for _, c := range []struct{ r, p, rows, n int }{{1, 1, 32, 4}, {8, 1, 32, 2}, {4, 2, 32, 4}, {2, 4, 32, 4}, {1, 1, 14, 4}} {
+	for _, c := range []struct{ r, p, rows, n int }{{1, 1, 32, 4}, {8, 1, 32, 2}, {4, 2, 32, 4}, {2, 4, 32, 4},
+		{1, 1, 14, 4}} {
 		t.Run(fmt.Sprintf("%dx%d, %d rows in %d", c.r, c.p, c.rows, c.n), func(t *testing.T) {
 			s := strategytest.On(t, sys, strategy.Options{Replicas: c.r, LogicalDevices: c.p})
 			of := make([]int, c.rows)
@@ -88,7 +89,8 @@ func TestBatchNormalisationInMicrobatches(t *testing.T) {
 				for _, name := range []string{"mean", "variance", "avg_weight"} {
 					path := "/" + layer + "/batch_normalization/" + name
 					require.Contains(t, still.values, path)
-					assert.InDeltaSlice(t, strategytest.Numbers(t, still.values[path]), strategytest.Numbers(t, got.values[path]), 1e-5, path)
+					assert.InDeltaSlice(t, strategytest.Numbers(t, still.values[path]), strategytest.Numbers(t, got.values[path]),
+						1e-5, path)
 				}
 				assert.Equal(t, float64(c.n), strategytest.Numbers(t, got.values["/"+layer+"/batch_normalization/avg_weight"])[0])
 			}

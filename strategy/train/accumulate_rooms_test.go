@@ -29,8 +29,9 @@ var accumulating = [][2]int{{1, 1}, {8, 1}, {4, 2}, {2, 4}}
 func TestMicrobatchesWithRegularizersAreTheBatch(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	for name, params := range map[string]map[string]any{
-		"L1, which projects":       {regularizer.ParamL1: 0.02},
-		"both, with clipped steps": {regularizer.ParamL1: 0.01, regularizer.ParamL2: 0.02, optimizer.ParamClipStepByValue: 0.004},
+		"L1, which projects": {regularizer.ParamL1: 0.02},
+		"both, with clipped steps": {regularizer.ParamL1: 0.01, regularizer.ParamL2: 0.02,
+			optimizer.ParamClipStepByValue: 0.004},
 	} {
 		loss := func(p int) train.Loss {
 			return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
@@ -43,7 +44,8 @@ func TestMicrobatchesWithRegularizersAreTheBatch(t *testing.T) {
 		}
 		fit := func(r, p int, state logical.StateSharding, n int) trained {
 			s := strategytest.On(t, sys, strategy.Options{Replicas: r, LogicalDevices: p,
-				Variables: append(logical.Rules{logical.Match(`hidden/.*weights`, logical.SplitInto(1, p))}, strategytest.Share(state, 1)...)})
+				Variables: append(logical.Rules{logical.Match(`hidden/.*weights`, logical.SplitInto(1, p))},
+					strategytest.Share(state, 1)...)})
 			return trainOn(t, s, optimizer.Adam().LearningRate(0.01).Done(), loss(p), train.Options{Accumulate: n}, rowsOf(3)...)
 		}
 		want := fit(1, 1, logical.ShardNothing, 0)
@@ -80,9 +82,11 @@ func TestMicrobatchesWithEverythingAreTheBatch(t *testing.T) {
 	require.Less(t, want.losses[2], want.losses[0])
 	for i, mesh := range accumulating {
 		keep := []remat.Policy{remat.Nothing(), remat.Products()}[i%2]
-		state := []logical.StateSharding{logical.ShardParameters, logical.ShardParameters, logical.ShardGradients, logical.ShardParameters}[i]
+		state := []logical.StateSharding{logical.ShardParameters, logical.ShardParameters, logical.ShardGradients,
+			logical.ShardParameters}[i]
 		t.Run(fmt.Sprintf("%v %s %s", mesh, state, keep), func(t *testing.T) {
-			got := fit(deepOptions(mesh[0], mesh[1], state), keep, train.Options{Accumulate: 4, Precision: precision.MixedBFloat16})
+			got := fit(deepOptions(mesh[0], mesh[1], state), keep, train.Options{Accumulate: 4,
+				Precision: precision.MixedBFloat16})
 			want.equals(t, got, 1e-2)
 		})
 	}

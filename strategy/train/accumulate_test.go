@@ -35,7 +35,8 @@ func (want trained) equals(t *testing.T, got trained, tolerance float64) {
 	t.Helper()
 	require.Len(t, got.losses, len(want.losses))
 	for i := range want.losses {
-		require.InDelta(t, want.losses[i], got.losses[i], tolerance*math.Max(1, math.Abs(want.losses[i])), "loss of step %d", i)
+		require.InDelta(t, want.losses[i], got.losses[i], tolerance*math.Max(1, math.Abs(want.losses[i])), "loss of step %d",
+			i)
 	}
 	require.Len(t, got.values, len(want.values))
 	for path, value := range want.values {
@@ -46,7 +47,8 @@ func (want trained) equals(t *testing.T, got trained, tolerance float64) {
 }
 
 // trainOn runs one step for each batch.
-func trainOn(t *testing.T, strat *strategy.TPUStrategy, opt optimizer.Interface, loss train.Loss, o train.Options, batches ...[]any) (got trained) {
+func trainOn(t *testing.T, strat *strategy.TPUStrategy, opt optimizer.Interface, loss train.Loss, o train.Options,
+	batches ...[]any) (got trained) {
 	t.Helper()
 	ctx := context.Background()
 	store := model.NewStore()
@@ -75,12 +77,14 @@ func TestAccumulatedGradientsAreThoseOfTheBatch(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	batches := rowsOf(2)
 	adam := func() optimizer.Interface { return optimizer.Adam().LearningRate(0.01).Done() }
-	want := trainOn(t, strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalDevices: 1}), adam(), strategytest.Annotated(1), train.Options{}, batches...)
+	want := trainOn(t, strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalDevices: 1}), adam(),
+		strategytest.Annotated(1), train.Options{}, batches...)
 	for _, mesh := range [][2]int{{1, 1}, {8, 1}, {4, 2}, {2, 4}} {
 		t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) {
 			p := mesh[1]
 			strat := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: p, Variables: logical.Rules{
-				logical.Match(`hidden/.*weights`, logical.SplitInto(1, p)), logical.Match(`output/.*weights`, logical.SplitInto(p, 1))}})
+				logical.Match(`hidden/.*weights`, logical.SplitInto(1, p)), logical.Match(`output/.*weights`,
+					logical.SplitInto(p, 1))}})
 			got := trainOn(t, strat, adam(), strategytest.Annotated(p), train.Options{Accumulate: 4}, batches...)
 			want.equals(t, got, 2e-5)
 		})
@@ -91,7 +95,8 @@ func TestTheTextDoesNotGrowWithTheMicrobatches(t *testing.T) {
 	s := strategytest.New(t, 2, 2)
 	text := func(n int) string {
 		store := strategytest.SeededStore()
-		step := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().Done(), strategytest.Annotated(2), train.Options{Accumulate: n}))
+		step := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().Done(), strategytest.Annotated(2),
+			train.Options{Accumulate: n}))
 		m, err := step.Lowered(t.Context(), rowsOf(1)[0]...)
 		require.NoError(t, err)
 		return string(m.Text)
@@ -113,7 +118,8 @@ func TestMicrobatchesThatCannotBeAreErrors(t *testing.T) {
 	one, err := s.Mirror(t.Context(), float32(1), logical.Annotation{})
 	require.NoError(t, err)
 	scalar := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		return graph.ReduceAllMean(layers.Dense(rc.Scope("out"), graph.Reshape(graph.ConvertDType(in[0], dtypes.Float32), 1, 1), true, 1))
+		return graph.ReduceAllMean(layers.Dense(rc.Scope("out"), graph.Reshape(graph.ConvertDType(in[0], dtypes.Float32), 1,
+			1), true, 1))
 	}
 	for name, c := range map[string]struct {
 		n     int
@@ -125,7 +131,8 @@ func TestMicrobatchesThatCannotBeAreErrors(t *testing.T) {
 		"other rows": {4, odd(1), []any{x, short}, "argument 1 has 3 rows, which do not divide, and argument 0 has 4"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), c.loss, train.Options{Accumulate: c.n, UnequalRows: true}))
+			step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), c.loss,
+				train.Options{Accumulate: c.n, UnequalRows: true}))
 			_, err := step.Run(t.Context(), c.batch...)
 			var traced *strategy.TraceError
 			require.ErrorAs(t, err, &traced)

@@ -38,7 +38,8 @@ func TestMicrobatchesWithPaddedRowsAreThoseOfTheBatch(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	sgd := func() optimizer.Interface { return optimizer.StochasticGradientDescent().WithLearningRate(0.05).Done() }
 	batches := sums(13, 1)
-	want := trainOn(t, strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalDevices: 1}), sgd(), odd(1), train.Options{}, batches...)
+	want := trainOn(t, strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalDevices: 1}), sgd(), odd(1),
+		train.Options{}, batches...)
 	for _, c := range [][3]int{{1, 1, 4}, {4, 1, 2}, {2, 2, 100}} {
 		t.Run(fmt.Sprintf("%dx%d in %d", c[0], c[1], c[2]), func(t *testing.T) {
 			s := strategytest.On(t, sys, strategy.Options{Replicas: c[0], LogicalDevices: c[1], Variables: oddRules(c[1])})
@@ -52,7 +53,8 @@ func TestMicrobatchesInLoopsOfLayersAndSharedState(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	adam := func() optimizer.Interface { return optimizer.Adam().LearningRate(0.02).Done() }
 	batches := sums(16, 16)
-	want := trainOn(t, strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalDevices: 1}), adam(), deep(remat.Everything()), train.Options{}, batches...)
+	want := trainOn(t, strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalDevices: 1}), adam(),
+		deep(remat.Everything()), train.Options{}, batches...)
 	for _, c := range []struct {
 		r, p  int
 		state logical.StateSharding
@@ -78,9 +80,11 @@ func TestMicrobatchesUnderAPolicy(t *testing.T) {
 		o    train.Options
 		near float64
 	}{
-		"bfloat16":             {train.Options{Precision: precision.MixedBFloat16}, 3e-2},
-		"float16, guarded":     {train.Options{Precision: precision.Policy{Compute: dtypes.Float16, LossScale: precision.LossScale{Initial: 128, Interval: 2, Factor: 2}}, NonFinite: train.Skip}, 1e-2},
-		"float16, fixed scale": {train.Options{Precision: precision.Policy{Compute: dtypes.Float16, LossScale: precision.LossScale{Initial: 64}}}, 1e-2},
+		"bfloat16": {train.Options{Precision: precision.MixedBFloat16}, 3e-2},
+		"float16, guarded": {train.Options{Precision: precision.Policy{Compute: dtypes.Float16,
+			LossScale: precision.LossScale{Initial: 128, Interval: 2, Factor: 2}}, NonFinite: train.Skip}, 1e-2},
+		"float16, fixed scale": {train.Options{Precision: precision.Policy{Compute: dtypes.Float16,
+			LossScale: precision.LossScale{Initial: 64}}}, 1e-2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := strategytest.On(t, sys, strategy.Options{LogicalDevices: 1, Replicas: 2})
@@ -113,10 +117,12 @@ func TestWhatAStepWritesGoesFromMicrobatchToMicrobatch(t *testing.T) {
 	for _, mesh := range [][2]int{{1, 1}, {2, 2}} {
 		t.Run(fmt.Sprint(mesh), func(t *testing.T) {
 			s := strategytest.New(t, mesh[0], mesh[1])
-			own, err := s.NewVariable(t.Context(), int32(0), strategy.VariableOptions{Name: "own", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+			own, err := s.NewVariable(t.Context(), int32(0), strategy.VariableOptions{Name: "own",
+				Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 			require.NoError(t, err)
 			frozen := false
-			all, err := s.NewVariable(t.Context(), float32(0), strategy.VariableOptions{Name: "all", Trainable: &frozen, Aggregation: strategy.AggregateSum})
+			all, err := s.NewVariable(t.Context(), float32(0), strategy.VariableOptions{Name: "all", Trainable: &frozen,
+				Aggregation: strategy.AggregateSum})
 			require.NoError(t, err)
 			half, err := s.Mirror(t.Context(), float32(0.5), logical.Annotation{}) // the same for each microbatch
 			require.NoError(t, err)
@@ -179,7 +185,8 @@ func TestAllKindsOfStepsAccumulate(t *testing.T) {
 func TestMetricsAndNormsOfMicrobatches(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	read := func(n int) map[string]float64 {
-		step := classStep(s, strategytest.SeededStore(), train.Options{Accumulate: n, Metrics: classMetrics(), Norms: true, ClipNorm: 0.1, LearningRate: schedule.Constant(0.01)})
+		step := classStep(s, strategytest.SeededStore(), train.Options{Accumulate: n, Metrics: classMetrics(), Norms: true,
+			ClipNorm: 0.1, LearningRate: schedule.Constant(0.01)})
 		x, y := classBatch(1, 11)
 		_, err := step.Run(t.Context(), x, y)
 		require.NoError(t, err)
@@ -197,13 +204,15 @@ func TestMetricsAndNormsOfMicrobatches(t *testing.T) {
 func TestMicrobatchesGatherInHalfPrecision(t *testing.T) {
 	s := strategytest.New(t, 2, 1, sharded(2, 1, logical.ShardParameters))
 	text := func(n int) string {
-		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), odd(1), train.Options{Accumulate: n, Precision: precision.MixedBFloat16}))
+		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), odd(1),
+			train.Options{Accumulate: n, Precision: precision.MixedBFloat16}))
 		m, err := step.Lowered(t.Context(), sums(8)[0]...)
 		require.NoError(t, err)
 		return string(m.Text)
 	}
 	dtypes := func(text, op string) (found []string) {
-		for _, line := range regexp.MustCompile(`stablehlo.`+op+`"[^\n]*(?:\n[^\n]*){0,4}-> tensor<[\dx]*x(b?f\d\d)>`).FindAllStringSubmatch(text, -1) {
+		for _, line := range regexp.MustCompile(`stablehlo.`+op+
+			`"[^\n]*(?:\n[^\n]*){0,4}-> tensor<[\dx]*x(b?f\d\d)>`).FindAllStringSubmatch(text, -1) {
 			found = append(found, line[1])
 		}
 		slices.Sort(found)

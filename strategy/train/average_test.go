@@ -63,7 +63,8 @@ func TestAveragesFollowTheVariables(t *testing.T) {
 				o, loss = deepOptions(c.r, c.p, c.state), deep(remat.Nothing())
 			}
 			s, store := strategytest.On(t, sys, o), strategytest.SeededStore()
-			step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.05).Done(), loss, train.Options{Average: 0.7, AverageWarmUp: c.warm, Accumulate: 2}))
+			step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.05).Done(), loss,
+				train.Options{Average: 0.7, AverageWarmUp: c.warm, Accumulate: 2}))
 			evaluate := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 				plain := rc.AllReduce(strategy.Mean, loss(rc, in))
 				var average *graph.Node
@@ -169,7 +170,8 @@ func TestAveragesAreThoseOfOneDevice(t *testing.T) {
 // trained variables of the strategy have.
 func TestAveragesOfStepsThatAreNotTaken(t *testing.T) {
 	s, store := strategytest.New(t, 2, 1), strategytest.SeededStore()
-	w, err := s.NewVariable(t.Context(), []float32{2}, strategy.VariableOptions{Name: "w", Aggregation: strategy.AggregateMean})
+	w, err := s.NewVariable(t.Context(), []float32{2}, strategy.VariableOptions{Name: "w",
+		Aggregation: strategy.AggregateMean})
 	require.NoError(t, err)
 	loss := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		scale := precision.Compute(graph.Reshape(rc.Read(w)))
@@ -191,7 +193,8 @@ func TestAveragesOfStepsThatAreNotTaken(t *testing.T) {
 	assert.Nil(t, got["/averages/train_step/wide/dense/weights"])
 	assert.Equal(t, dtypes.Float32, got["/averages/train_step/odd/dense/weights"].DType())
 	assert.Equal(t, []float64{1}, strategytest.Numbers(t, got["/averages/train_step/updates"]))
-	assert.True(t, got["/odd/dense/weights"].Equal(got["/averages/train_step/odd/dense/weights"]), "the first step that is taken")
+	assert.True(t, got["/odd/dense/weights"].Equal(got["/averages/train_step/odd/dense/weights"]),
+		"the first step that is taken")
 	_, err = step.Run(t.Context(), batch...)
 	require.NoError(t, err)
 	results, err := read.Run(t.Context())
@@ -210,12 +213,17 @@ func TestAveragesOfStepsThatAreNotTaken(t *testing.T) {
 // An evaluation reads averages in loops, in blocks and under a policy.
 func TestAnEvaluationOfAverages(t *testing.T) {
 	policy := precision.MixedBFloat16
-	s, store := strategytest.On(t, plugintest.System(t, 2), deepOptions(2, 1, logical.ShardParameters)), strategytest.SeededStore()
+	s, store := strategytest.On(t, plugintest.System(t, 2), deepOptions(2, 1, logical.ShardParameters)),
+		strategytest.SeededStore()
 	loss := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		x := remat.Block(remat.Nothing(), in[0], func(x *graph.Node) *graph.Node { return layers.Dense(rc.Scope("block"), x, true, 8) })
+		x := remat.Block(remat.Nothing(), in[0], func(x *graph.Node) *graph.Node {
+			return layers.Dense(rc.Scope("block"), x,
+				true, 8)
+		})
 		return deep(remat.Nothing())(rc, []*graph.Node{x, in[1]})
 	}
-	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.05).Done(), loss, train.Options{Average: 0.5, Precision: policy}))
+	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.05).Done(), loss,
+		train.Options{Average: 0.5, Precision: policy}))
 	for range 3 {
 		_, err := step.Run(t.Context(), sums(16)[0]...)
 		require.NoError(t, err)

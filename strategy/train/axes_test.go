@@ -29,13 +29,16 @@ func TestTrainingOverNamedAxesIsTheSameOnEveryMesh(t *testing.T) {
 	for _, mesh := range []struct {
 		replicas int
 		axes     []string
-	}{{1, nil}, {1, []string{"model", "sequence", "expert"}}, {2, []string{"model", "sequence"}}, {2, []string{"expert", "model"}}, {4, []string{"model"}}} {
+	}{{1, nil}, {1, []string{"model", "sequence", "expert"}}, {2, []string{"model", "sequence"}},
+		{2, []string{"expert", "model"}}, {4, []string{"model"}}} {
 		t.Run(fmt.Sprint(mesh), func(t *testing.T) {
 			strat := strategytest.On(t, sys, strategytest.NamedOptions(mesh.replicas, strategytest.Axes(mesh.axes...)...))
 			store := strategytest.SeededStore()
 			// The batch is sharded.
-			step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Named, train.Options{Arguments: []logical.Annotation{
-				strategytest.Over(strat.LogicalMesh(), "", "sequence"), strategytest.Over(strat.LogicalMesh(), "", "sequence", "model")}}))
+			step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Named,
+				train.Options{Arguments: []logical.Annotation{
+					strategytest.Over(strat.LogicalMesh(), "", "sequence"), strategytest.Over(strat.LogicalMesh(), "", "sequence",
+						"model")}}))
 			var losses []float64
 			batches := make([][]any, steps)
 			for i := range batches {
@@ -82,7 +85,8 @@ func TestTrainingOverNamedAxesIsTheSameOnEveryMesh(t *testing.T) {
 // The rules combine the axis of the replicas with logical axes.
 func TestRulesShareOutVariablesAmongTheReplicas(t *testing.T) {
 	sys := plugintest.System(t, 8)
-	run := func(t *testing.T, opt optimizer.Interface, opts strategy.Options) (losses []float64, vars *strategy.Variables) {
+	run := func(t *testing.T, opt optimizer.Interface, opts strategy.Options) (losses []float64,
+		vars *strategy.Variables) {
 		s := strategytest.On(t, sys, opts)
 		store := strategytest.SeededStore()
 		step := strategytest.OK(train.New(s, store, opt, strategytest.Named, train.Options{}))
@@ -115,7 +119,8 @@ func TestRulesShareOutVariablesAmongTheReplicas(t *testing.T) {
 				}
 				if c.replicas == 4 { // the same with two rules that are combined
 					rules[1].Annotation = strategytest.Over(mesh, "", "model")
-					rules = append(rules, logical.Rule{Pattern: rules[1].Pattern, Largest: []string{logical.ReplicaAxis}, MinElements: 1})
+					rules = append(rules, logical.Rule{Pattern: rules[1].Pattern, Largest: []string{logical.ReplicaAxis},
+						MinElements: 1})
 				}
 				losses, vars := run(t, opt(), strategy.Options{Replicas: c.replicas, LogicalAxes: axes, Variables: rules})
 				assert.InDeltaSlice(t, want, losses, 1e-5)
@@ -146,9 +151,11 @@ func TestRulesShareOutVariablesAmongTheReplicas(t *testing.T) {
 
 func TestAPartialSplitTakesTheMemoryOfItsParts(t *testing.T) {
 	ctx := context.Background()
-	strat := strategytest.On(t, plugintest.System(t, 4), strategytest.NamedOptions(1, strategytest.Axes("model", "sequence")...))
+	strat := strategytest.On(t, plugintest.System(t, 4), strategytest.NamedOptions(1, strategytest.Axes("model",
+		"sequence")...))
 	store := strategytest.SeededStore()
-	step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Named, train.Options{}))
+	step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Named,
+		train.Options{}))
 	x, y := strategytest.NamedBatch(0)
 	compiled, err := step.Compiled(ctx, x, y)
 	require.NoError(t, err)

@@ -76,7 +76,8 @@ func TestTheGlobalNormIsThatOfOneDevice(t *testing.T) {
 		var variables map[string]*tensors.Tensor
 		for _, mesh := range [][2]int{{1, 1}, {8, 1}, {4, 2}, {2, 4}} {
 			for _, state := range statesOf[mesh] {
-				loss, opts := linear, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], Variables: strategytest.Share(state, 1)}
+				loss, opts := linear, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1],
+					Variables: strategytest.Share(state, 1)}
 				if name == "adamax" {
 					loss, opts = odd(mesh[1]), sharded(mesh[0], mesh[1], state)
 				} else if mesh[0] > 1 && mesh[0] != 2 {
@@ -141,10 +142,12 @@ func TestTheNormOfVariablesOnADevice(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	var want map[string]float64
 	for _, mesh := range [][2]int{{1, 1}, {4, 2}, {2, 4}} {
-		opts := strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], Variables: append(strategytest.AnnotatedRules(mesh[1]),
-			logical.Match(`expert/.*weights`, logical.AssignTo(mesh[1]-1)))}
+		opts := strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1],
+			Variables: append(strategytest.AnnotatedRules(mesh[1]),
+				logical.Match(`expert/.*weights`, logical.AssignTo(mesh[1]-1)))}
 		s := strategytest.On(t, sys, opts)
-		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(mesh[1]),
+		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(),
+			strategytest.Annotated(mesh[1]),
 			train.Options{ClipNorm: 0.5, Norms: true, UpdateNorm: true}))
 		strategytest.Losses(t, step, 0, 2)
 		got := readings(t, step)
@@ -185,7 +188,8 @@ func TestTheNormCostsOneSmallAllReduceAtMost(t *testing.T) {
 					parts = 1
 				}
 				assert.Equal(t, plain+parts, count(train.Options{ClipNorm: 1}))
-				assert.Equal(t, plain+2*parts, count(train.Options{ClipNorm: 1, Norms: true, UpdateNorm: true}), "the norms of the end share one")
+				assert.Equal(t, plain+2*parts, count(train.Options{ClipNorm: 1, Norms: true, UpdateNorm: true}),
+					"the norms of the end share one")
 			})
 		}
 	}
@@ -219,7 +223,8 @@ func TestANormThatIsNotFinite(t *testing.T) {
 	})
 	t.Run("skipped", func(t *testing.T) {
 		store := model.NewStore()
-		step := strategytest.OK(train.New(s, store, sgd(), loss, train.Options{ClipNorm: 1, NonFinite: train.Skip, Norms: true, Metrics: []train.Metric{train.MeanLoss()}}))
+		step := strategytest.OK(train.New(s, store, sgd(), loss, train.Options{ClipNorm: 1, NonFinite: train.Skip,
+			Norms: true, Metrics: []train.Metric{train.MeanLoss()}}))
 		for _, batch := range []*tensors.Tensor{small, large} {
 			_, err := step.Run(t.Context(), batch)
 			require.NoError(t, err)
@@ -233,7 +238,8 @@ func TestANormThatIsNotFinite(t *testing.T) {
 		assert.InDelta(t, 7, got["loss"], 1e-6)
 	})
 	t.Run("stopped", func(t *testing.T) {
-		step := strategytest.OK(train.New(s, model.NewStore(), sgd(), loss, train.Options{ClipNorm: 1, NonFinite: train.Stop}))
+		step := strategytest.OK(train.New(s, model.NewStore(), sgd(), loss, train.Options{ClipNorm: 1,
+			NonFinite: train.Stop}))
 		_, err := step.Run(t.Context(), large)
 		var stopped *train.NonFiniteError
 		require.ErrorAs(t, err, &stopped)
@@ -243,7 +249,8 @@ func TestANormThatIsNotFinite(t *testing.T) {
 		store := model.NewStore()
 		policy := precision.MixedFloat16
 		policy.LossScale.Initial = 4
-		step := strategytest.OK(train.New(s, store, sgd(), product, train.Options{ClipNorm: 0.125, Precision: policy, Norms: true}))
+		step := strategytest.OK(train.New(s, store, sgd(), product, train.Options{ClipNorm: 0.125, Precision: policy,
+			Norms: true}))
 		_, err := step.Run(t.Context(), rows(2, 1)) // a mean of 0.75, unscaled
 		require.NoError(t, err)
 		assert.InDelta(t, 0.75, readings(t, step)["gradient_norm"], 1e-6)
@@ -263,15 +270,17 @@ func TestANormThatIsNotFinite(t *testing.T) {
 func TestTheNormOfOtherDTypes(t *testing.T) {
 	strategytest.OnMeshes(t, [][2]int{{1, 1}, {4, 1}}, func(t *testing.T, s *strategy.TPUStrategy) {
 		store := model.NewStore()
-		step := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().WithLearningRate(1).WithDecay(false).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-			z := rc.Scope().VariableWithValue("z", []complex64{0, 0}).NodeValue(rc.Graph())
-			half := rc.Scope().VariableWithValue("half", []float16.Float16{0, 0}).NodeValue(rc.Graph())
-			double := rc.Scope().VariableWithValue("double", []float64{0}).NodeValue(rc.Graph())
-			x := graph.ReduceAllMean(in[0])
-			sum := func(x *graph.Node) *graph.Node { return graph.ConvertDType(graph.ReduceAllSum(x), dtypes.Float32) }
-			loss := graph.Add(graph.MulScalar(sum(graph.Real(z)), 300), graph.MulScalar(sum(graph.Imag(z)), 400))
-			return graph.Mul(x, graph.Add(loss, graph.Add(graph.MulScalar(sum(half), 30000), sum(double))))
-		}, train.Options{ClipNorm: 1, Norms: true, UpdateNorm: true}))
+		step := strategytest.OK(train.New(s, store,
+			optimizer.StochasticGradientDescent().WithLearningRate(1).WithDecay(false).Done(), func(rc *strategy.ReplicaContext,
+				in []*graph.Node) *graph.Node {
+				z := rc.Scope().VariableWithValue("z", []complex64{0, 0}).NodeValue(rc.Graph())
+				half := rc.Scope().VariableWithValue("half", []float16.Float16{0, 0}).NodeValue(rc.Graph())
+				double := rc.Scope().VariableWithValue("double", []float64{0}).NodeValue(rc.Graph())
+				x := graph.ReduceAllMean(in[0])
+				sum := func(x *graph.Node) *graph.Node { return graph.ConvertDType(graph.ReduceAllSum(x), dtypes.Float32) }
+				loss := graph.Add(graph.MulScalar(sum(graph.Real(z)), 300), graph.MulScalar(sum(graph.Imag(z)), 400))
+				return graph.Mul(x, graph.Add(loss, graph.Add(graph.MulScalar(sum(half), 30000), sum(double))))
+			}, train.Options{ClipNorm: 1, Norms: true, UpdateNorm: true}))
 		_, err := step.Run(t.Context(), []float32{1, 1, 1, 1})
 		require.NoError(t, err)
 		got := readings(t, step)

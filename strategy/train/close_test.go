@@ -45,10 +45,13 @@ func TestAStepThatIsClosedHoldsNothing(t *testing.T) {
 	for call, err := range map[string]error{
 		"Run": strategytest.Err(step.Run(ctx, x, y)), "RunSteps": strategytest.Err(step.RunSteps(ctx, []any{x, y})),
 		"Compiled": strategytest.Err(step.Compiled(ctx, x, y)), "Lowered": strategytest.Err(step.Lowered(ctx, x, y)),
-		"Bind": strategytest.Err(step.Bind(ctx, x, y)), "Launch": bound.Launch(ctx), "the loss": strategytest.Err(loss.Float64(ctx)),
-		"Metrics": strategytest.Err(step.Metrics(ctx)), "ResetMetrics": step.ResetMetrics(ctx),
-		"NonFinite": strategytest.Err(step.NonFinite(ctx)), "ResetNonFinite": step.ResetNonFinite(ctx), "SwapAverages": step.SwapAverages(ctx),
-		"Evaluation.Run": evaluation.Run(ctx, x, y), "Results": strategytest.Err(evaluation.Results(ctx)), "Reset": evaluation.Reset(ctx),
+		"Bind": strategytest.Err(step.Bind(ctx, x, y)), "Launch": bound.Launch(ctx),
+		"the loss": strategytest.Err(loss.Float64(ctx)),
+		"Metrics":  strategytest.Err(step.Metrics(ctx)), "ResetMetrics": step.ResetMetrics(ctx),
+		"NonFinite": strategytest.Err(step.NonFinite(ctx)), "ResetNonFinite": step.ResetNonFinite(ctx),
+		"SwapAverages":   step.SwapAverages(ctx),
+		"Evaluation.Run": evaluation.Run(ctx, x, y), "Results": strategytest.Err(evaluation.Results(ctx)),
+		"Reset": evaluation.Reset(ctx),
 	} {
 		assert.ErrorIs(t, err, strategy.ErrClosed, call)
 	}
@@ -73,7 +76,8 @@ func TestAStepThatIsClosedHoldsNothing(t *testing.T) {
 func TestAStepIsClosedBesideItsRuns(t *testing.T) {
 	ctx := t.Context()
 	s := strategytest.New(t, 2, 1)
-	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), strategytest.Annotated(1), train.Options{}))
+	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), strategytest.Annotated(1),
+		train.Options{}))
 	x, y := strategytest.Batch(0)
 	_, err := step.Run(ctx, x, y)
 	require.NoError(t, err)

@@ -67,11 +67,12 @@ func TestStepsWithLargeConstantsTrainAsWithArguments(t *testing.T) {
 		opts              train.Options
 		steps             int // in a launch
 	}{
-		"1x1":                          {replicas: 1, devices: 1},
-		"2x1 with microbatches":        {replicas: 2, devices: 1, opts: train.Options{Accumulate: 2}},
-		"1x2 with steps in a launch":   {replicas: 1, devices: 2, steps: 3},
-		"2x2 with sharded state":       {replicas: 2, devices: 2, state: logical.ShardParameters},
-		"4x1 with sharded state, loop": {replicas: 4, devices: 1, state: logical.ShardOptimizer, opts: train.Options{Accumulate: 2}, steps: 3},
+		"1x1":                        {replicas: 1, devices: 1},
+		"2x1 with microbatches":      {replicas: 2, devices: 1, opts: train.Options{Accumulate: 2}},
+		"1x2 with steps in a launch": {replicas: 1, devices: 2, steps: 3},
+		"2x2 with sharded state":     {replicas: 2, devices: 2, state: logical.ShardParameters},
+		"4x1 with sharded state, loop": {replicas: 4, devices: 1, state: logical.ShardOptimizer,
+			opts: train.Options{Accumulate: 2}, steps: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var losses [2]string
@@ -81,7 +82,8 @@ func TestStepsWithLargeConstantsTrainAsWithArguments(t *testing.T) {
 					opts.Variables = strategytest.Share(c.state, 1)
 				}
 				s := strategytest.On(t, sys, opts)
-				step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), loss(c.devices, closesOver), c.opts))
+				step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(),
+					loss(c.devices, closesOver), c.opts))
 				for n := range 3 {
 					ids, values := batchOf(n)
 					var err error

@@ -69,7 +69,8 @@ func positions(x *graph.Node) *graph.Node {
 // updates. With onShards it returns those in which each element depends only on the same element
 // and on scalars.
 func customOptimizers(onShards bool) map[string]func() optimizer.Interface {
-	each := func(change func(scope *model.Scope, v *model.Variable, gradient *graph.Node) *graph.Node) func() optimizer.Interface {
+	each := func(change func(scope *model.Scope, v *model.Variable,
+		gradient *graph.Node) *graph.Node) func() optimizer.Interface {
 		return func() optimizer.Interface { return custom{change} }
 	}
 	if onShards {
@@ -90,7 +91,8 @@ func customOptimizers(onShards bool) map[string]func() optimizer.Interface {
 					step := optimizer.IncrementGlobalStep(g, dtypes.Float32)
 					rate := graph.MulScalar(graph.MinScalar(graph.DivScalar(step, 3), 1), 0.1)
 					for i, v := range gradientVariables(scope, g) {
-						x := graph.Where(graph.GreaterThan(graph.Abs(gradients[i]), graph.ScalarOne(g, v.DType())), graph.Sign(gradients[i]), graph.ClipScalar(gradients[i], -0.5, 0.5))
+						x := graph.Where(graph.GreaterThan(graph.Abs(gradients[i]), graph.ScalarOne(g, v.DType())),
+							graph.Sign(gradients[i]), graph.ClipScalar(gradients[i], -0.5, 0.5))
 						if matrix(x) {
 							x = graph.Add(x, graph.MulScalar(v.NodeValue(g), 0.01))
 						}
@@ -146,12 +148,14 @@ func customOptimizers(onShards bool) map[string]func() optimizer.Interface {
 		"the largest of each row": each(func(_ *model.Scope, v *model.Variable, x *graph.Node) *graph.Node {
 			at := graph.ArgMax(graph.Abs(x), -1, dtypes.Int32)
 			index := graph.Iota(x.Graph(), shapes.Make(dtypes.Int32, x.Shape().Dimensions...), -1)
-			return graph.MulScalar(graph.Where(graph.Equal(index, graph.BroadcastToShape(graph.InsertAxes(at, -1), index.Shape())), x, graph.ZerosLike(x)), 0.2)
+			return graph.MulScalar(graph.Where(graph.Equal(index, graph.BroadcastToShape(graph.InsertAxes(at, -1),
+				index.Shape())), x, graph.ZerosLike(x)), 0.2)
 		}),
 		"adafactor": each(func(scope *model.Scope, v *model.Variable, x *graph.Node) *graph.Node {
 			squares := graph.AddScalar(graph.Square(x), 1e-6)
 			if !matrix(x) {
-				return graph.MulScalar(graph.Div(x, graph.Sqrt(moved(stateLike(scope, v, "_v", x.Shape().Dimensions...), squares))), 0.02)
+				return graph.MulScalar(graph.Div(x, graph.Sqrt(moved(stateLike(scope, v, "_v", x.Shape().Dimensions...), squares))),
+					0.02)
 			}
 			rows := moved(stateLike(scope, v, "_rows", x.Shape().Dim(0)), graph.ReduceMean(squares, 1))
 			columns := moved(stateLike(scope, v, "_columns", x.Shape().Dim(1)), graph.ReduceMean(squares, 0))
@@ -173,7 +177,8 @@ func customOptimizers(onShards bool) map[string]func() optimizer.Interface {
 			}
 			x = graph.Div(x, graph.AddScalar(graph.L2Norm(x), 1e-3))
 			for range 2 {
-				x = graph.Sub(graph.MulScalar(x, 1.5), graph.MulScalar(graph.MatMul(graph.MatMul(x, graph.Transpose(x, 0, 1)), x), 0.5))
+				x = graph.Sub(graph.MulScalar(x, 1.5), graph.MulScalar(graph.MatMul(graph.MatMul(x, graph.Transpose(x, 0, 1)), x),
+					0.5))
 			}
 			return graph.MulScalar(x, 0.05)
 		}),
@@ -209,7 +214,8 @@ func customOptimizers(onShards bool) map[string]func() optimizer.Interface {
 		},
 		"a mean of norms in the state": func() optimizer.Interface {
 			return optimizerFunc(func(scope *model.Scope, gradients []*graph.Node) {
-				of := scope.Store().Scope("/norms").WithInitializer(initializer.Zero).VariableWithShape("mean", shapes.Make(dtypes.Float32)).SetTrainable(false)
+				of := scope.Store().Scope("/norms").WithInitializer(initializer.Zero).VariableWithShape("mean",
+					shapes.Make(dtypes.Float32)).SetTrainable(false)
 				now := moved(of, graph.ReduceAllMax(graph.Abs(gradients[0])))
 				for i, v := range gradientVariables(scope, now.Graph()) {
 					v.SetNodeValue(graph.Sub(v.NodeValue(now), graph.MulScalar(graph.Div(gradients[i], graph.AddScalar(now, 1)), 0.2)))
@@ -250,7 +256,8 @@ func customOptimizers(onShards bool) map[string]func() optimizer.Interface {
 		}),
 		"state that belongs to no variable": each(func(scope *model.Scope, v *model.Variable, x *graph.Node) *graph.Node {
 			name := strings.ReplaceAll(v.Path(), "/", "_")
-			last := scope.Store().Scope("/mine").WithInitializer(initializer.Zero).VariableWithShape(name, x.Shape()).SetTrainable(false)
+			last := scope.Store().Scope("/mine").WithInitializer(initializer.Zero).VariableWithShape(name,
+				x.Shape()).SetTrainable(false)
 			return graph.MulScalar(moved(last, x), 0.05)
 		}),
 		"state of integers": each(func(scope *model.Scope, v *model.Variable, x *graph.Node) *graph.Node {
@@ -272,7 +279,8 @@ func customOptimizers(onShards bool) map[string]func() optimizer.Interface {
 }
 
 // smallRun trains odd for three steps and returns the losses and the variables, and the step.
-func smallRun(t *testing.T, opts strategy.Options, opt optimizer.Interface, o train.Options) ([]float64, map[string]*tensors.Tensor, *train.Step) {
+func smallRun(t *testing.T, opts strategy.Options, opt optimizer.Interface, o train.Options) ([]float64,
+	map[string]*tensors.Tensor, *train.Step) {
 	s := strategytest.On(t, plugintest.System(t, 8), opts)
 	store := strategytest.SeededStore()
 	step := strategytest.OK(train.New(s, store, opt, odd(s.NumLogicalDevices()), o))

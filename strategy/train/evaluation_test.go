@@ -41,7 +41,8 @@ func heldOut(rows ...int) iter.Seq2[[]any, error] {
 		xs, ys := tensors.MustCopyFlatData[float32](x), tensors.MustCopyFlatData[int32](y)
 		at := 0
 		for _, n := range rows {
-			batch := []any{tensors.FromFlatDataAndDimensions(xs[at*8:(at+n)*8], n, 8), tensors.FromFlatDataAndDimensions(ys[at:at+n], n, 1)}
+			batch := []any{tensors.FromFlatDataAndDimensions(xs[at*8:(at+n)*8], n, 8),
+				tensors.FromFlatDataAndDimensions(ys[at:at+n], n, 1)}
 			if at += n; !yield(batch, nil) {
 				return
 			}
@@ -57,7 +58,8 @@ func TestEvaluationIsThatOfAllRows(t *testing.T) {
 	var want []train.Reading
 	for _, mesh := range [][2]int{{1, 1}, {8, 1}, {4, 2}, {2, 4}} {
 		t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) {
-			s := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], Variables: strategytest.Share(logical.ShardParameters, 1)})
+			s := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1],
+				Variables: strategytest.Share(logical.ShardParameters, 1)})
 			store := strategytest.SeededStore()
 			held := strategytest.OK(train.NewEvaluation(s, store, moody, train.Options{Metrics: classMetrics()}))
 			evaluate := func(rows ...int) []train.Reading {
@@ -80,7 +82,9 @@ func TestEvaluationIsThatOfAllRows(t *testing.T) {
 				return
 			}
 			step := classStep(s, store, train.Options{Metrics: classMetrics()[:4]})
-			moodyStep := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.05).Done(), moody, train.Options{Metrics: classMetrics()[:4]}))
+			moodyStep := strategytest.OK(train.New(s, store,
+				optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.05).Done(), moody,
+				train.Options{Metrics: classMetrics()[:4]}))
 			for _, step := range []*train.Step{step, moodyStep} {
 				for i := range 2 {
 					x, y := classBatch(i, 32)
@@ -123,9 +127,11 @@ func TestEvaluationsThatCannotBe(t *testing.T) {
 		metrics []train.Metric
 		want    string
 	}{
-		"no loss":         {nil, nil, "there is no loss function"},
-		"nothing":         {func(*strategy.ReplicaContext, []*graph.Node) *graph.Node { return nil }, nil, "the loss function returned no node"},
-		"no scalar":       {func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node { return in[0] }, nil, "the loss is (Float32)[2, 8]"},
+		"no loss": {nil, nil, "there is no loss function"},
+		"nothing": {func(*strategy.ReplicaContext, []*graph.Node) *graph.Node { return nil }, nil,
+			"the loss function returned no node"},
+		"no scalar": {func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node { return in[0] }, nil,
+			"the loss is (Float32)[2, 8]"},
 		"two of one name": {classes, []train.Metric{train.MeanLoss(), train.MeanLoss()}, `two metrics are called "loss"`},
 	} {
 		held, err := train.NewEvaluation(s, strategytest.SeededStore(), c.loss, train.Options{Metrics: c.metrics})
@@ -157,7 +163,8 @@ func TestEvaluationsThatCannotBe(t *testing.T) {
 			}
 		}
 		_, err := train.NewEvaluation(s, strategytest.SeededStore(), classes, o)
-		if slices.Contains([]string{"Name", "Arguments", "LocalBatch", "UnequalRows", "MirroredRandomNumbers", "Precision", "Metrics"}, name) {
+		if slices.Contains([]string{"Name", "Arguments", "LocalBatch", "UnequalRows", "MirroredRandomNumbers", "Precision",
+			"Metrics"}, name) {
 			require.NoError(t, err, name)
 			continue
 		}
@@ -191,7 +198,9 @@ func TestProcessesEvaluateTogether(t *testing.T) {
 	}
 	evaluated, trained, err := run(t.Context(), strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalDevices: 1}))
 	require.NoError(t, err)
-	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 2, LogicalDevices: 2, Variables: strategytest.Share(logical.ShardParameters, 1)}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 2,
+		LogicalDevices: 2, Variables: strategytest.Share(logical.ShardParameters, 1)}, func(ctx context.Context,
+		s *strategy.TPUStrategy) error {
 		e, tr, err := run(ctx, s)
 		for i, r := range e {
 			assert.InDelta(t, evaluated[i].Value, r.Value, 2e-5, r.Name)
@@ -206,7 +215,8 @@ func TestProcessesEvaluateTogether(t *testing.T) {
 // A compiled evaluation has no gradients and at most one all-reduce.
 func TestAnEvaluationIsAStepWithoutGradients(t *testing.T) {
 	s := strategytest.New(t, 4, 2)
-	held := strategytest.OK(train.NewEvaluation(s, strategytest.SeededStore(), classes, train.Options{Metrics: classMetrics()}))
+	held := strategytest.OK(train.NewEvaluation(s, strategytest.SeededStore(), classes,
+		train.Options{Metrics: classMetrics()}))
 	x, y := classBatch(0, 8)
 	m, err := held.Lowered(t.Context(), x, y)
 	require.NoError(t, err)

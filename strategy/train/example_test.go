@@ -78,7 +78,8 @@ func ExampleStep_NonFinite() {
 	}
 	defer strat.Close()
 
-	step, err := train.New(strat, model.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step, err := train.New(strat, model.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext,
+		in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("model"), in[0], true, 1)))
 	}, train.Options{NonFinite: train.Skip})
 	if err != nil {
@@ -93,7 +94,8 @@ func ExampleStep_NonFinite() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("%d of %d steps were skipped, the last of them step %d: %s\n", counts.Skipped, counts.Steps, counts.Last, counts.What)
+	fmt.Printf("%d of %d steps were skipped, the last of them step %d: %s\n", counts.Skipped, counts.Steps, counts.Last,
+		counts.What)
 	// Output: 1 of 3 steps were skipped, the last of them step 2: the loss
 }
 
@@ -149,7 +151,8 @@ func ExampleNew_shardedState() {
 	}
 	defer strat.Close()
 	store := model.NewStore()
-	step, err := train.New(strat, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step, err := train.New(strat, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext,
+		in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("model"), in[0], true, 8)))
 	}, train.Options{})
 	if err != nil {
@@ -158,7 +161,8 @@ func ExampleNew_shardedState() {
 	if _, err := step.Run(ctx, [][]float32{{1, 2}, {3, 4}, {5, 6}, {7, 8}}); err != nil {
 		log.Fatal(err)
 	}
-	for _, path := range []string{"/model/dense/weights", "/AdamOptimizer/model/dense/weights_1st_moment", "/model/dense/biases"} {
+	for _, path := range []string{"/model/dense/weights", "/AdamOptimizer/model/dense/weights_1st_moment",
+		"/model/dense/biases"} {
 		v, _ := strat.Variables(store).Lookup(path)
 		value, err := v.Value(ctx)
 		if err != nil {
@@ -176,7 +180,8 @@ func ExampleNew_shardedState() {
 func ExampleReport() {
 	s, done := strategytest.Example(2, 1)
 	defer done()
-	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().WithLearningRate(0).Done(),
+	step := strategytest.OK(train.New(s, model.NewStore(),
+		optimizer.StochasticGradientDescent().WithLearningRate(0).Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			w := rc.Scope().VariableWithValue("w", float32(3))
 			off := graph.Abs(graph.Sub(graph.Mul(in[0], w.NodeValue(rc.Graph())), in[1]))

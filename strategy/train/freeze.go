@@ -51,7 +51,8 @@ func (f *freezer) checkPatterns(p *stepBuilder) {
 		}
 	}
 	if f.is != nil && !slices.ContainsFunc(all, f.is) {
-		panicInvalid("leave it out, or freeze one of these", "Options.FreezeIf freezes no trainable variable of the loss: they are %q", all)
+		panicInvalid("leave it out, or freeze one of these",
+			"Options.FreezeIf freezes no trainable variable of the loss: they are %q", all)
 	}
 	if len(all) > 0 && !slices.ContainsFunc(all, func(path string) bool { return !f.isFrozen(path) }) {
 		panicInvalid("leave one to train", "all trainable variables of the loss are frozen: %q", all)

@@ -27,7 +27,8 @@ func TestFrozenVariablesStay(t *testing.T) {
 	batches := sums(16, 16)
 	begins := func(loss train.Loss) trained { // initial values do not depend on the mesh
 		s := strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalDevices: 1})
-		return trainOn(t, s, optimizer.StochasticGradientDescent().WithLearningRate(1e-30).Done(), loss, train.Options{}, batches[0])
+		return trainOn(t, s, optimizer.StochasticGradientDescent().WithLearningRate(1e-30).Done(), loss, train.Options{},
+			batches[0])
 	}
 	ofOdd, ofDeep := begins(odd(1)), begins(deep(remat.Products()))
 	adam := func() optimizer.Interface { return optimizer.Adam().WeightDecay(0.1).LearningRate(0.02).Done() }
@@ -40,8 +41,12 @@ func TestFrozenVariablesStay(t *testing.T) {
 		{1, 1, logical.ShardNothing, odd, train.Options{Freeze: []string{`^/wide/`, `odd/.*biases`}}},
 		{8, 1, logical.ShardParameters, odd, train.Options{Freeze: []string{`^/wide/`, `odd/.*biases`}}},
 		{4, 2, logical.ShardOptimizer, odd, train.Options{Freeze: []string{`wide|odd/.*biases`}, Accumulate: 2}},
-		{2, 4, logical.ShardNothing, odd, train.Options{FreezeIf: func(path string) bool { return strings.HasPrefix(path, "/wide/") || path == "/odd/dense/biases" }}},
-		{2, 1, logical.ShardParameters, func(int) train.Loss { return deep(remat.Products()) }, train.Options{Freeze: []string{`/layers/(up|norm)`}}},
+		{2, 4, logical.ShardNothing, odd, train.Options{FreezeIf: func(path string) bool {
+			return strings.HasPrefix(path,
+				"/wide/") || path == "/odd/dense/biases"
+		}}},
+		{2, 1, logical.ShardParameters, func(int) train.Loss { return deep(remat.Products()) },
+			train.Options{Freeze: []string{`/layers/(up|norm)`}}},
 	} {
 		t.Run(fmt.Sprintf("%dx%d %s", c.r, c.p, c.state), func(t *testing.T) {
 			o, first := sharded(c.r, c.p, c.state), ofOdd
@@ -50,7 +55,8 @@ func TestFrozenVariablesStay(t *testing.T) {
 			}
 			s := strategytest.On(t, sys, o)
 			frozen := func(path string) bool {
-				return strings.HasPrefix(path, "/wide/") || path == "/odd/dense/biases" || strings.HasPrefix(path, "/layers/up") || strings.HasPrefix(path, "/layers/norm")
+				return strings.HasPrefix(path, "/wide/") || path == "/odd/dense/biases" || strings.HasPrefix(path, "/layers/up") ||
+					strings.HasPrefix(path, "/layers/norm")
 			}
 			got := trainOn(t, s, adam(), c.loss(c.p), c.o, batches...)
 			for path, value := range got.values {
@@ -68,7 +74,8 @@ func TestFrozenVariablesStay(t *testing.T) {
 func TestFrozenVariablesTakeNoBackwardPass(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	count := func(loss train.Loss, o train.Options) (products, reductions int) {
-		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), loss, o))
+		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), loss,
+			o))
 		m, err := step.Lowered(t.Context(), sums(4)[0]...)
 		require.NoError(t, err)
 		return strings.Count(string(m.Text), `stablehlo.dot_general"`), strings.Count(string(m.Text), `stablehlo.all_reduce"`)
@@ -92,7 +99,8 @@ func TestFreezingUnderPoliciesAndRegularizers(t *testing.T) {
 		rc.Scope().SetParam(regularizer.ParamL1, 10.0) // sets small weights to zero after a step
 		return odd(1)(rc, in)
 	}
-	got := trainOn(t, s, optimizer.Adam().Done(), loss, train.Options{Precision: precision.MixedBFloat16, Freeze: []string{`wide`}, Norms: true, ClipNorm: 1}, sums(8)...)
+	got := trainOn(t, s, optimizer.Adam().Done(), loss, train.Options{Precision: precision.MixedBFloat16,
+		Freeze: []string{`wide`}, Norms: true, ClipNorm: 1}, sums(8)...)
 	for _, x := range strategytest.Numbers(t, got.values["/odd/dense/weights"]) {
 		assert.Zero(t, x)
 	}
@@ -102,11 +110,14 @@ func TestFreezingUnderPoliciesAndRegularizers(t *testing.T) {
 func TestFreezingThatSaysNothing(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	for want, o := range map[string]train.Options{
-		`no trainable variable of the loss matches "hiden"`:                    {Freeze: []string{"wide", "hiden"}},
-		`pattern "(": error parsing regexp`:                                    {Freeze: []string{"("}},
-		"all trainable variables of the loss are frozen":                       {Freeze: []string{"."}},
-		"Options.FreezeIf freezes no trainable variable of the loss: they are": {FreezeIf: func(string) bool { return false }},
-		`no trainable variable of the loss matches "^/none"`:                   {Freeze: []string{"^/none"}, Accumulate: 2},
+		`no trainable variable of the loss matches "hiden"`: {Freeze: []string{"wide", "hiden"}},
+		`pattern "(": error parsing regexp`:                 {Freeze: []string{"("}},
+		"all trainable variables of the loss are frozen":    {Freeze: []string{"."}},
+		"Options.FreezeIf freezes no trainable variable of the loss: they are": {FreezeIf: func(
+			string) bool {
+			return false
+		}},
+		`no trainable variable of the loss matches "^/none"`: {Freeze: []string{"^/none"}, Accumulate: 2},
 	} {
 		step, err := train.New(s, model.NewStore(), optimizer.Adam().Done(), odd(1), o)
 		if err == nil {

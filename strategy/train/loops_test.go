@@ -33,18 +33,21 @@ func TestALoopOfStepsEqualsAsManyRuns(t *testing.T) {
 			x[i] = float32(rng.NormFloat64())
 			y[i/8] += x[i]
 		}
-		batches = append(batches, []any{tensors.FromFlatDataAndDimensions(x, 16, 8), tensors.FromFlatDataAndDimensions(y, 16, 1)})
+		batches = append(batches, []any{tensors.FromFlatDataAndDimensions(x, 16, 8), tensors.FromFlatDataAndDimensions(y, 16,
+			1)})
 	}
 	for _, mesh := range [][2]int{{1, 1}, {4, 1}, {2, 2}, {4, 2}} {
 		t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) {
 			train := func(loop bool) (loss float64, variables map[string]*tensors.Tensor) {
-				strat, err := strategy.New(sys, strategy.Options{Compiler: plugintest.Programs(t), Replicas: mesh[0], LogicalDevices: mesh[1],
-					Variables: logical.Rules{logical.Match(`hidden/.*weights`, logical.SplitInto(1, mesh[1]))}})
+				strat, err := strategy.New(sys, strategy.Options{Compiler: plugintest.Programs(t), Replicas: mesh[0],
+					LogicalDevices: mesh[1],
+					Variables:      logical.Rules{logical.Match(`hidden/.*weights`, logical.SplitInto(1, mesh[1]))}})
 				require.NoError(t, err)
 				defer strat.Close()
 				store := model.NewStore()
 				store.SetParam(model.ParamInitialSeed, int64(7))
-				step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(mesh[1]), train.Options{}))
+				step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(),
+					strategytest.Annotated(mesh[1]), train.Options{}))
 				var last *strategy.Mirrored
 				if loop {
 					last, err = step.RunSteps(ctx, batches...)
@@ -78,7 +81,8 @@ func TestALoopOfStepsEqualsAsManyRuns(t *testing.T) {
 func TestLoopsRefuseUnevenBatches(t *testing.T) {
 	ctx := context.Background()
 	strat := strategytest.New(t, 2, 1)
-	step := strategytest.OK(train.New(strat, model.NewStore(), optimizer.StochasticGradientDescent().Done(), strategytest.Annotated(1), train.Options{}))
+	step := strategytest.OK(train.New(strat, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+		strategytest.Annotated(1), train.Options{}))
 	x, y := tensors.FromShape(shapes.Make(dtypes.Float32, 4, 8)), tensors.FromShape(shapes.Make(dtypes.Float32, 4, 1))
 	small := tensors.FromShape(shapes.Make(dtypes.Float32, 2, 8))
 	_, err := step.RunSteps(ctx)

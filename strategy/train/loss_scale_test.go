@@ -29,7 +29,8 @@ import (
 // product is the loss w*x of a scalar w, in float16. Its gradient overflows if the scale times x is
 // 65,520 or more.
 func product(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-	w := rc.Scope().WithInitializer(initializer.One).VariableWithShape("w", shapes.Make(in[0].DType(), 1, 1)).NodeValue(rc.Graph())
+	w := rc.Scope().WithInitializer(initializer.One).VariableWithShape("w", shapes.Make(in[0].DType(), 1,
+		1)).NodeValue(rc.Graph())
 	return precision.Output(graph.ReduceAllMean(graph.Mul(w, in[0])))
 }
 
@@ -39,7 +40,8 @@ func isScaled(scale precision.LossScale) precision.Policy {
 	return p
 }
 
-func productStep(s *strategy.TPUStrategy, store *model.Store, scale precision.LossScale, mode train.NonFinite) *train.Step {
+func productStep(s *strategy.TPUStrategy, store *model.Store, scale precision.LossScale,
+	mode train.NonFinite) *train.Step {
 	opt := optimizer.StochasticGradientDescent().WithLearningRate(0.125).WithDecay(false).Done()
 	return strategytest.OK(train.New(s, store, opt, product, train.Options{Precision: isScaled(scale), NonFinite: mode}))
 }
@@ -129,9 +131,12 @@ func TestTheGuardSeesWhatTheScaleIsNotToBlameFor(t *testing.T) {
 		counts train.NonFiniteSteps
 	}{
 		{inf, train.LossScaling{Scale: 2}, train.NonFiniteSteps{Steps: 1, Skipped: 1, Last: 1, What: "the loss"}},
-		{60000, train.LossScaling{Scale: 1, Skipped: 1}, train.NonFiniteSteps{Steps: 2, Skipped: 1, Last: 1, What: "the loss"}},
-		{60000, train.LossScaling{Scale: 1, Good: 1, Skipped: 1}, train.NonFiniteSteps{Steps: 3, Skipped: 1, Last: 1, What: "the loss"}},
-		{1, train.LossScaling{Scale: 2, Grown: 1, Skipped: 1}, train.NonFiniteSteps{Steps: 4, Skipped: 1, Last: 1, What: "the loss"}},
+		{60000, train.LossScaling{Scale: 1, Skipped: 1}, train.NonFiniteSteps{Steps: 2, Skipped: 1, Last: 1,
+			What: "the loss"}},
+		{60000, train.LossScaling{Scale: 1, Good: 1, Skipped: 1}, train.NonFiniteSteps{Steps: 3, Skipped: 1, Last: 1,
+			What: "the loss"}},
+		{1, train.LossScaling{Scale: 2, Grown: 1, Skipped: 1}, train.NonFiniteSteps{Steps: 4, Skipped: 1, Last: 1,
+			What: "the loss"}},
 	} {
 		_, err := step.Run(ctx, rows(2, c.x))
 		require.NoError(t, err)
@@ -278,9 +283,11 @@ func TestPoliciesCompileAheadOfTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		loss   train.Loss
 		policy precision.Policy
-	}{"bfloat16": {models["mlp"], half}, "attention": {models["attention"], precision.MixedBFloat16}, "float16": {models["mlp"], precision.MixedFloat16}, "layers": {layered, half}} {
+	}{"bfloat16": {models["mlp"], half}, "attention": {models["attention"], precision.MixedBFloat16},
+		"float16": {models["mlp"], precision.MixedFloat16}, "layers": {layered, half}} {
 		for _, guard := range []train.NonFinite{train.Apply, train.Stop} {
-			step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), c.loss, train.Options{Precision: c.policy, NonFinite: guard}))
+			step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), c.loss,
+				train.Options{Precision: c.policy, NonFinite: guard}))
 			_, err := step.Compiled(ctx, x, y)
 			require.NoError(t, err, name)
 		}
@@ -290,6 +297,7 @@ func TestPoliciesCompileAheadOfTime(t *testing.T) {
 func TestMixedFloat16TrainsAsFloat32(t *testing.T) {
 	full := trainedLosses(t, 1, 1, "mlp", optimizers()["adam"], precision.Policy{})
 	for _, mesh := range [][2]int{{1, 1}, {4, 2}} {
-		require.InDeltaSlice(t, full, trainedLosses(t, mesh[0], mesh[1], "mlp", optimizers()["adam"], precision.MixedFloat16), 0.005*full[0])
+		require.InDeltaSlice(t, full, trainedLosses(t, mesh[0], mesh[1], "mlp", optimizers()["adam"], precision.MixedFloat16),
+			0.005*full[0])
 	}
 }

@@ -29,15 +29,17 @@ func TestTrainingIsTheSameOnEveryMesh(t *testing.T) {
 	for _, mesh := range [][2]int{{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 2}, {2, 4}, {8, 1}, {1, 8}} {
 		t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) {
 			r, p := mesh[0], mesh[1]
-			strat, err := strategy.New(sys, strategy.Options{Compiler: plugintest.Programs(t), Replicas: r, LogicalDevices: p, Variables: logical.Rules{
-				logical.Match(`hidden/.*weights`, logical.SplitInto(1, p)),
-				logical.Match(`output/.*weights`, logical.SplitInto(p, 1)),
-			}})
+			strat, err := strategy.New(sys, strategy.Options{Compiler: plugintest.Programs(t), Replicas: r, LogicalDevices: p,
+				Variables: logical.Rules{
+					logical.Match(`hidden/.*weights`, logical.SplitInto(1, p)),
+					logical.Match(`output/.*weights`, logical.SplitInto(p, 1)),
+				}})
 			require.NoError(t, err)
 			defer strat.Close()
 			store := model.NewStore()
 			store.SetParam(model.ParamInitialSeed, int64(42))
-			step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(p), train.Options{}))
+			step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(),
+				strategytest.Annotated(p), train.Options{}))
 			var losses []float64
 			for i := range xs {
 				loss, err := step.Run(ctx, xs[i], ys[i])

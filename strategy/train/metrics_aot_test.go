@@ -18,7 +18,8 @@ import (
 
 // libtpu compiles a step with all metrics, and its evaluation.
 func TestMetricsCompileAheadOfTime(t *testing.T) {
-	s := strategytest.Ahead(t, "v5e:2x2", strategy.Options{Replicas: 2, LogicalDevices: 2, Variables: strategytest.Share(logical.ShardParameters, 1)})
+	s := strategytest.Ahead(t, "v5e:2x2", strategy.Options{Replicas: 2, LogicalDevices: 2,
+		Variables: strategytest.Share(logical.ShardParameters, 1)})
 	x, y := shapes.Make(dtypes.Float32, 8, 8), shapes.Make(dtypes.Int32, 8, 1)
 	store := strategytest.SeededStore()
 	step := strategytest.OK(train.New(s, store, optimizer.Adam().Done(), classes, train.Options{
@@ -27,7 +28,8 @@ func TestMetricsCompileAheadOfTime(t *testing.T) {
 	compiled, err := step.Compiled(t.Context(), x, y)
 	require.NoError(t, err)
 	assert.Contains(t, string(compiled.Module.Text), "tensor<13x2xf64>")
-	_, err = strategytest.OK(train.NewEvaluation(s, store, classes, train.Options{Metrics: classMetrics()})).Compiled(t.Context(), x, y)
+	_, err = strategytest.OK(train.NewEvaluation(s, store, classes, train.Options{Metrics: classMetrics()})).Compiled(
+		t.Context(), x, y)
 	require.NoError(t, err)
 	_, err = step.Metrics(t.Context())
 	require.ErrorIs(t, err, strategy.ErrAheadOfTime)

@@ -82,7 +82,8 @@ func ExampleNewEvaluation() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("held out: loss below 0.1: %t, %s %.2f of %.0f numbers\n", results[0].Value < 0.1, results[1].Name, results[1].Value, results[1].Weight)
+	fmt.Printf("held out: loss below 0.1: %t, %s %.2f of %.0f numbers\n", results[0].Value < 0.1, results[1].Name,
+		results[1].Value, results[1].Weight)
 	// Output:
 	// loss of 800
 	// accuracy of 800

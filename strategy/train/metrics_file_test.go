@@ -25,7 +25,8 @@ func TestStepsFromFilesKeepTheirMetrics(t *testing.T) {
 	opts := strategy.Options{Replicas: 2, LogicalDevices: 2, Variables: strategytest.Share(logical.ShardParameters, 1)}
 	s := strategytest.On(t, sys, opts)
 	store := strategytest.SeededStore()
-	step := strategytest.OK(train.New(s, store, optimizer.Adam().Done(), classes, train.Options{Metrics: classMetrics(), Norms: true, ClipNorm: 0.1,
+	step := strategytest.OK(train.New(s, store, optimizer.Adam().Done(), classes, train.Options{Metrics: classMetrics(),
+		Norms: true, ClipNorm: 0.1,
 		LearningRate: schedule.WarmUp(2, schedule.Constant(0.05))}))
 	held := strategytest.OK(train.NewEvaluation(s, store, classes, train.Options{Metrics: classMetrics()}))
 	x, y := classBatch(0, 8)
@@ -38,7 +39,8 @@ func TestStepsFromFilesKeepTheirMetrics(t *testing.T) {
 	require.NoError(t, stepfile.Save(t.Context(), &evaluated, compiled))
 
 	there, kept := strategytest.On(t, sys, opts), strategytest.SeededStore()
-	_, err = strategytest.OK(train.New(there, kept, optimizer.Adam().Done(), classes, train.Options{})).Lowered(t.Context(), x, y) // creates the variables
+	_, err = strategytest.OK(train.New(there, kept, optimizer.Adam().Done(), classes,
+		train.Options{})).Lowered(t.Context(), x, y) // creates the variables
 	require.NoError(t, err)
 	loaded, err := stepfile.LoadTrain(t.Context(), there, bytes.NewReader(trained.Bytes()), kept)
 	require.NoError(t, err)

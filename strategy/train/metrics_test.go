@@ -41,8 +41,10 @@ func classes(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	logits := layers.Dense(rc.Scope("out"), logical.Split(h, 1, rc.Strategy().NumLogicalDevices()), true, 4)
 	correct := train.Correct(logits, in[1])
 	train.Report(rc, "accuracy", correct, nil)
-	train.Report(rc, "of GoMLX", metric.SparseCategoricalAccuracyGraph(nil, []*graph.Node{in[1]}, []*graph.Node{logits}), nil)
-	train.Report(rc, "of class 0", correct, graph.ConvertDType(graph.Equal(graph.Squeeze(in[1], -1), graph.ScalarZero(rc.Graph(), in[1].DType())), dtypes.Float32))
+	train.Report(rc, "of GoMLX", metric.SparseCategoricalAccuracyGraph(nil, []*graph.Node{in[1]}, []*graph.Node{logits}),
+		nil)
+	train.Report(rc, "of class 0", correct, graph.ConvertDType(graph.Equal(graph.Squeeze(in[1], -1),
+		graph.ScalarZero(rc.Graph(), in[1].DType())), dtypes.Float32))
 	return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits([]*graph.Node{in[1]}, []*graph.Node{logits}))
 }
 
@@ -66,8 +68,10 @@ func classBatch(step, rows int) (x, y *tensors.Tensor) {
 // classMetrics returns metrics of all kinds for classes.
 func classMetrics() []train.Metric {
 	return []train.Metric{
-		train.MeanLoss(), train.Perplexity(), train.BitsPerToken(), train.Reported("accuracy"), train.Reported("of GoMLX"), train.Reported("of class 0"),
-		train.Reported("activity"), {Name: "rows", Form: train.Total, Values: func(rc *strategy.ReplicaContext, in []*graph.Node) (values, weights *graph.Node) {
+		train.MeanLoss(), train.Perplexity(), train.BitsPerToken(), train.Reported("accuracy"), train.Reported("of GoMLX"),
+		train.Reported("of class 0"),
+		train.Reported("activity"), {Name: "rows", Form: train.Total, Values: func(rc *strategy.ReplicaContext,
+			in []*graph.Node) (values, weights *graph.Node) {
 			return graph.OnesLike(in[1]), nil
 		}},
 		{Name: "mean feature", Values: func(rc *strategy.ReplicaContext, in []*graph.Node) (values, weights *graph.Node) {
@@ -77,7 +81,8 @@ func classMetrics() []train.Metric {
 }
 
 func classStep(s *strategy.TPUStrategy, store *model.Store, o train.Options) *train.Step {
-	return strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.5).Done(), classes, o))
+	return strategytest.OK(train.New(s, store,
+		optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.5).Done(), classes, o))
 }
 
 // With batches of 32 and 3 rows, each metric is computed over 35 rows. Metrics and norms, also of
@@ -92,8 +97,10 @@ func TestMetricsAreThoseOfAllRows(t *testing.T) {
 			if mesh[0] == 2 {
 				state = logical.ShardNothing
 			}
-			s := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], Variables: strategytest.Share(state, 1)})
-			step := classStep(s, strategytest.SeededStore(), train.Options{Metrics: classMetrics(), ClipNorm: 0.2, Norms: true, UpdateNorm: true})
+			s := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1],
+				Variables: strategytest.Share(state, 1)})
+			step := classStep(s, strategytest.SeededStore(), train.Options{Metrics: classMetrics(), ClipNorm: 0.2, Norms: true,
+				UpdateNorm: true})
 			for name, value := range readings(t, step) {
 				if name == "rows" {
 					assert.Zero(t, value)
@@ -210,18 +217,33 @@ func TestMetricsThatCannotBe(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	x, y := classBatch(0, 4)
 	values := func(f func(in []*graph.Node) (values, weights *graph.Node)) train.Metric {
-		return train.Metric{Name: "m", Values: func(_ *strategy.ReplicaContext, in []*graph.Node) (values, weights *graph.Node) { return f(in) }}
+		return train.Metric{Name: "m", Values: func(_ *strategy.ReplicaContext, in []*graph.Node) (values,
+			weights *graph.Node) {
+			return f(in)
+		}}
 	}
 	for name, c := range map[string]struct {
 		metrics []train.Metric
 		want    string
 	}{
-		"nothing is reported": {[]train.Metric{train.Reported("acuracy")}, `metric "acuracy" has no Values and the loss function does not report it: it reports accuracy, activity, of GoMLX, of class 0`},
-		"no node":             {[]train.Metric{values(func([]*graph.Node) (v, w *graph.Node) { return nil, nil })}, `metric "m" has no values`},
-		"complex":             {[]train.Metric{values(func(in []*graph.Node) (v, w *graph.Node) { return graph.Complex(in[0], in[0]), nil })}, `the values of metric "m" are (Complex64)[2, 8]`},
-		"weights do not fit":  {[]train.Metric{values(func(in []*graph.Node) (v, w *graph.Node) { return in[1], in[0] })}, `the weights of metric "m" are (Float32)[2, 8], its values (Int32)[2, 1]`},
-		"logits do not fit":   {[]train.Metric{values(func(in []*graph.Node) (v, w *graph.Node) { return train.Correct(in[0], in[0]), nil })}, "Correct is given logits (Float32)[2, 8] and labels (Float32)[2, 8]"},
-		"a node of another":   {[]train.Metric{values(func(in []*graph.Node) (v, w *graph.Node) { panic(errors.New("its own panic")) })}, "its own panic"},
+		"nothing is reported": {[]train.Metric{train.Reported("acuracy")}, `metric "acuracy" has no Values and the loss ` +
+			`function does not report it: it reports accuracy, activity, of GoMLX, of class 0`},
+		"no node": {[]train.Metric{values(func([]*graph.Node) (v, w *graph.Node) { return nil, nil })},
+			`metric "m" has no values`},
+		"complex": {[]train.Metric{values(func(in []*graph.Node) (v, w *graph.Node) {
+			return graph.Complex(in[0],
+				in[0]), nil
+		})}, `the values of metric "m" are (Complex64)[2, 8]`},
+		"weights do not fit": {[]train.Metric{values(func(in []*graph.Node) (v, w *graph.Node) { return in[1], in[0] })},
+			`the weights of metric "m" are (Float32)[2, 8], its values (Int32)[2, 1]`},
+		"logits do not fit": {[]train.Metric{values(func(in []*graph.Node) (v, w *graph.Node) {
+			return train.Correct(in[0],
+				in[0]), nil
+		})}, "Correct is given logits (Float32)[2, 8] and labels (Float32)[2, 8]"},
+		"a node of another": {[]train.Metric{values(func(in []*graph.Node) (v,
+			w *graph.Node) {
+			panic(errors.New("its own panic"))
+		})}, "its own panic"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			step := classStep(s, strategytest.SeededStore(), train.Options{Metrics: c.metrics, Norms: true})
@@ -240,7 +262,8 @@ func TestMetricsThatCannotBe(t *testing.T) {
 		"metric 0 has no name":                   {{}},
 		`metric "accuracy" has the form Form(9)`: {{Name: "accuracy", Form: 9}},
 	} {
-		_, err := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), classes, train.Options{Metrics: metrics, Norms: true})
+		_, err := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), classes, train.Options{Metrics: metrics,
+			Norms: true})
 		assert.ErrorContains(t, err, want)
 		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
@@ -252,7 +275,8 @@ func TestMetricsThatCannotBe(t *testing.T) {
 		assert.ErrorIs(t, err, strategy.ErrClosed)
 		_, err = step.Metrics(t.Context())
 		assert.ErrorIs(t, err, strategy.ErrClosed)
-		_, err = train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), classes, train.Options{Metrics: classMetrics()})
+		_, err = train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), classes,
+			train.Options{Metrics: classMetrics()})
 		assert.ErrorIs(t, err, strategy.ErrClosed)
 	})
 }
@@ -265,10 +289,12 @@ func TestEveryTraceOfAMeasuredStepGivesTheSameText(t *testing.T) {
 		var store *model.Store
 		sameText(t, func(fresh bool) []byte {
 			if fresh {
-				s = strategytest.On(t, sys, strategy.Options{Replicas: 4, LogicalDevices: 2, Variables: strategytest.Share(logical.ShardGradients, 1)})
+				s = strategytest.On(t, sys, strategy.Options{Replicas: 4, LogicalDevices: 2,
+					Variables: strategytest.Share(logical.ShardGradients, 1)})
 				store = model.NewStore()
 			}
-			step := classStep(s, store, train.Options{Metrics: classMetrics(), Norms: true, UpdateNorm: true, ClipNorm: 1, NonFinite: train.Skip,
+			step := classStep(s, store, train.Options{Metrics: classMetrics(), Norms: true, UpdateNorm: true, ClipNorm: 1,
+				NonFinite:    train.Skip,
 				LearningRate: schedule.WarmUp(3, schedule.Cosine(0.1, 0, 9))})
 			held := strategytest.OK(train.NewEvaluation(s, store, classes, train.Options{Metrics: classMetrics()}))
 			var text []byte
@@ -295,5 +321,6 @@ func TestMetricsThatNobodyReadCostTheHostNothing(t *testing.T) {
 		run()
 		return testing.AllocsPerRun(20, run)
 	}
-	assert.LessOrEqual(t, allocations(train.Options{Metrics: classMetrics(), Norms: true}), allocations(train.Options{})+0.5)
+	assert.LessOrEqual(t, allocations(train.Options{Metrics: classMetrics(), Norms: true}), allocations(train.Options{})+
+		0.5)
 }

@@ -29,16 +29,20 @@ import (
 // and a function that reads them all.
 func guarded(t *testing.T, s *strategy.TPUStrategy, mode train.NonFinite) (*model.Store, *train.Step, func() string) {
 	ctx := context.Background()
-	w, err := s.NewVariable(ctx, strategytest.LinearW, strategy.VariableOptions{Name: "w", Annotation: logical.SplitInto(1, s.NumLogicalDevices())})
+	w, err := s.NewVariable(ctx, strategytest.LinearW, strategy.VariableOptions{Name: "w", Annotation: logical.SplitInto(1,
+		s.NumLogicalDevices())})
 	require.NoError(t, err)
-	seen, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: "seen", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+	seen, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: "seen", Synchronization: strategy.OnRead,
+		Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
 	store := model.NewStore()
-	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.1).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		rc.AssignAdd(seen, graph.ReduceAllSum(in[0]))
-		b := rc.Scope().WithInitializer(initializer.Zero).VariableWithShape("b", shapes.Make(dtypes.Float32, 2)).NodeValue(rc.Graph())
-		return strategytest.Linear(rc.Read(w), b, in)
-	}, train.Options{NonFinite: mode}))
+	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.1).Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			rc.AssignAdd(seen, graph.ReduceAllSum(in[0]))
+			b := rc.Scope().WithInitializer(initializer.Zero).VariableWithShape("b", shapes.Make(dtypes.Float32,
+				2)).NodeValue(rc.Graph())
+			return strategytest.Linear(rc.Read(w), b, in)
+		}, train.Options{NonFinite: mode}))
 	return store, step, func() string {
 		text := ""
 		for _, v := range append(s.Variables(store).All(), w, seen) {
@@ -77,7 +81,8 @@ func TestStepsThatAreNotFiniteAreSkipped(t *testing.T) {
 			run(strategytest.LinearX)
 			assert.NotEqual(t, before, state())
 
-			_, err = step.RunSteps(ctx, []any{badX, strategytest.LinearY}, []any{strategytest.LinearX, strategytest.LinearY}, []any{badX, strategytest.LinearY})
+			_, err = step.RunSteps(ctx, []any{badX, strategytest.LinearY}, []any{strategytest.LinearX, strategytest.LinearY},
+				[]any{badX, strategytest.LinearY})
 			require.NoError(t, err)
 			n, err = step.NonFinite(ctx)
 			require.NoError(t, err)
@@ -91,7 +96,8 @@ func TestStepsThatAreNotFiniteAreSkipped(t *testing.T) {
 				require.NoError(t, err)
 			}
 			for i, v := range s.DistributedVariables() {
-				assert.InDeltaSlice(t, strategytest.Flat(t, other.DistributedVariables()[i]), strategytest.Flat(t, v), 1e-5, v.Path())
+				assert.InDeltaSlice(t, strategytest.Flat(t, other.DistributedVariables()[i]), strategytest.Flat(t, v), 1e-5,
+					v.Path())
 			}
 			_, err = plain.NonFinite(ctx)
 			require.ErrorContains(t, err, "set Options.NonFinite")
@@ -154,8 +160,10 @@ func TestStepsThatLookForNonFiniteCompileAheadOfTime(t *testing.T) {
 	s := strategytest.Ahead(t, "v5e:2x2", strategy.Options{Replicas: 2, LogicalDevices: 2})
 	for _, mode := range []train.NonFinite{train.Skip, train.Stop} {
 		for _, rows := range []int{4, 3} {
-			step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-				return strategytest.Linear(rc.Scope().VariableWithValue("w", strategytest.LinearW).NodeValue(rc.Graph()), rc.Scope().VariableWithValue("b", []float32{0, 0}).NodeValue(rc.Graph()), in)
+			step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext,
+				in []*graph.Node) *graph.Node {
+				return strategytest.Linear(rc.Scope().VariableWithValue("w", strategytest.LinearW).NodeValue(rc.Graph()),
+					rc.Scope().VariableWithValue("b", []float32{0, 0}).NodeValue(rc.Graph()), in)
 			}, train.Options{NonFinite: mode}))
 			x := shapes.Make(dtypes.Float32, rows, 2)
 			compiled, err := step.Compiled(ctx, x, x)
@@ -171,7 +179,8 @@ func TestStepsThatLookForNonFiniteCompileAheadOfTime(t *testing.T) {
 func TestAnUnknownWayWithNonFiniteStepsIsRefused(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	for _, way := range []train.NonFinite{99, -1, train.Stop + 1} {
-		_, err := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		_, err := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext,
+			in []*graph.Node) *graph.Node {
 			return graph.ReduceAllMean(layers.Dense(rc.Scope(), in[0], true, 1))
 		}, train.Options{NonFinite: way})
 		require.ErrorContains(t, err, way.String())

@@ -35,7 +35,8 @@ func TestEveryOptimizerTakesTheOptions(t *testing.T) {
 	for name, opt := range takers {
 		t.Run(name, func(t *testing.T) {
 			o := train.Options{Freeze: []string{`^/wide/`}, Average: 0.5}
-			want := trainOn(t, strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalDevices: 1}), opt(), odd(1), o, sums(8, 8)...)
+			want := trainOn(t, strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalDevices: 1}), opt(), odd(1), o,
+				sums(8, 8)...)
 			o.Accumulate = 2
 			got := trainOn(t, strategytest.On(t, sys, sharded(2, 1, logical.ShardGradients)), opt(), odd(1), o, sums(8, 8)...)
 			want.equals(t, got, 1e-4)
@@ -53,38 +54,40 @@ func TestProcessesAccumulateAndAverage(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	o := train.Options{Freeze: []string{`^/odd/`}, Average: 0.5}
 	adam := func() optimizer.Interface { return optimizer.Adam().LearningRate(0.02).Done() }
-	want := trainOn(t, strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalDevices: 1}), adam(), odd(1), o, sums(12, 12)...)
+	want := trainOn(t, strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalDevices: 1}), adam(), odd(1), o,
+		sums(12, 12)...)
 	o.Accumulate = 2
-	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, sharded(4, 1, logical.ShardParameters), func(ctx context.Context, s *strategy.TPUStrategy) error {
-		store := strategytest.SeededStore()
-		store.SetParam(model.ParamInitialSeed, int64(42))
-		step := strategytest.OK(train.New(s, store, adam(), odd(1), o))
-		for i, batch := range sums(12, 12) {
-			loss, err := step.Run(ctx, batch...)
-			if err != nil {
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2},
+		sharded(4, 1, logical.ShardParameters), func(ctx context.Context, s *strategy.TPUStrategy) error {
+			store := strategytest.SeededStore()
+			store.SetParam(model.ParamInitialSeed, int64(42))
+			step := strategytest.OK(train.New(s, store, adam(), odd(1), o))
+			for i, batch := range sums(12, 12) {
+				loss, err := step.Run(ctx, batch...)
+				if err != nil {
+					return err
+				}
+				value, err := loss.Float64(ctx)
+				if err != nil {
+					return err
+				}
+				assert.InDelta(t, want.losses[i], value, 1e-5)
+			}
+			if err := step.SwapAverages(ctx); err != nil {
 				return err
 			}
-			value, err := loss.Float64(ctx)
-			if err != nil {
+			if err := s.Variables(store).Pull(ctx); err != nil {
 				return err
 			}
-			assert.InDelta(t, want.losses[i], value, 1e-5)
-		}
-		if err := step.SwapAverages(ctx); err != nil {
-			return err
-		}
-		if err := s.Variables(store).Pull(ctx); err != nil {
-			return err
-		}
-		for _, path := range []string{"/out/dense/weights", "/wide/dense/weights"} {
-			got, err := store.GetVariable(path).Value()
-			if err != nil {
-				return err
+			for _, path := range []string{"/out/dense/weights", "/wide/dense/weights"} {
+				got, err := store.GetVariable(path).Value()
+				if err != nil {
+					return err
+				}
+				assert.True(t, want.values["/averages/train_step"+path].InDelta(got, 1e-4), path)
 			}
-			assert.True(t, want.values["/averages/train_step"+path].InDelta(got, 1e-4), path)
-		}
-		return s.Variables(store).Push(ctx)
-	}))
+			return s.Variables(store).Push(ctx)
+		}))
 }
 
 // A step from a file processes microbatches and updates averages like the saved step.
@@ -93,7 +96,8 @@ func TestASavedStepAccumulatesAndAverages(t *testing.T) {
 	opts := sharded(2, 2, logical.ShardOptimizer)
 	s := strategytest.On(t, sys, opts)
 	store := strategytest.SeededStore()
-	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.02).Done(), odd(2), train.Options{Accumulate: 2, Average: 0.5, Freeze: []string{"wide"}}))
+	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.02).Done(), odd(2),
+		train.Options{Accumulate: 2, Average: 0.5, Freeze: []string{"wide"}}))
 	strategytest.Losses(t, step, 0, 1)
 	require.NoError(t, s.Variables(store).Pull(t.Context()))
 	x, y := strategytest.Batch(0)
@@ -120,7 +124,8 @@ func TestMicrobatchesCompileAheadOfTime(t *testing.T) {
 	}
 	s := strategytest.Ahead(t, "v5e:2x2", sharded(2, 2, logical.ShardParameters))
 	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), odd(2),
-		train.Options{Accumulate: 4, Average: 0.999, AverageWarmUp: true, Freeze: []string{"wide"}, NonFinite: train.Skip, ClipNorm: 1, Norms: true}))
+		train.Options{Accumulate: 4, Average: 0.999, AverageWarmUp: true, Freeze: []string{"wide"}, NonFinite: train.Skip,
+			ClipNorm: 1, Norms: true}))
 	x, y := strategytest.BatchShapes(16)
 	_, err := step.Compiled(t.Context(), x, y)
 	require.NoError(t, err)
@@ -132,7 +137,8 @@ func TestStateIsSharedOutOverSlices(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return
 	}
-	for _, state := range []logical.StateSharding{logical.ShardOptimizer, logical.ShardGradients, logical.ShardParameters} {
+	for _, state := range []logical.StateSharding{logical.ShardOptimizer, logical.ShardGradients,
+		logical.ShardParameters} {
 		s := strategytest.Ahead(t, "2x v5litepod-16", sharded(32, 1, state))
 		step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), odd(1), train.Options{ClipNorm: 1}))
 		x, y := strategytest.BatchShapes(64)
@@ -143,7 +149,8 @@ func TestStateIsSharedOutOverSlices(t *testing.T) {
 
 func TestAZeroStrategyIsAnError(t *testing.T) {
 	loss := func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node { return in[0] }
-	_, err := train.New(new(strategy.TPUStrategy), model.NewStore(), optimizer.StochasticGradientDescent().Done(), loss, train.Options{})
+	_, err := train.New(new(strategy.TPUStrategy), model.NewStore(), optimizer.StochasticGradientDescent().Done(), loss,
+		train.Options{})
 	assert.ErrorIs(t, err, strategy.ErrClosed)
 	_, err = train.NewEvaluation(new(strategy.TPUStrategy), model.NewStore(), loss, train.Options{})
 	assert.ErrorIs(t, err, strategy.ErrClosed)

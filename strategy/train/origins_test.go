@@ -31,7 +31,8 @@ func TestEveryValueComesFromALineOfTheUser(t *testing.T) {
 	sys := plugintest.System(t, 2)
 	origins := func(policy precision.Policy) (lines map[string]bool) {
 		strat := strategytest.On(t, sys, strategy.Options{})
-		step, err := train.New(strat, model.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		step, err := train.New(strat, model.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext,
+			in []*graph.Node) *graph.Node {
 			x := norm.RMSNorm(rc.Scope("norm"), in[0]).Done()
 			x = loop.Layers(rc.Scope("layers"), 2, x, func(scope *model.Scope, x *graph.Node) *graph.Node {
 				return graph.Add(x, layers.Dense(scope.In("up"), norm.RMSNorm(scope.In("norm"), x).Done(), true, 16))
@@ -44,7 +45,8 @@ func TestEveryValueComesFromALineOfTheUser(t *testing.T) {
 		lines = map[string]bool{}
 		check := func(what string, o *ir.Origin) {
 			require.NotNil(t, o, what)
-			assert.True(t, strings.HasSuffix(o.File, "origins_test.go"), "%s comes from %s:%d (%s)", what, o.File, o.Line, o.Call)
+			assert.True(t, strings.HasSuffix(o.File, "origins_test.go"), "%s comes from %s:%d (%s)", what, o.File, o.Line,
+				o.Call)
 			lines[fmt.Sprint(o.Line, " ", o.Layer, " ", o.Pass)] = true
 		}
 		for n, o := range compiled.Module.Origins {

@@ -64,7 +64,8 @@ func TestMixedPrecisionInLoopsBlocksAndSharedState(t *testing.T) {
 			policy precision.Policy
 		}{
 			{1, 1, logical.ShardNothing, precision.Policy{}}, {1, 1, logical.ShardNothing, precision.MixedBFloat16},
-			{2, 2, logical.ShardOptimizer, precision.MixedBFloat16}, {4, 1, logical.ShardGradients, half}, {4, 2, logical.ShardParameters, half},
+			{2, 2, logical.ShardOptimizer, precision.MixedBFloat16}, {4, 1, logical.ShardGradients, half},
+			{4, 2, logical.ShardParameters, half},
 			{4, 1, logical.ShardParameters, isScaled(precision.LossScale{Initial: 1024, Interval: 2000})},
 		} {
 			if !looped && c.policy != precision.MixedBFloat16 && c.r*c.p < 8 || !looped && c.state == logical.ShardOptimizer {
@@ -73,7 +74,8 @@ func TestMixedPrecisionInLoopsBlocksAndSharedState(t *testing.T) {
 			t.Run(fmt.Sprintf("looped=%v/%dx%d/%s", looped, c.r, c.p, c.state), func(t *testing.T) {
 				s := strategytest.New(t, c.r, c.p, strategy.Options{Variables: strategytest.Share(c.state, 2)})
 				store := strategytest.SeededStore()
-				step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), mixedDeep(looped), train.Options{Precision: c.policy, NonFinite: train.Skip}))
+				step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), mixedDeep(looped),
+					train.Options{Precision: c.policy, NonFinite: train.Skip}))
 				losses := strategytest.Losses(t, step, 0, 10)
 				if want == nil {
 					want = losses
@@ -84,7 +86,8 @@ func TestMixedPrecisionInLoopsBlocksAndSharedState(t *testing.T) {
 				}
 				if c.state == logical.ShardParameters {
 					require.NotZero(t, occurrences(t, step, `"stablehlo.all_gather"[^\n]* -> tensor<[0-9x]*b?f16>`))
-					require.Zero(t, occurrences(t, step, `"stablehlo.all_gather"[^\n]* -> tensor<[0-9x]*f32>`), "parameters are gathered in half precision")
+					require.Zero(t, occurrences(t, step, `"stablehlo.all_gather"[^\n]* -> tensor<[0-9x]*f32>`),
+						"parameters are gathered in half precision")
 				}
 				if c.policy != (precision.Policy{}) {
 					require.NotZero(t, occurrences(t, step, `(?s)dot_general"?\([^)]*\).{0,400}?-> tensor<[0-9x]*b?f16>`))
@@ -103,7 +106,8 @@ func TestCollectivesHaveTheDtypesOfThePolicy(t *testing.T) {
 	half, wide := precision.MixedBFloat16, precision.MixedBFloat16
 	half.Reduce, wide.Partial = dtypes.BFloat16, dtypes.Float32
 	s := strategytest.Ahead(t, "v5e:4x4", strategy.Options{Replicas: 4, LogicalDevices: 4, Variables: logical.Rules{
-		logical.Match(`up/dense/weights`, logical.SplitInto(1, 4)), logical.Match(`down/dense/weights`, logical.SplitInto(4, 1)),
+		logical.Match(`up/dense/weights`, logical.SplitInto(1, 4)), logical.Match(`down/dense/weights`,
+			logical.SplitInto(4, 1)),
 	}})
 	loss := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		x := in[0]
@@ -117,8 +121,10 @@ func TestCollectivesHaveTheDtypesOfThePolicy(t *testing.T) {
 	for _, c := range []struct {
 		policy           precision.Policy
 		logical, replica string
-	}{{precision.Policy{}, "f32", "f32"}, {precision.MixedBFloat16, "bf16", "f32"}, {half, "bf16", "bf16"}, {wide, "f32", "f32"}} {
-		step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), loss, train.Options{Precision: c.policy}))
+	}{{precision.Policy{}, "f32", "f32"}, {precision.MixedBFloat16, "bf16", "f32"}, {half, "bf16", "bf16"},
+		{wide, "f32", "f32"}} {
+		step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), loss,
+			train.Options{Precision: c.policy}))
 		compiled, err := step.Compiled(t.Context(), shapes.Make(dtypes.Float32, 4*rows, width))
 		require.NoError(t, err)
 		r, err := report.Of(compiled)
@@ -145,11 +151,13 @@ func TestVariablesOfTheStrategyUnderAPolicy(t *testing.T) {
 		s := strategytest.New(t, 2, 1)
 		w, err := s.NewVariable(ctx, [][]float32{{1}, {1}, {1}, {1}, {1}, {1}, {1}, {1}}, strategy.VariableOptions{Name: "w"})
 		require.NoError(t, err)
-		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-			require.Equal(t, dtypes.Float32, rc.Read(w).DType())
-			y := graph.Add(graph.Dot(in[0], precision.Compute(rc.Read(w))).Product(), layers.Dense(rc.Scope("dense"), in[0], true, 1))
-			return graph.ReduceAllMean(graph.Square(graph.Sub(precision.Output(y), precision.Output(in[1]))))
-		}, train.Options{Precision: policy}))
+		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(),
+			func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+				require.Equal(t, dtypes.Float32, rc.Read(w).DType())
+				y := graph.Add(graph.Dot(in[0], precision.Compute(rc.Read(w))).Product(), layers.Dense(rc.Scope("dense"), in[0],
+					true, 1))
+				return graph.ReduceAllMean(graph.Square(graph.Sub(precision.Output(y), precision.Output(in[1]))))
+			}, train.Options{Precision: policy}))
 		strategytest.Losses(t, step, 0, 5)
 		value, err := w.Value(ctx)
 		require.NoError(t, err)

@@ -87,7 +87,8 @@ func TestMixedPrecisionTrainsAsFloat32(t *testing.T) {
 			require.True(t, c.optimizer == "sgd" || mixed[19] < mixed[0], mixed)
 			require.InDeltaSlice(t, full, mixed, 0.02*full[0])
 			for _, mesh := range c.meshes {
-				require.InDeltaSlice(t, mixed, trainedLosses(t, mesh[0], mesh[1], c.model, opt, precision.MixedBFloat16), 0.01*mixed[0], "%dx%d", mesh[0], mesh[1])
+				require.InDeltaSlice(t, mixed, trainedLosses(t, mesh[0], mesh[1], c.model, opt, precision.MixedBFloat16),
+					0.01*mixed[0], "%dx%d", mesh[0], mesh[1])
 			}
 		})
 	}
@@ -112,7 +113,8 @@ func TestGradientsAreReducedInTheDtypeOfThePolicy(t *testing.T) {
 	}{{dtypes.InvalidDType, 5, 0}, {dtypes.Float32, 5, 0}, {dtypes.BFloat16, 1, 4}} { // the loss is one
 		policy := precision.MixedBFloat16
 		policy.Reduce = c.reduce
-		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), models["mlp"], train.Options{Precision: policy}))
+		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), models["mlp"],
+			train.Options{Precision: policy}))
 		require.Equal(t, c.full, occurrences(t, step, fmt.Sprintf(reduced, "f32")), c.reduce)
 		require.Equal(t, c.half, occurrences(t, step, fmt.Sprintf(reduced, "bf16")), c.reduce)
 		require.Less(t, strategytest.Losses(t, step, 0, 10)[9], 0.25)
@@ -128,7 +130,10 @@ func layered(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	h := layers.Dense(hidden, in[0], true, 16)
 	h = norm.BatchNorm(scope.In("batch"), h, -1).Done()
 	h = layers.Dropout(scope, graph.Tanh(h), precision.Compute(graph.Const(rc.Graph(), float32(0.1))))
-	h = precision.FullPrecision(h, func(h *graph.Node) *graph.Node { return norm.BatchNorm(scope.In("full"), h, -1).Done() })
+	h = precision.FullPrecision(h, func(h *graph.Node) *graph.Node {
+		return norm.BatchNorm(scope.In("full"), h,
+			-1).Done()
+	})
 	h = logical.OnDevice(rc.Strategy().NumLogicalDevices()-1, h, func(h *graph.Node) *graph.Node {
 		return graph.Add(h, layers.Dense(scope.In("expert"), h, true, 16))
 	})
@@ -146,7 +151,8 @@ func TestWhatLayersKeepStaysInFloat32(t *testing.T) {
 	}{{1, 1, precision.Policy{}}, {1, 1, precision.MixedBFloat16}, {2, 2, precision.MixedBFloat16}} {
 		s := strategytest.New(t, c.r, c.p)
 		store := strategytest.SeededStore()
-		step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), layered, train.Options{Precision: c.policy, NonFinite: train.Skip}))
+		step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), layered,
+			train.Options{Precision: c.policy, NonFinite: train.Skip}))
 		all := strategytest.Losses(t, step, 0, 10)
 		got := map[string][]float64{}
 		for _, v := range s.Variables(store).All() {
@@ -188,7 +194,8 @@ func TestMixedPrecisionInLoopsAndBoundSteps(t *testing.T) {
 	options := train.Options{Precision: precision.MixedBFloat16}
 	x, y := strategytest.Batch(0)
 	run := func(take func(step *train.Step) (*strategy.Mirrored, error)) float64 {
-		loss, err := take(strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), models["mlp"], options)))
+		loss, err := take(strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(),
+			models["mlp"], options)))
 		require.NoError(t, err)
 		return strategytest.Float64(t, loss)
 	}
@@ -219,10 +226,12 @@ func TestPoliciesShareAStore(t *testing.T) {
 	store := strategytest.SeededStore()
 	opt := optimizer.Adam().LearningRate(0.01).Done()
 	full := strategytest.OK(train.New(s, store, opt, models["mlp"], train.Options{}))
-	mixed := strategytest.OK(train.New(s, store, opt, models["mlp"], train.Options{Name: "mixed", Precision: precision.MixedBFloat16}))
+	mixed := strategytest.OK(train.New(s, store, opt, models["mlp"], train.Options{Name: "mixed",
+		Precision: precision.MixedBFloat16}))
 	losses := append(strategytest.Losses(t, full, 0, 5), strategytest.Losses(t, mixed, 5, 10)...)
 	losses = append(losses, strategytest.Losses(t, full, 10, 15)...)
-	alone := strategytest.Losses(t, strategytest.OK(train.New(s, strategytest.SeededStore(), opt, models["mlp"], train.Options{})), 0, 15)
+	alone := strategytest.Losses(t, strategytest.OK(train.New(s, strategytest.SeededStore(), opt, models["mlp"],
+		train.Options{})), 0, 15)
 	require.InDeltaSlice(t, alone, losses, 0.02*losses[0])
 	eval := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return precision.MixedBFloat16.Forward(rc.Graph(), in, func(in []*graph.Node) []*graph.Node {
@@ -249,9 +258,11 @@ func TestMixedPrecisionOfUnevenBatches(t *testing.T) {
 	for _, c := range []struct {
 		replicas int
 		policy   precision.Policy
-	}{{1, precision.Policy{}}, {1, precision.MixedBFloat16}, {2, precision.MixedBFloat16}, {4, isScaled(precision.LossScale{Initial: 1024, Interval: 2000})}} {
+	}{{1, precision.Policy{}}, {1, precision.MixedBFloat16}, {2, precision.MixedBFloat16},
+		{4, isScaled(precision.LossScale{Initial: 1024, Interval: 2000})}} {
 		s := strategytest.New(t, c.replicas, 1)
-		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), models["mlp"], train.Options{Precision: c.policy}))
+		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(),
+			models["mlp"], train.Options{Precision: c.policy}))
 		var last float64
 		for range 5 {
 			loss, err := step.Run(ctx, cut(x, 8), cut(y, 1))
@@ -272,7 +283,8 @@ func TestValidateRejectsInvalidPoliciesAreErrorsOfTheStep(t *testing.T) {
 		"Policy.Reduce: Complex64":             {Reduce: dtypes.Complex64},
 		"Policy.Accumulate: sums in BFloat16 ": {Accumulate: dtypes.BFloat16},
 	} {
-		_, err := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), models["mlp"], train.Options{Precision: policy})
+		_, err := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), models["mlp"],
+			train.Options{Precision: policy})
 		require.ErrorContains(t, err, "precision: "+text)
 		require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}

@@ -52,13 +52,15 @@ func TestAPolicyThatReachesNoOperationIsAnError(t *testing.T) {
 	}{
 		"bfloat16": {embedded(unchanged), precision.MixedBFloat16, batch,
 			"no operation of the model computes in BFloat16; the first one in another dtype is the Float32 product DotGeneral"},
-		"float16":        {embedded(unchanged), precision.MixedFloat16, batch, "no operation of the model computes in Float16"},
+		"float16": {embedded(unchanged), precision.MixedFloat16, batch,
+			"no operation of the model computes in Float16"},
 		"parameters":     {scaled, half, [][]int32{{1}, {2}}, "is the Float32 operation Mul"},
 		"arguments":      {scaled, precision.MixedBFloat16, [][]int32{{1}, {2}}, "is the Float32 operation Mul"},
 		"cast arguments": {scaled, precision.MixedBFloat16, rows, "is the Float32 operation Mul"},
 	} {
 		for _, accumulate := range []int{1, 2} {
-			step := strategytest.OK(train.New(s, model.NewStore(), adam(), c.loss, train.Options{Precision: c.policy, Accumulate: accumulate}))
+			step := strategytest.OK(train.New(s, model.NewStore(), adam(), c.loss, train.Options{Precision: c.policy,
+				Accumulate: accumulate}))
 			_, err := step.Lowered(t.Context(), c.batch)
 			require.ErrorContains(t, err, c.want, name)
 			assert.ErrorContains(t, err, "convert the input of that layer with precision.Compute", name)
@@ -100,10 +102,12 @@ func TestAPolicyThatReachesAnOperation(t *testing.T) {
 		"float arguments": {oneLayer, precision.MixedBFloat16, [][]float32{{1}, {2}}},
 		"float32":         {embedded(unchanged), precision.Float32, batch},
 		"no policy":       {embedded(unchanged), precision.Policy{}, batch},
-		"reduce alone":    {embedded(unchanged), precision.Policy{Parameters: dtypes.Float32, Reduce: dtypes.BFloat16}, batch},
-		"no operation":    {variable, precision.MixedBFloat16, batch},
+		"reduce alone": {embedded(unchanged), precision.Policy{Parameters: dtypes.Float32, Reduce: dtypes.BFloat16},
+			batch},
+		"no operation": {variable, precision.MixedBFloat16, batch},
 	} {
-		step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), c.loss, train.Options{Precision: c.policy}))
+		step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), c.loss,
+			train.Options{Precision: c.policy}))
 		_, err := step.Lowered(t.Context(), c.batch)
 		assert.NoError(t, err, name)
 	}

@@ -31,7 +31,8 @@ func masking(seen *strategy.Variable) train.Loss {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		add := func(scope *model.Scope, x *graph.Node) *graph.Node {
 			mask := layers.DropoutStatic(scope, graph.OnesLike(x), 0.5)
-			rc.Assign(seen, graph.Concatenate([]*graph.Node{graph.Slice(rc.Read(seen), graph.AxisRange(1)), graph.ExpandAxes(mask, 0)}, 0))
+			rc.Assign(seen, graph.Concatenate([]*graph.Node{graph.Slice(rc.Read(seen), graph.AxisRange(1)),
+				graph.ExpandAxes(mask, 0)}, 0))
 			w := scope.VariableWithValue("w", make([]float32, maskWidth)).NodeValue(x.Graph())
 			return graph.Add(x, graph.Mul(mask, w))
 		}
@@ -50,11 +51,13 @@ func TestDropoutMasksOfReplicas(t *testing.T) {
 	strategytest.OnMeshes(t, [][2]int{{1, 1}, {8, 1}, {4, 2}, {2, 4}}, func(t *testing.T, s *strategy.TPUStrategy) {
 		for _, mirrored := range []bool{false, true} {
 			replicas := s.NumReplicasInSync()
-			seen, err := s.NewVariable(t.Context(), tensors.FromFlatDataAndDimensions(make([]float32, masks*maskWidth), masks, maskWidth), strategy.VariableOptions{
+			seen, err := s.NewVariable(t.Context(), tensors.FromFlatDataAndDimensions(make([]float32, masks*maskWidth), masks,
+				maskWidth), strategy.VariableOptions{
 				Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 			require.NoError(t, err)
 			store := strategytest.SeededStore()
-			step := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().WithLearningRate(maskWidth).WithDecay(false).Done(), masking(seen),
+			step := strategytest.OK(train.New(s, store,
+				optimizer.StochasticGradientDescent().WithLearningRate(maskWidth).WithDecay(false).Done(), masking(seen),
 				train.Options{Accumulate: microbatches, MirroredRandomNumbers: mirrored}))
 			want := make([]float64, (maskLayers+1)*maskWidth)
 			different := map[string]bool{}
@@ -99,10 +102,11 @@ func TestDropoutMasksOfReplicas(t *testing.T) {
 // A step whose update is not applied does not change the random number state.
 func TestASkippedStepDrawsTheSameNumbersAgain(t *testing.T) {
 	s, store := strategytest.New(t, 4, 2), strategytest.SeededStore()
-	step := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		h := layers.DropoutStatic(rc.Scope("drop"), layers.Dense(rc.Scope("dense"), in[0], true, 8), 0.5)
-		return graph.ReduceAllMean(graph.Mul(h, in[0]))
-	}, train.Options{NonFinite: train.Skip}))
+	step := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			h := layers.DropoutStatic(rc.Scope("drop"), layers.Dense(rc.Scope("dense"), in[0], true, 8), 0.5)
+			return graph.ReduceAllMean(graph.Mul(h, in[0]))
+		}, train.Options{NonFinite: train.Skip}))
 	var states []any
 	for _, x := range []float32{1, float32(math.Inf(1)), 2} {
 		batch := make([][]float32, 8)

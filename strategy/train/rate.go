@@ -61,13 +61,17 @@ func rateDType(opt optimizer.Interface, of *model.Store, loss dtypes.DType) dtyp
 			[]*graph.Node{graph.OnesLike(x.NodeValue(g))}, loss)
 	})
 	if err != nil {
-		panic(&errkind.Fault{Op: "train", Reason: fmt.Sprintf("optimizer %T cannot update a model of one number, by which the dtype of its learning rate is found", opt),
-			Hint: "leave Options.LearningRate out, or let the optimizer find its variables in the scope that it is given", Err: err, Class: errkind.ValueError})
+		panic(&errkind.Fault{Op: "train",
+			Reason: fmt.Sprintf(
+				"optimizer %T cannot update a model of one number, by which the dtype of its learning rate is found", opt),
+			Hint: "leave Options.LearningRate out, or let the optimizer find its variables in the scope that it is given",
+			Err:  err, Class: errkind.ValueError})
 	}
 	rate := g.GetParameterByName(ratePath)
 	if rate == nil {
 		panicInvalid("use one of the Adam family or SGD, or leave Options.LearningRate out",
-			"optimizer %T does not read its learning rate from the store (%s), so that a schedule does not reach it", opt, ratePath)
+			"optimizer %T does not read its learning rate from the store (%s), so that a schedule does not reach it", opt,
+			ratePath)
 	}
 	if step := g.GetParameterByName(model.JoinPath("/", optimizer.GlobalStepVariableName)); step == nil {
 		panicInvalid("use one of the Adam family or SGD, or leave Options.LearningRate out",

@@ -157,10 +157,14 @@ func TestSchedulesThatCannotBeFollowed(t *testing.T) {
 		rate schedule.Schedule
 		want string
 	}{
-		"GoMLX's own":    {optimizer.Adam().Done(), cosine, ramp, "the loss function sets the learning rate, and so does Options.LearningRate"},
-		"SGD's own":      {optimizer.StochasticGradientDescent().Done(), linear, ramp, "*optimizer.SGDConfig divides the learning rate by the root of the steps by itself"},
-		"no rate":        {stubborn{optimizer.Adam().Done()}, linear, ramp, "train_test.stubborn does not read its learning rate from the store (/optimizers/learning_rate)"},
-		"no other model": {picky{optimizer.Adam().Done()}, linear, ramp, "train_test.picky cannot update a model of one number, by which the dtype of its learning rate is found"},
+		"GoMLX's own": {optimizer.Adam().Done(), cosine, ramp,
+			"the loss function sets the learning rate, and so does Options.LearningRate"},
+		"SGD's own": {optimizer.StochasticGradientDescent().Done(), linear, ramp,
+			"*optimizer.SGDConfig divides the learning rate by the root of the steps by itself"},
+		"no rate": {stubborn{optimizer.Adam().Done()}, linear, ramp,
+			"train_test.stubborn does not read its learning rate from the store (/optimizers/learning_rate)"},
+		"no other model": {picky{optimizer.Adam().Done()}, linear, ramp,
+			"train_test.picky cannot update a model of one number, by which the dtype of its learning rate is found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			step := strategytest.OK(train.New(s, strategytest.SeededStore(), c.opt, c.loss, train.Options{LearningRate: c.rate}))
@@ -171,6 +175,7 @@ func TestSchedulesThatCannotBeFollowed(t *testing.T) {
 			assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 		})
 	}
-	_, err := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), linear, train.Options{LearningRate: schedule.Cosine(0.1, 0, 0)})
+	_, err := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), linear,
+		train.Options{LearningRate: schedule.Cosine(0.1, 0, 0)})
 	assert.ErrorContains(t, err, "schedule: Cosine(0.1, 0, 0): 0 steps")
 }

@@ -22,8 +22,10 @@ import (
 // The report lists, in each format, the global shape, a device's shard and the sharded axes of
 // variables that 4 replicas shard.
 func TestTheReportOfSharedState(t *testing.T) {
-	s := strategytest.New(t, 4, 2, strategy.Options{Replicas: 4, LogicalDevices: 2, Variables: strategytest.Share(logical.ShardParameters, 0)})
-	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	s := strategytest.New(t, 4, 2, strategy.Options{Replicas: 4, LogicalDevices: 2,
+		Variables: strategytest.Share(logical.ShardParameters, 0)})
+	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext,
+		in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("hidden"), in[0], false, 64)))
 	}, train.Options{}))
 	x, _ := strategytest.Sums(8, 254)
@@ -46,7 +48,9 @@ func TestTheReportOfSharedState(t *testing.T) {
 	var text, page bytes.Buffer
 	require.NoError(t, r.WriteText(&text))
 	require.NoError(t, r.WriteHTML(&page))
-	assert.Regexp(t, `variable +/hidden/dense/weights +1 +Float32\[254 64\] +\[254 16\] +15.88 KiB +2 +dimension 1 over 4 replicas`, text.String())
+	assert.Regexp(t,
+		`variable +/hidden/dense/weights +1 +Float32\[254 64\] +\[254 16\] +15.88 KiB +2 +dimension 1 over 4 replicas`,
+		text.String())
 	assert.Contains(t, page.String(), `<td>Float32[254, 64]</td><td>[254, 16]</td>`)
 	assert.Contains(t, page.String(), `<td class="full">dimension 1 over 4 replicas</td>`)
 }

@@ -24,9 +24,11 @@ func TestAStepTrainsAVariableThatItScattersInto(t *testing.T) {
 			rc.Scatter(strategy.ScatterAdd, v, graph.Const(rc.Graph(), []int32{1}), graph.Const(rc.Graph(), []float32{8}))
 		},
 	} {
-		v := strategytest.OK(s.NewVariable(t.Context(), []float32{1, 2, 3}, strategy.VariableOptions{Name: name, Aggregation: strategy.AggregateMean}))
+		v := strategytest.OK(s.NewVariable(t.Context(), []float32{1, 2, 3}, strategy.VariableOptions{Name: name,
+			Aggregation: strategy.AggregateMean}))
 		sgd := optimizer.StochasticGradientDescent().WithLearningRate(1).WithDecay(false).Done()
-		step := strategytest.OK(train.New(s, model.NewStore(), sgd, func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		step := strategytest.OK(train.New(s, model.NewStore(), sgd, func(rc *strategy.ReplicaContext,
+			in []*graph.Node) *graph.Node {
 			loss := graph.Mul(graph.ReduceAllSum(rc.Read(v)), graph.ReduceAllMean(in[0]))
 			write(rc, v)
 			return loss

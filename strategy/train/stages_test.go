@@ -99,7 +99,8 @@ func TestEveryTraceOfATrainingStepGivesTheSameText(t *testing.T) {
 								require.NoError(t, err)
 								scope = append(scope, v)
 							}
-							count, err = s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: "count", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum, Trainable: new(bool)})
+							count, err = s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: "count",
+								Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum, Trainable: new(bool)})
 							require.NoError(t, err)
 						}
 						step := strategytest.OK(train.New(s, store, opt(), usesAll(scope, count), train.Options{NonFinite: guard}))

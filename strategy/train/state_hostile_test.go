@@ -38,7 +38,8 @@ func (c custom) UpdateGraphWithGradients(scope *model.Scope, gradients []*graph.
 }
 
 // customized runs two steps with an optimizer and returns the trained variable.
-func customized(t *testing.T, opts strategy.Options, opt optimizer.Interface) (*strategy.TPUStrategy, *model.Store, error) {
+func customized(t *testing.T, opts strategy.Options, opt optimizer.Interface) (*strategy.TPUStrategy, *model.Store,
+	error) {
 	t.Helper()
 	s := strategytest.On(t, plugintest.System(t, 4), opts)
 	store := model.NewStore()
@@ -64,7 +65,8 @@ func TestOptimizersOfOnesOwnUpdateParts(t *testing.T) {
 			of := scope.Store().Scope("/mine" + v.Scope())
 			var sum *model.Variable
 			if value != nil {
-				sum = of.VariableWithValue(v.Name()+"_sum", tensors.FromScalarAndDimensions(value.(float32), v.Shape().Dimensions...))
+				sum = of.VariableWithValue(v.Name()+"_sum", tensors.FromScalarAndDimensions(value.(float32),
+					v.Shape().Dimensions...))
 			} else {
 				sum = of.WithInitializer(init).VariableWithShape(v.Name()+"_sum", v.Shape())
 			}
@@ -97,13 +99,17 @@ func TestOptimizersOfOnesOwnUpdateParts(t *testing.T) {
 }
 
 func TestARuleForTheStateAloneIsRefused(t *testing.T) {
-	opts := strategy.Options{LogicalDevices: 2, Variables: append(logical.Rules{logical.Match(`mine`, logical.SplitInto(2, 1))}, strategytest.Share(logical.ShardGradients, 1)...)}
+	opts := strategy.Options{LogicalDevices: 2,
+		Variables: append(logical.Rules{logical.Match(`mine`, logical.SplitInto(2, 1))},
+			strategytest.Share(logical.ShardGradients, 1)...)}
 	_, _, err := customized(t, opts, custom{func(scope *model.Scope, v *model.Variable, gradient *graph.Node) *graph.Node {
-		sum := scope.Store().Scope("/mine"+v.Scope()).WithInitializer(initializer.Zero).VariableWithShape(v.Name()+"_sum", v.Shape()).SetTrainable(false)
+		sum := scope.Store().Scope("/mine"+v.Scope()).WithInitializer(initializer.Zero).VariableWithShape(v.Name()+"_sum",
+			v.Shape()).SetTrainable(false)
 		sum.SetNodeValue(gradient)
 		return gradient
 	}})
 	var trace *strategy.TraceError
 	require.ErrorAs(t, err, &trace)
-	assert.ErrorContains(t, err, `rule 0 splits dimension 0 over the logical devices, which as state of "/m/w" is cut over the replicas; give it the rule of that variable`)
+	assert.ErrorContains(t, err, `rule 0 splits dimension 0 over the logical devices, which as state of "/m/w" is cut `+
+		`over the replicas; give it the rule of that variable`)
 }

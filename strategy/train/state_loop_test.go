@@ -42,7 +42,8 @@ func deep(keep remat.Policy) train.Loss {
 
 func deepOptions(r, p int, state logical.StateSharding) strategy.Options {
 	return strategy.Options{Replicas: r, LogicalDevices: p,
-		Variables: append(logical.Rules{logical.Match(`up/.*weights`, logical.SplitInto(1, 1, p))}, strategytest.Share(state, 1)...)}
+		Variables: append(logical.Rules{logical.Match(`up/.*weights`, logical.SplitInto(1, 1, p))}, strategytest.Share(state,
+			1)...)}
 }
 
 func TestLayersOfALoopAreGatheredOneByOne(t *testing.T) {
@@ -82,7 +83,8 @@ func TestLayersOfALoopAreGatheredOneByOne(t *testing.T) {
 			if c.state == logical.ShardParameters {
 				assert.Empty(t, stack.FindAllString(text, -1))
 				assert.NotEmpty(t, layer.FindAllString(text, -1))
-				half := strategytest.OK(train.New(strategytest.On(t, sys, deepOptions(c.r, c.p, c.state)), strategytest.SeededStore(),
+				half := strategytest.OK(train.New(strategytest.On(t, sys, deepOptions(c.r, c.p, c.state)),
+					strategytest.SeededStore(),
 					optimizer.Adam().Done(), deep(c.keep), train.Options{Precision: precision.MixedBFloat16}))
 				x, y := strategytest.Batch(0)
 				m, err := half.Lowered(t.Context(), x, y)

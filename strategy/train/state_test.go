@@ -35,11 +35,13 @@ func odd(p int) train.Loss {
 
 // oddRules shards the variables of odd.
 func oddRules(p int) logical.Rules {
-	return logical.Rules{logical.Match(`wide/.*weights`, logical.SplitInto(1, p)), logical.Match(`odd/.*weights`, logical.SplitInto(p, 1))}
+	return logical.Rules{logical.Match(`wide/.*weights`, logical.SplitInto(1, p)), logical.Match(`odd/.*weights`,
+		logical.SplitInto(p, 1))}
 }
 
 // trainOdd runs n steps and returns the losses and the variables.
-func trainOdd(t *testing.T, s *strategy.TPUStrategy, opt optimizer.Interface, n int, opts ...train.Options) (losses []float64, variables map[string]*tensors.Tensor) {
+func trainOdd(t *testing.T, s *strategy.TPUStrategy, opt optimizer.Interface, n int,
+	opts ...train.Options) (losses []float64, variables map[string]*tensors.Tensor) {
 	t.Helper()
 	store := strategytest.SeededStore()
 	step := strategytest.OK(train.New(s, store, opt, odd(s.NumLogicalDevices()), append(opts, train.Options{})[0]))
@@ -73,7 +75,8 @@ func TestShardedStateTrainsAsWholeState(t *testing.T) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s %dx%d %s", name, mesh[0], mesh[1], state), func(t *testing.T) {
-					s := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], Variables: append(oddRules(mesh[1]), strategytest.Share(state, 1)...)})
+					s := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1],
+						Variables: append(oddRules(mesh[1]), strategytest.Share(state, 1)...)})
 					losses, got := trainOdd(t, s, c.opt(), c.steps)
 					assert.InDeltaSlice(t, wantLosses, losses, 1e-5)
 					require.Len(t, got, len(want))
@@ -106,7 +109,8 @@ func TestADeviceHoldsItsPartOfTheState(t *testing.T) {
 		{logical.ShardParameters, [2]int{1, 8}, 1, 96, 96, 132, 4}, // over the logical devices
 	} {
 		t.Run(fmt.Sprintf("%s %v from %d", c.state, c.mesh, c.smallest), func(t *testing.T) {
-			s := strategytest.On(t, sys, strategy.Options{Replicas: c.mesh[0], LogicalDevices: c.mesh[1], Variables: append(oddRules(c.mesh[1]), strategytest.Share(c.state, c.smallest)...)})
+			s := strategytest.On(t, sys, strategy.Options{Replicas: c.mesh[0], LogicalDevices: c.mesh[1],
+				Variables: append(oddRules(c.mesh[1]), strategytest.Share(c.state, c.smallest)...)})
 			store := strategytest.SeededStore()
 			step := strategytest.OK(train.New(s, store, optimizer.Adam().Done(), odd(c.mesh[1]), train.Options{}))
 			x, y := strategytest.Batch(0)

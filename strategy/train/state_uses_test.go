@@ -26,7 +26,8 @@ import (
 
 // sharded returns the options of a mesh whose replicas shard all possible state.
 func sharded(r, p int, state logical.StateSharding) strategy.Options {
-	return strategy.Options{Replicas: r, LogicalDevices: p, Variables: append(oddRules(p), strategytest.Share(state, 1)...)}
+	return strategy.Options{Replicas: r, LogicalDevices: p, Variables: append(oddRules(p), strategytest.Share(state,
+		1)...)}
 }
 
 // values returns the values of a store's variables.
@@ -57,15 +58,22 @@ func TestEveryOptimizerUpdatesParts(t *testing.T) {
 		opt    func(store *model.Store) optimizer.Interface
 		state  logical.StateSharding
 	}{
-		"adamax":  {nil, func(*model.Store) optimizer.Interface { return optimizer.Adam().Adamax().LearningRate(0.01).Done() }, logical.ShardGradients},
-		"rmsprop": {nil, func(*model.Store) optimizer.Interface { return optimizer.RMSProp().LearningRate(0.01).Done() }, logical.ShardParameters},
+		"adamax": {nil,
+			func(*model.Store) optimizer.Interface { return optimizer.Adam().Adamax().LearningRate(0.01).Done() },
+			logical.ShardGradients},
+		"rmsprop": {nil, func(*model.Store) optimizer.Interface { return optimizer.RMSProp().LearningRate(0.01).Done() },
+			logical.ShardParameters},
 		"adamw, steps held back": {nil, func(*model.Store) optimizer.Interface {
 			return optimizer.Adam().WeightDecay(0.1).WithBackoffSteps(2).LearningRate(0.01).Done()
 		}, logical.ShardParameters},
-		"sgd with its decay": {nil, func(*model.Store) optimizer.Interface { return optimizer.StochasticGradientDescent().Done() }, logical.ShardGradients},
+		"sgd with its decay": {nil,
+			func(*model.Store) optimizer.Interface { return optimizer.StochasticGradientDescent().Done() },
+			logical.ShardGradients},
 		"clipped, all from parameters": {map[string]any{optimizer.ParamOptimizer: "adamw", optimizer.ParamLearningRate: 0.02,
-			optimizer.ParamClipStepByValue: 0.005, optimizer.ParamClipNaN: true}, func(store *model.Store) optimizer.Interface { return optimizer.FromStore(store) }, logical.ShardOptimizer},
-		"a schedule": {map[string]any{optimizer.ParamLearningRate: 0.1}, func(store *model.Store) optimizer.Interface { return optimizer.FromStore(store) }, logical.ShardGradients},
+			optimizer.ParamClipStepByValue: 0.005, optimizer.ParamClipNaN: true},
+			func(store *model.Store) optimizer.Interface { return optimizer.FromStore(store) }, logical.ShardOptimizer},
+		"a schedule": {map[string]any{optimizer.ParamLearningRate: 0.1},
+			func(store *model.Store) optimizer.Interface { return optimizer.FromStore(store) }, logical.ShardGradients},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := func(opts strategy.Options) ([]float64, map[string]*tensors.Tensor) {
@@ -73,7 +81,8 @@ func TestEveryOptimizerUpdatesParts(t *testing.T) {
 				store := strategytest.SeededStore()
 				store.SetParams(c.params)
 				loss := odd(s.NumLogicalDevices())
-				step := strategytest.OK(train.New(s, store, c.opt(store), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+				step := strategytest.OK(train.New(s, store, c.opt(store), func(rc *strategy.ReplicaContext,
+					in []*graph.Node) *graph.Node {
 					if name == "a schedule" {
 						cosineschedule.New(rc.Scope(), rc.Graph(), in[0].DType()).PeriodInSteps(4).WarmUpSteps(2).Done()
 					}
@@ -97,10 +106,11 @@ func TestAGradientThatIsNotFiniteIsDroppedWhole(t *testing.T) {
 		s := strategytest.On(t, sys, opts)
 		store := model.NewStore()
 		store.SetParams(map[string]any{optimizer.ParamClipNaN: true})
-		step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.1).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-			w := rc.Scope().VariableWithValue("w", []float32{1, 1, 1, 1}).NodeValue(rc.Graph())
-			return graph.ReduceAllMean(graph.Mul(in[0], graph.InsertAxes(w, 0)))
-		}, train.Options{}))
+		step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.1).Done(),
+			func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+				w := rc.Scope().VariableWithValue("w", []float32{1, 1, 1, 1}).NodeValue(rc.Graph())
+				return graph.ReduceAllMean(graph.Mul(in[0], graph.InsertAxes(w, 0)))
+			}, train.Options{}))
 		for _, third := range []float32{3, float32(math.Inf(1)), 5} {
 			x := make([][]float32, 4)
 			for i := range x {
@@ -179,13 +189,15 @@ func TestVariablesOfTheScopeHaveStateInParts(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	run := func(opts strategy.Options) ([]float32, *strategy.Variable) {
 		s := strategytest.On(t, sys, opts)
-		w, err := s.NewVariable(t.Context(), [][]float32{{1, 2, 3, 4, 5, 6, 7, 8}, {1, 0, 1, 0, 1, 0, 1, 0}}, strategy.VariableOptions{Name: "w"})
+		w, err := s.NewVariable(t.Context(), [][]float32{{1, 2, 3, 4, 5, 6, 7, 8}, {1, 0, 1, 0, 1, 0, 1, 0}},
+			strategy.VariableOptions{Name: "w"})
 		require.NoError(t, err)
 		store := strategytest.SeededStore()
-		step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.1).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-			y := graph.MatMul(graph.Tanh(layers.Dense(rc.Scope("d"), in[0], true, 2)), rc.Read(w))
-			return graph.ReduceAllMean(graph.Square(graph.Sub(y, in[1])))
-		}, train.Options{}))
+		step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.1).Done(),
+			func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+				y := graph.MatMul(graph.Tanh(layers.Dense(rc.Scope("d"), in[0], true, 2)), rc.Read(w))
+				return graph.ReduceAllMean(graph.Square(graph.Sub(y, in[1])))
+			}, train.Options{}))
 		strategytest.Losses(t, step, 0, 3)
 		moment, ok := s.Variables(store).Lookup("/AdamOptimizer/distributed/w_1st_moment")
 		require.True(t, ok)
@@ -203,11 +215,14 @@ func TestVariablesOfTheScopeHaveStateInParts(t *testing.T) {
 // No process has all shards of a variable.
 func TestProcessesHavePartsOfTheState(t *testing.T) {
 	sys := plugintest.System(t, 4)
-	losses, want := trainOdd(t, strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalDevices: 1}), optimizer.Adam().LearningRate(0.02).Done(), 3)
+	losses, want := trainOdd(t, strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalDevices: 1}),
+		optimizer.Adam().LearningRate(0.02).Done(), 3)
 	for _, mesh := range [][2]int{{4, 1}, {2, 2}} {
-		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, sharded(mesh[0], mesh[1], logical.ShardParameters), func(ctx context.Context, s *strategy.TPUStrategy) error {
+		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, sharded(mesh[0], mesh[1],
+			logical.ShardParameters), func(ctx context.Context, s *strategy.TPUStrategy) error {
 			store := strategytest.SeededStore()
-			step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.02).Done(), odd(s.NumLogicalDevices()), train.Options{}))
+			step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.02).Done(), odd(s.NumLogicalDevices()),
+				train.Options{}))
 			for i := range losses {
 				x, y := strategytest.Batch(i)
 				loss, err := step.Run(ctx, x, y)
@@ -267,7 +282,8 @@ func TestPartsAreReadAndWrittenAsOneVariable(t *testing.T) {
 	ctx := t.Context()
 	sys := plugintest.System(t, 4)
 	for _, mesh := range [][2]int{{4, 1}, {2, 2}} {
-		s := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], Variables: strategytest.Share(logical.ShardParameters, 1)})
+		s := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1],
+			Variables: strategytest.Share(logical.ShardParameters, 1)})
 		store := model.NewStore()
 		first := [][]float32{{1, 2, 3}, {4, 5, 6}, {7, 8, 9}}
 		f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -314,7 +330,8 @@ func TestFirstValuesOfPartsAreThoseOfTheWhole(t *testing.T) {
 	run := func(opts strategy.Options) map[string]*tensors.Tensor {
 		s := strategytest.On(t, sys, opts)
 		store := strategytest.SeededStore()
-		step := strategytest.OK(train.New(s, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		step := strategytest.OK(train.New(s, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext,
+			in []*graph.Node) *graph.Node {
 			h := layers.Dense(rc.Scope("a"), in[0], false, 2051)
 			return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("b"), h, false, 9)))
 		}, train.Options{}))
@@ -323,7 +340,8 @@ func TestFirstValuesOfPartsAreThoseOfTheWhole(t *testing.T) {
 	}
 	want := run(strategy.Options{Replicas: 1, LogicalDevices: 1})
 	for _, mesh := range [][2]int{{8, 1}, {4, 2}} {
-		opts := strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], Variables: strategytest.Share(logical.ShardParameters, 1)}
+		opts := strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1],
+			Variables: strategytest.Share(logical.ShardParameters, 1)}
 		requireAlike(t, want, run(opts), 1e-5)
 	}
 }

@@ -301,8 +301,9 @@ func StepOf(f *strategy.Function) (*Step, error) {
 			Hint: "make the step with New, or load one with stepfile.LoadTrain", Class: errkind.ValueError}
 	}
 	if mode := NonFinite(from.Guard.Mode); !mode.isKnown() {
-		return nil, &errkind.Fault{Op: "train: of a function", Reason: fmt.Sprintf("its way with steps that are not finite is %s", mode),
-			Hint: "compile the step again with this version", Class: errkind.DataLossError}
+		return nil, &errkind.Fault{Op: "train: of a function",
+			Reason: fmt.Sprintf("its way with steps that are not finite is %s", mode),
+			Hint:   "compile the step again with this version", Class: errkind.DataLossError}
 	}
 	t := &Step{function: f, name: from.Name, metrics: accumulatorOf(f)}
 	if m.Store() != nil {

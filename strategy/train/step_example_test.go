@@ -20,7 +20,8 @@ import (
 // float16, with a loss scale, averages of w and the mean loss of all rows.
 var made = sync.OnceValue(func() *train.Step {
 	s, _ := strategytest.Example(2, 1)
-	return strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().WithLearningRate(0.25).WithDecay(false).Done(),
+	return strategytest.OK(train.New(s, model.NewStore(),
+		optimizer.StochasticGradientDescent().WithLearningRate(0.25).WithDecay(false).Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			w := graph.ConvertDType(rc.Scope().VariableWithValue("w", float32(0)).NodeValue(rc.Graph()), in[0].DType())
 			return graph.ReduceAllMean(graph.Square(graph.Sub(graph.Mul(in[0], w), in[1])))

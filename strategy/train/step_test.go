@@ -37,7 +37,8 @@ func TestRegularizersArePartOfTheLoss(t *testing.T) {
 		for name, value := range params {
 			store.SetParam(name, value)
 		}
-		step := strategytest.OK(train.New(strat, store, optimizer.StochasticGradientDescent().WithLearningRate(0.05).WithDecay(false).Done(), loss, train.Options{}))
+		step := strategytest.OK(train.New(strat, store,
+			optimizer.StochasticGradientDescent().WithLearningRate(0.05).WithDecay(false).Done(), loss, train.Options{}))
 		for range 3 {
 			l, err := step.Run(ctx, x, y)
 			require.NoError(t, err)
@@ -78,7 +79,8 @@ func TestRegularizersArePartOfTheLoss(t *testing.T) {
 func TestTheCallersBatchStaysAsItIs(t *testing.T) {
 	strat := strategytest.New(t, 2, 1)
 	ctx := context.Background()
-	step := strategytest.OK(train.New(strat, model.NewStore(), optimizer.StochasticGradientDescent().WithLearningRate(0).Done(),
+	step := strategytest.OK(train.New(strat, model.NewStore(),
+		optimizer.StochasticGradientDescent().WithLearningRate(0).Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			y := layers.Dense(rc.Scope("out"), in[0], true, 1)
 			return graph.ReduceAllMean(graph.Add(in[0], graph.MulScalar(y, 0)))
@@ -99,9 +101,10 @@ func TestTheCallersBatchStaysAsItIs(t *testing.T) {
 func TestATrainingStepWithoutABatchSaysWhichArgument(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.On(t, plugintest.System(t, 1), strategy.Options{Replicas: 1})
-	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		return graph.ReduceAllSum(in[0])
-	}, train.Options{}))
+	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return graph.ReduceAllSum(in[0])
+		}, train.Options{}))
 	_, err := step.Run(ctx, (*strategy.PerReplica)(nil))
 	var wrong *strategy.ArgumentError
 	require.ErrorAs(t, err, &wrong)

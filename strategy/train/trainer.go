@@ -227,7 +227,8 @@ func (t *trainer) gradientShard(v *model.Variable) spmd.ReplicaShard { return t.
 
 // hasShardedGradients reports whether some gradients are sharded over the replicas.
 func (t *trainer) hasShardedGradients() bool {
-	return slices.ContainsFunc(t.trainedVariables(), func(v *model.Variable) bool { return t.gradientShard(v).IsSharded() })
+	return slices.ContainsFunc(t.trainedVariables(),
+		func(v *model.Variable) bool { return t.gradientShard(v).IsSharded() })
 }
 
 // weightByRows scales a mean over a replica's rows so that its average over the replicas is the mean over

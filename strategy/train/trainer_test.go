@@ -59,7 +59,8 @@ func TestTrainStepTakesTheStepsOfGoMLXsTrainer(t *testing.T) {
 		"weight decay": {nil, dense, func(*model.Store) optimizer.Interface {
 			return optimizer.Adam().WeightDecay(0.1).LearningRate(0.01).Done()
 		}},
-		"rmsprop": {nil, dense, func(*model.Store) optimizer.Interface { return optimizer.RMSProp().LearningRate(0.01).Done() }},
+		"rmsprop": {nil, dense,
+			func(*model.Store) optimizer.Interface { return optimizer.RMSProp().LearningRate(0.01).Done() }},
 		"steps held back": {nil, dense, func(*model.Store) optimizer.Interface {
 			return optimizer.Adam().WithBackoffSteps(3).LearningRate(0.01).Done()
 		}},
@@ -84,12 +85,14 @@ func TestTrainStepTakesTheStepsOfGoMLXsTrainer(t *testing.T) {
 				return store
 			}
 			reference := newStore()
-			trainer := gomlxtrain.NewTrainer(backend, reference, func(scope *model.Scope, _ any, inputs []*graph.Node) []*graph.Node {
+			trainer := gomlxtrain.NewTrainer(backend, reference, func(scope *model.Scope, _ any,
+				inputs []*graph.Node) []*graph.Node {
 				return []*graph.Node{c.model(scope, inputs[0])}
 			}, loss.MeanSquaredError, c.opt(reference), nil, nil)
 			var losses []float64
 			for i := range uint64(steps) {
-				metrics, err := trainer.TrainStep(gomlxtrain.Batch{Inputs: []*tensors.Tensor{random(i, 8, 3)}, Labels: []*tensors.Tensor{random(100+i, 8, 1)}})
+				metrics, err := trainer.TrainStep(gomlxtrain.Batch{Inputs: []*tensors.Tensor{random(i, 8, 3)},
+					Labels: []*tensors.Tensor{random(100+i, 8, 1)}})
 				require.NoError(t, err)
 				losses = append(losses, float64(tensors.ToScalar[float32](metrics[0])))
 			}
@@ -97,7 +100,8 @@ func TestTrainStepTakesTheStepsOfGoMLXsTrainer(t *testing.T) {
 				t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) {
 					strat := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1]})
 					store := newStore()
-					step := strategytest.OK(train.New(strat, store, c.opt(store), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+					step := strategytest.OK(train.New(strat, store, c.opt(store), func(rc *strategy.ReplicaContext,
+						in []*graph.Node) *graph.Node {
 						return graph.ReduceAllMean(loss.MeanSquaredError([]*graph.Node{in[1]}, []*graph.Node{c.model(rc.Scope(), in[0])}))
 					}, train.Options{}))
 					for i := range uint64(steps) {

@@ -11,10 +11,11 @@ import (
 // Weighted returns a loss that f builds as a sum and a weight, such as the sum of the losses of all
 // unmasked tokens and their number:
 //
-//	train.New(strat, store, opt, train.Weighted(func(rc *strategy.ReplicaContext, in []*graph.Node) (sum, weight *graph.Node) {
-//		losses, mask := tokenLosses(rc, in[0]), precision.Output(in[1]) // float32 [rows, tokens]
-//		return graph.ReduceAllSum(graph.Mul(losses, mask)), graph.ReduceAllSum(mask)
-//	}), train.Options{Accumulate: 4})
+//	train.New(strat, store, opt, train.Weighted(
+//		func(rc *strategy.ReplicaContext, in []*graph.Node) (sum, weight *graph.Node) {
+//			losses, mask := tokenLosses(rc, in[0]), precision.Output(in[1]) // float32 [rows, tokens]
+//			return graph.ReduceAllSum(graph.Mul(losses, mask)), graph.ReduceAllSum(mask)
+//		}), train.Options{Accumulate: 4})
 //
 // The loss of a step is the sum of all sums divided by the sum of all weights, over all replicas
 // and microbatches. A step therefore has the same loss, gradients and update as one device on the
@@ -60,7 +61,8 @@ func checkWeighted(name string, x *graph.Node, fits func(dtype dtypes.DType) boo
 		panicInvalid("return a scalar, such as graph.ReduceAllSum of the losses and of the mask",
 			"the %s of the weighted loss is %s", name, x.Shape())
 	case x.DType().IsHalfPrecision():
-		panicInvalid("add it up in float32: write precision.Output or graph.ConvertDType around the terms before they are added up",
+		panicInvalid(
+			"add it up in float32: write precision.Output or graph.ConvertDType around the terms before they are added up",
 			"the %s of the weighted loss is %s, which cannot count many tokens", name, x.DType())
 	}
 }

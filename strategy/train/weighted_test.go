@@ -41,7 +41,8 @@ func texts(rows, seed int) []any {
 			}
 		}
 	}
-	return []any{tensors.FromFlatDataAndDimensions(x, rows, tokens, 1), tensors.FromFlatDataAndDimensions(mask, rows, tokens)}
+	return []any{tensors.FromFlatDataAndDimensions(x, rows, tokens, 1), tensors.FromFlatDataAndDimensions(mask, rows,
+		tokens)}
 }
 
 // tokenLoss is a model with a loop over layers and a regularizer. It returns the sum of the losses
@@ -60,7 +61,8 @@ func tokenLoss(rc *strategy.ReplicaContext, in []*graph.Node) (sum, weight *grap
 }
 
 // trainedState runs a few steps and returns the losses and all floats of the store.
-func trainedState(t *testing.T, s *strategy.TPUStrategy, o train.Options, together bool, batches ...[]any) (losses, state []float64) {
+func trainedState(t *testing.T, s *strategy.TPUStrategy, o train.Options, together bool, batches ...[]any) (losses,
+	state []float64) {
 	t.Helper()
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(3))
@@ -120,8 +122,10 @@ func TestAWeightedLossIsExact(t *testing.T) {
 	}{
 		{r: 1, p: 1, parts: 5}, {r: 8, p: 1, parts: 1}, {r: 4, p: 2, parts: 4}, {r: 2, p: 4, parts: 2, steps: true},
 		{r: 4, p: 2, parts: 2, state: logical.ShardOptimizer},
-		{r: 4, p: 1, parts: 3, state: logical.ShardParameters}, {r: 2, p: 2, parts: 1, state: logical.ShardParameters, steps: true},
-		{r: 8, p: 1, parts: 1, uneven: true}, {r: 4, p: 1, parts: 3, uneven: true}, {r: 2, p: 1, parts: 2, state: logical.ShardGradients, uneven: true},
+		{r: 4, p: 1, parts: 3, state: logical.ShardParameters}, {r: 2, p: 2, parts: 1, state: logical.ShardParameters,
+			steps: true},
+		{r: 8, p: 1, parts: 1, uneven: true}, {r: 4, p: 1, parts: 3, uneven: true}, {r: 2, p: 1, parts: 2,
+			state: logical.ShardGradients, uneven: true},
 	} {
 		name := fmt.Sprintf("%dx%d in %d, %s, uneven %t, steps %t", c.r, c.p, c.parts, c.state, c.uneven, c.steps)
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +154,8 @@ func TestAWeightedLossIsWeighedByItsTokens(t *testing.T) {
 	})
 	x := [][]any{{[]float32{1, 2, 3, 4}, []float32{0, 1, 0, 4}}, {[]float32{8, 8, 8, 8}, []float32{1, 0, 0, 0}}}
 	sgd := optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.1).Done()
-	step := strategytest.OK(train.New(s, store, sgd, constant, train.Options{Metrics: []train.Metric{train.MeanLoss()}, Accumulate: 1}))
+	step := strategytest.OK(train.New(s, store, sgd, constant, train.Options{Metrics: []train.Metric{train.MeanLoss()},
+		Accumulate: 1}))
 	evaluation := strategytest.OK(train.NewEvaluation(s, store, constant, train.Options{}))
 	for i, want := range []float64{(2 + 16) / 5.0, 8} {
 		loss, err := step.Run(t.Context(), x[i]...)
@@ -178,7 +183,8 @@ func TestAWeightedLossWithoutWeight(t *testing.T) {
 			store.SetParam(model.ParamInitialSeed, int64(3))
 			sgd := optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.1).Done()
 			step := strategytest.OK(train.New(s, store, sgd, train.Weighted(tokenLoss), train.Options{
-				Accumulate: parts, Precision: policy, NonFinite: train.Stop, ClipNorm: 1, Metrics: []train.Metric{train.MeanLoss()}}))
+				Accumulate: parts, Precision: policy, NonFinite: train.Stop, ClipNorm: 1,
+				Metrics: []train.Metric{train.MeanLoss()}}))
 			batch := texts(8, 0)
 			values := func() (all []float64) {
 				for _, v := range s.Variables(store).All() {
@@ -211,7 +217,8 @@ func TestAWeightedLossIsScaled(t *testing.T) {
 	for _, policy := range []precision.Policy{precision.MixedFloat16, precision.MixedBFloat16} {
 		_, want := trainedState(t, strategytest.New(t, 1, 1), train.Options{Precision: policy}, false, texts(16, 0))
 		for _, parts := range []int{1, 4} {
-			_, got := trainedState(t, strategytest.New(t, 2, 1), train.Options{Precision: policy, Accumulate: parts}, false, texts(16, 0))
+			_, got := trainedState(t, strategytest.New(t, 2, 1), train.Options{Precision: policy, Accumulate: parts}, false,
+				texts(16, 0))
 			assertRelative(t, want, got, 1e-3, fmt.Sprintf("%s in %d", policy, parts))
 		}
 	}
@@ -229,18 +236,27 @@ func TestWeightedLossesThatCannotBeAreErrors(t *testing.T) {
 		})
 	}
 	for want, loss := range map[string]train.Loss{
-		"the weighted loss has no sum": weighted(func(rc *strategy.ReplicaContext, x *graph.Node) (_, _ *graph.Node) { return nil, x }),
+		"the weighted loss has no sum": weighted(func(rc *strategy.ReplicaContext, x *graph.Node) (_,
+			_ *graph.Node) {
+			return nil, x
+		}),
 		"the weighted loss has no weight": weighted(func(rc *strategy.ReplicaContext, x *graph.Node) (_, _ *graph.Node) {
 			return graph.Mul(w(rc), x), nil
 		}),
-		"the sum of the weighted loss is (Float32)[2]": weighted(func(rc *strategy.ReplicaContext, x *graph.Node) (_, _ *graph.Node) {
+		"the sum of the weighted loss is (Float32)[2]": weighted(func(rc *strategy.ReplicaContext, x *graph.Node) (_,
+			_ *graph.Node) {
 			return graph.BroadcastToDims(w(rc), 2), x
 		}),
-		"the weight of the weighted loss is BFloat16": weighted(func(rc *strategy.ReplicaContext, x *graph.Node) (_, _ *graph.Node) {
+		"the weight of the weighted loss is BFloat16": weighted(func(rc *strategy.ReplicaContext, x *graph.Node) (_,
+			_ *graph.Node) {
 			return graph.Mul(w(rc), x), half(x)
 		}),
-		"the loss function changes what train.Weighted returned": func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-			return graph.AddScalar(weighted(func(rc *strategy.ReplicaContext, x *graph.Node) (_, _ *graph.Node) { return graph.Mul(w(rc), x), x })(rc, in), 1)
+		"the loss function changes what train.Weighted returned": func(rc *strategy.ReplicaContext,
+			in []*graph.Node) *graph.Node {
+			return graph.AddScalar(weighted(func(rc *strategy.ReplicaContext, x *graph.Node) (_,
+				_ *graph.Node) {
+				return graph.Mul(w(rc), x), x
+			})(rc, in), 1)
 		},
 	} {
 		step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), loss, train.Options{}))

@@ -22,6 +22,7 @@ func TestErrors(t *testing.T) {
 	different := &simhost.ProgramError{Launching: []simhost.Launch{
 		{Name: "red", Program: "a", Fingerprint: "1"}, {Process: 1, Name: "blue", Program: "b", Fingerprint: "2"},
 	}}
-	assert.EqualError(t, different, `simhost: the processes launch different programs: red launches "a" (1), blue launches "b" (2)`)
+	assert.EqualError(t, different,
+		`simhost: the processes launch different programs: red launches "a" (1), blue launches "b" (2)`)
 	assert.Equal(t, errkind.RuntimeError, errkind.KindOf(different))
 }

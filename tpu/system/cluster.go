@@ -41,7 +41,9 @@ func (s *starter) checkEnvironment(ctx context.Context) ([]clusterresolver.Findi
 		switch md, err = s.opts.Metadata.Read(ctx); {
 		case err == nil || errors.Is(err, clusterresolver.ErrNotDetected):
 		case errors.As(err, &metadataErr) && ctx.Err() == nil && len(env.Hostnames)+len(env.ProcessAddresses) > 0:
-			s.logger.Warn("system: cannot compare the environment with the metadata server; using the processes of the environment", "error", err)
+			s.logger.Warn(
+				"system: cannot compare the environment with the metadata server; using the processes of the environment", "error",
+				err)
 		default:
 			return nil, err
 		}

@@ -96,7 +96,8 @@ func TestDescribeMatchesGoldenTopologies(t *testing.T) {
 		want, err := os.ReadFile(goldenPath(name))
 		require.NoError(t, err)
 		assert.Equal(t, string(want), string(got), name)
-		again, err := system.Describe(context.Background(), s.Info().Name, system.DescribeOptions{Plugin: plugintest.Libtpu(t)})
+		again, err := system.Describe(context.Background(), s.Info().Name,
+			system.DescribeOptions{Plugin: plugintest.Libtpu(t)})
 		require.NoError(t, err)
 		assert.True(t, again.Topology().Equal(s.Topology()), "%s by its canonical name", name)
 		one, err := s.Description().Fingerprint()
@@ -113,7 +114,8 @@ func TestDescribeMatchesGoldenTopologies(t *testing.T) {
 func TestDescribeRejectsInvalidNames(t *testing.T) {
 	ctx := context.Background()
 	for _, name := range []string{
-		"", "v99-8", "v5e", "v5e:", "v5e:0x4", "v5e:4x4x4x4", "v5e:-1x4", "v5p:99999x99999x99999", "v5litepod-7", "v5litepod-99999",
+		"", "v99-8", "v5e", "v5e:", "v5e:0x4", "v5e:4x4x4x4", "v5e:-1x4", "v5p:99999x99999x99999", "v5litepod-7",
+		"v5litepod-99999",
 		"v5e:3x3", "v5p:3x4x4", "v4-12", "v5p:1000x1000x1000", "9999x v5e-256", "2x v5e:3x3",
 		"0x v5e-8", "99999x v5e-8", "2x", "2x 2x v5e-8", "v5e:4×4", "v5e-8\x00", strings.Repeat("v5e-8", 1000),
 	} {
@@ -146,7 +148,8 @@ func TestDescribeReturnsErrorsOfLibtpu(t *testing.T) {
 		_, err := system.Describe(context.Background(), "v5e:4x4", opts)
 		require.ErrorAs(t, err, &pe, "%v", opts.Options)
 	}
-	s, err := system.Describe(context.Background(), "v5e:4x4", system.DescribeOptions{Plugin: plugintest.Libtpu(t), Wrap: &[3]bool{true, false, false}})
+	s, err := system.Describe(context.Background(), "v5e:4x4", system.DescribeOptions{Plugin: plugintest.Libtpu(t),
+		Wrap: &[3]bool{true, false, false}})
 	require.NoError(t, err)
 	assert.Equal(t, [3]bool{true, false, false}, s.Info().Wrap)
 	require.NoError(t, s.Close())
@@ -157,7 +160,8 @@ func TestDescribeReturnsErrorsOfLibtpu(t *testing.T) {
 func TestCloudWrap(t *testing.T) {
 	for name, want := range map[string][3]bool{
 		"v4:4x4x4": {true, true, true}, "v4:2x2x4": {}, "v5p:4x4x8": {true, true, true}, "v5p:2x4x4": {},
-		"v5e:16x16": {true, true, false}, "v5e:8x16": {false, true, false}, "v5e:8x8": {}, "v3:16x16": {}, "v6e-256": {true, true, false}, "v3:32x32": {true, true, false},
+		"v5e:16x16": {true, true, false}, "v5e:8x16": {false, true, false}, "v5e:8x8": {}, "v3:16x16": {},
+		"v6e-256": {true, true, false}, "v3:32x32": {true, true, false},
 	} {
 		_, a, err := system.ParseSlices(name)
 		require.NoError(t, err)
@@ -166,7 +170,8 @@ func TestCloudWrap(t *testing.T) {
 }
 
 func TestParseSlicesErrorIsOneLine(t *testing.T) {
-	for _, name := range []string{"v5litepod-16\n", "\nv5litepod-16", "2x\nv5litepod-16", "v5litepod-16\u2028", "2x v5e-16\x1b[31m", "\xff"} {
+	for _, name := range []string{"v5litepod-16\n", "\nv5litepod-16", "2x\nv5litepod-16", "v5litepod-16\u2028",
+		"2x v5e-16\x1b[31m", "\xff"} {
 		_, _, err := system.ParseSlices(name)
 		var wrong *tpu.AcceleratorError
 		require.ErrorAs(t, err, &wrong, "%q", name)

@@ -31,8 +31,9 @@ func TestPrepareTPUHostSetsLaunchBarrierAndWarnsOfHugePages(t *testing.T) {
 		before string
 		want   string
 	}{
-		"nothing set":         {host: hostWithTPU(t, "always [madvise] never"), want: barrier + "=true"},
-		"other flags set":     {host: hostWithTPU(t, "[always] madvise never"), before: "--xla_a=1", want: "--xla_a=1 " + barrier + "=true"},
+		"nothing set": {host: hostWithTPU(t, "always [madvise] never"), want: barrier + "=true"},
+		"other flags set": {host: hostWithTPU(t, "[always] madvise never"), before: "--xla_a=1", want: "--xla_a=1 " +
+			barrier + "=true"},
 		"the user's own":      {host: hostWithTPU(t, "[always]"), before: barrier + "=false", want: barrier + "=false"},
 		"keep":                {host: hostWithTPU(t, "[never]"), opts: Options{KeepEnvironment: true}, before: "", want: ""},
 		"CPU devices":         {host: hostWithTPU(t, "[never]"), opts: Options{CPUDevices: 2}, want: ""},
@@ -45,7 +46,8 @@ func TestPrepareTPUHostSetsLaunchBarrierAndWarnsOfHugePages(t *testing.T) {
 			require.NoError(t, s.prepareTPUHost(c.host))
 			assert.Equal(t, c.want, os.Getenv("LIBTPU_INIT_ARGS"))
 			warned := c.host.root != "" && c.opts.CPUDevices == 0 && (name == "nothing set" || name == "keep")
-			assert.Equal(t, warned, bytes.Contains(log.Bytes(), []byte("echo always > /sys/kernel/mm/transparent_hugepage/enabled")), "%s", log.String())
+			assert.Equal(t, warned, bytes.Contains(log.Bytes(),
+				[]byte("echo always > /sys/kernel/mm/transparent_hugepage/enabled")), "%s", log.String())
 			assert.Equal(t, c.want != c.before, bytes.Contains(log.Bytes(), []byte("set for libtpu")), "%s", log.String())
 		})
 	}

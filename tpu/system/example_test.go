@@ -16,7 +16,8 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer sys.Close()
-	assignment, err := tpu.BuildDeviceAssignment(sys.Topology(), tpu.AssignmentOptions{ComputationShape: []int{1, 1, 1, 2}, Replicas: 4})
+	assignment, err := tpu.BuildDeviceAssignment(sys.Topology(), tpu.AssignmentOptions{ComputationShape: []int{1, 1, 1, 2},
+		Replicas: 4})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -33,9 +33,12 @@ type gpu struct {
 // sheets.
 var gpus = []gpu{
 	{"a100", "NVIDIA A100-SXM4-80GB", 8, "NONE", 108, 64, 167936, 166912, 41943040, 85100068864, 1.41, 2.03904e12, 312e12},
-	{"h100", "NVIDIA H100 80GB HBM3", 9, "ACCELERATED_FEATURES", 132, 128, 233472, 232448, 52428800, 84942979072, 1.98, 3.35232e12, 989.4e12},
-	{"h200", "NVIDIA H200 141GB HBM3e", 9, "ACCELERATED_FEATURES", 132, 128, 233472, 232448, 52428800, 151397597184, 1.98, 4.8e12, 989.4e12},
-	{"b200", "NVIDIA B200", 10, "ACCELERATED_FEATURES", 148, 128, 233472, 232448, 132644864, 191514411008, 1.965, 7.67232e12, 2250e12},
+	{"h100", "NVIDIA H100 80GB HBM3", 9, "ACCELERATED_FEATURES", 132, 128, 233472, 232448, 52428800, 84942979072, 1.98,
+		3.35232e12, 989.4e12},
+	{"h200", "NVIDIA H200 141GB HBM3e", 9, "ACCELERATED_FEATURES", 132, 128, 233472, 232448, 52428800, 151397597184, 1.98,
+		4.8e12, 989.4e12},
+	{"b200", "NVIDIA B200", 10, "ACCELERATED_FEATURES", 148, 128, 233472, 232448, 132644864, 191514411008, 1.965,
+		7.67232e12, 2250e12},
 }
 
 // gpusPerHost is the maximum number of GPUs of a host.
@@ -106,7 +109,8 @@ func (g gpu) targetConfig() string {
 platform_name: "CUDA"
 dnn_version_info { major: 9 minor: 10 }
 device_description_str: %q
-`, g.sharedBytes, g.sharedBytesPerBlock, g.multiprocessors, g.coresPerMultiprocessor, g.clockGHz, g.bandwidth, g.cacheBytes, g.memoryBytes, g.capability, g.feature, g.model, g.model)
+`, g.sharedBytes, g.sharedBytesPerBlock, g.multiprocessors, g.coresPerMultiprocessor, g.clockGHz, g.bandwidth,
+		g.cacheBytes, g.memoryBytes, g.capability, g.feature, g.model, g.model)
 }
 
 // describeGPUs implements Describe for GPUs.
@@ -143,8 +147,9 @@ func describeGPUs(ctx context.Context, name string, opts DescribeOptions) (*Slic
 		return nil, errors.Join(fail(err), s.Close())
 	}
 	s.info = SliceInfo{
-		Name: canonical, Accelerator: g.name, Slices: 1, Kind: g.model, Chips: count, Hosts: hosts, Devices: count, DevicesPerChip: 1,
-		HBMBytes: g.memoryBytes, PeakFLOPS: g.peakFLOPS, HBMBandwidth: g.bandwidth, Plugin: s.handle.PlatformVersion(),
+		Name: canonical, Accelerator: g.name, Slices: 1, Kind: g.model, Chips: count, Hosts: hosts, Devices: count,
+		DevicesPerChip: 1,
+		HBMBytes:       g.memoryBytes, PeakFLOPS: g.peakFLOPS, HBMBandwidth: g.bandwidth, Plugin: s.handle.PlatformVersion(),
 	}
 	return s, nil
 }

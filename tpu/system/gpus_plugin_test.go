@@ -12,7 +12,8 @@ import (
 
 func TestGPUsAreDescribedWithoutHardware(t *testing.T) {
 	plugin := plugintest.CUDA(t)
-	for name, model := range map[string]string{"a100": "NVIDIA A100-SXM4-80GB", "h100": "NVIDIA H100 80GB HBM3", "h200": "NVIDIA H200 141GB HBM3e", "b200": "NVIDIA B200"} {
+	for name, model := range map[string]string{"a100": "NVIDIA A100-SXM4-80GB", "h100": "NVIDIA H100 80GB HBM3",
+		"h200": "NVIDIA H200 141GB HBM3e", "b200": "NVIDIA B200"} {
 		slice, err := system.Describe(t.Context(), name+":16", system.DescribeOptions{Plugin: plugin})
 		require.NoError(t, err, name)
 		facts, topology := slice.Info(), slice.Topology()

@@ -21,14 +21,17 @@ func TestParseGPUs(t *testing.T) {
 		assert.Equal(t, count, n, name)
 	}
 	for name, want := range map[string]string{
-		"h100:0": "0 GPUs; use a number from 1", "h100:12": "12 GPUs do not fill complete hosts; use at most 8, or a multiple", "h900:8": "unknown GPU; use one of a100, h100, h200, b200", "h100:999999": "use a number from 1 to",
+		"h100:0":  "0 GPUs; use a number from 1",
+		"h100:12": "12 GPUs do not fill complete hosts; use at most 8, or a multiple",
+		"h900:8":  "unknown GPU; use one of a100, h100, h200, b200", "h100:999999": "use a number from 1 to",
 	} {
 		assert.True(t, IsGPUName(name), name)
 		err := CheckSliceName(name)
 		assert.ErrorContains(t, err, want)
 		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), name)
 	}
-	for _, name := range []string{"v5e:4x4", "v5p-128", "2x v5e-256", "tpu7x:2x2x1", "cpu:8", "h100:", "h100:-1", "h100:2x4", ""} {
+	for _, name := range []string{"v5e:4x4", "v5p-128", "2x v5e-256", "tpu7x:2x2x1", "cpu:8", "h100:", "h100:-1",
+		"h100:2x4", ""} {
 		assert.False(t, IsGPUName(name), name)
 	}
 	require.NoError(t, CheckSliceName("v5e:4x4"))
@@ -37,7 +40,8 @@ func TestParseGPUs(t *testing.T) {
 
 // The error contains the command that installs the plugin.
 func TestDescribeGPUsWithoutPluginFails(t *testing.T) {
-	_, err := Describe(t.Context(), "h100:8", DescribeOptions{Getenv: func(string) string { return "" }, Plugin: "/nowhere/xla_cuda_plugin.so"})
+	_, err := Describe(t.Context(), "h100:8", DescribeOptions{Getenv: func(string) string { return "" },
+		Plugin: "/nowhere/xla_cuda_plugin.so"})
 	var missing *pjrt.FindError
 	require.ErrorAs(t, err, &missing)
 	assert.Equal(t, "cuda", missing.Plugin)

@@ -44,14 +44,16 @@ func TestHoldersAreFoundByOpenFiles(t *testing.T) {
 	assert.Equal(t, 9, locked.Holders[1].PID)
 	assert.Equal(t, []string{lock}, locked.Holders[1].OpenFiles)
 	assert.Less(t, len(locked.Holders[1].Command), 140)
-	assert.Equal(t, Holder{PID: 30, Command: `"python3 train.py"`, OpenFiles: []string{"/dev/accel0", "/dev/accel1"}}, locked.Holders[2])
+	assert.Equal(t, Holder{PID: 30, Command: `"python3 train.py"`, OpenFiles: []string{"/dev/accel0", "/dev/accel1"}},
+		locked.Holders[2])
 	assert.Contains(t, locked.Error(), `process 30 ("python3 train.py") has /dev/accel0, /dev/accel1 open`)
 	assert.Contains(t, locked.Error(), "kill 4 9 30")
 	assert.ErrorIs(t, locked, errLock)
 
 	require.ErrorAs(t, newLockedError(errLock, hostPaths{proc: filepath.Join(dir, "none"), lockFile: lock}), &locked)
 	assert.Contains(t, locked.Error(), "sudo rm -f "+lock)
-	require.ErrorAs(t, newLockedError(errLock, hostPaths{proc: proc, lockFile: filepath.Join(dir, "none"), selfPID: 11}), &locked)
+	require.ErrorAs(t, newLockedError(errLock, hostPaths{proc: proc, lockFile: filepath.Join(dir, "none"), selfPID: 11}),
+		&locked)
 	assert.Empty(t, locked.LockFile)
 	assert.NoError(t, newLockedError(errors.New("out of memory"), localHost()))
 }

@@ -205,6 +205,7 @@ func FindPlugin(opts Options) (pjrt.Location, error) {
 func findPluginKind(kind string, opts Options) (pjrt.Location, error) {
 	cache, _ := os.UserCacheDir() // "" if there is no home directory
 	return pjrt.FindPlugin(pjrt.FindOptions{
-		Kind: kind, Path: opts.Plugin, Getenv: getenvOrDefault(opts), GOARCH: runtime.GOARCH, UserCacheDir: cache, Stat: os.Stat,
+		Kind: kind, Path: opts.Plugin, Getenv: getenvOrDefault(opts), GOARCH: runtime.GOARCH, UserCacheDir: cache,
+		Stat: os.Stat,
 	})
 }

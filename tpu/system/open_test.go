@@ -34,12 +34,14 @@ func (f failingResolver) Resolve(ctx context.Context) (clusterresolver.Cluster, 
 
 func TestStartErrorContainsStep(t *testing.T) {
 	cpu := plugintest.Path(t, "cpu")
-	wrongCount := getenvFrom(map[string]string{"TPU_HOST_BOUNDS": "1,1,4", "TPU_WORKER_HOSTNAMES": "a,b", "TPU_WORKER_ID": "0"})
+	wrongCount := getenvFrom(map[string]string{"TPU_HOST_BOUNDS": "1,1,4", "TPU_WORKER_HOSTNAMES": "a,b",
+		"TPU_WORKER_ID": "0"})
 	stale := getenvFrom(map[string]string{
 		"MEGASCALE_COORDINATOR_ADDRESS": "10.9.0.7", "MEGASCALE_NUM_SLICES": "2", "MEGASCALE_SLICE_ID": "1"})
 	tpuEnv := map[string]string{
 		"instance/attributes/accelerator-type": "v4-8",
-		"instance/attributes/tpu-env": "ACCELERATOR_TYPE: 'v4-8'\nWORKER_ID: '0'\nMEGASCALE_COORDINATOR_ADDRESS: '10.9.0.1'\n" +
+		"instance/attributes/tpu-env": "ACCELERATOR_TYPE: 'v4-8'\nWORKER_ID: '0'\nMEGASCALE_COORDINATOR_ADDRESS: " +
+			"'10.9.0.1'\n" +
 			"MEGASCALE_NUM_SLICES: '2'\nMEGASCALE_SLICE_ID: '1'\n",
 	}
 	three := workerCluster(t, 0, "10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1")
@@ -55,24 +57,29 @@ func TestStartErrorContainsStep(t *testing.T) {
 		words []string
 		check func(t *testing.T, err error)
 	}{
-		"resolver fails": {opts: system.Options{Resolver: failingResolver{errors.New("no such project")}}, step: system.StepResolve,
+		"resolver fails": {opts: system.Options{Resolver: failingResolver{errors.New("no such project")}},
+			step:  system.StepResolve,
 			words: []string{"resolver failing: no such project"}},
-		"resolver hangs": {opts: system.Options{Resolver: failingResolver{}}, limit: 50 * time.Millisecond, step: system.StepResolve,
+		"resolver hangs": {opts: system.Options{Resolver: failingResolver{}}, limit: 50 * time.Millisecond,
+			step:  system.StepResolve,
 			check: func(t *testing.T, err error) { assert.ErrorIs(t, err, context.DeadlineExceeded) }},
-		"two clusters": {opts: system.Options{Resolver: failingResolver{}, Cluster: three}, step: system.StepResolve, words: []string{"set only one of them"}},
+		"two clusters": {opts: system.Options{Resolver: failingResolver{}, Cluster: three}, step: system.StepResolve,
+			words: []string{"set only one of them"}},
 		"wrong worker count": {opts: system.Options{Cluster: three, Getenv: wrongCount}, step: system.StepEnvironment,
 			check: func(t *testing.T, err error) {
 				var check *clusterresolver.CheckError
 				require.ErrorAs(t, err, &check)
 				assert.True(t, check.Has(clusterresolver.FindingWorkerCount))
 			}},
-		"stale multislice variables": {opts: system.Options{Cluster: three, Getenv: stale, Metadata: newMetadataClient(t, tpuEnv)}, step: system.StepEnvironment,
+		"stale multislice variables": {opts: system.Options{Cluster: three, Getenv: stale, Metadata: newMetadataClient(t,
+			tpuEnv)}, step: system.StepEnvironment,
 			check: func(t *testing.T, err error) {
 				var check *clusterresolver.CheckError
 				require.ErrorAs(t, err, &check)
 				assert.True(t, check.Has(clusterresolver.FindingMegascaleStale), "%v", check)
 			}},
-		"malformed variables": {opts: system.Options{Cluster: three, Getenv: getenvFrom(map[string]string{"TPU_WORKER_ID": "first"})},
+		"malformed variables": {opts: system.Options{Cluster: three,
+			Getenv: getenvFrom(map[string]string{"TPU_WORKER_ID": "first"})},
 			step: system.StepEnvironment, words: []string{"TPU_WORKER_ID"}},
 		"no plugin": {opts: system.Options{Plugin: "/no/such/plugin.so"}, step: system.StepFind,
 			check: func(t *testing.T, err error) {
@@ -84,39 +91,51 @@ func TestStartErrorContainsStep(t *testing.T) {
 				var plugin *pjrt.PluginError
 				assert.ErrorAs(t, err, &plugin)
 			}},
-		"plugin hangs as it is opened": {opts: system.Options{Plugin: compilePlugin(t, "-DHANG_INITIALIZE", `-DTEXT="-"`)}, limit: 2 * time.Second,
-			step: system.StepOpen, words: []string{"the step took"},
+		"plugin hangs as it is opened": {opts: system.Options{Plugin: compilePlugin(t, "-DHANG_INITIALIZE", `-DTEXT="-"`)},
+			limit: 2 * time.Second,
+			step:  system.StepOpen, words: []string{"the step took"},
 			check: func(t *testing.T, err error) { assert.ErrorIs(t, err, context.DeadlineExceeded) }},
-		"plugin fails": {opts: system.Options{Plugin: compilePlugin(t, `-DTEXT="no such device today"`)}, step: system.StepClient,
+		"plugin fails": {opts: system.Options{Plugin: compilePlugin(t, `-DTEXT="no such device today"`)},
+			step:  system.StepClient,
 			words: []string{"no such device today"},
 			check: func(t *testing.T, err error) { assert.ErrorIs(t, err, pjrt.Unavailable) }},
-		"CPU devices of another plugin": {opts: system.Options{CPUDevices: 2, Plugin: compilePlugin(t, `-DTEXT="Unexpected option name: cpu_device_count"`)},
+		"CPU devices of another plugin": {opts: system.Options{CPUDevices: 2, Plugin: compilePlugin(t,
+			`-DTEXT="Unexpected option name: cpu_device_count"`)},
 			step: system.StepClient, words: []string{"Unexpected option name", "-devices, to 0"}},
-		"TPU in use": {opts: system.Options{BusyTimeout: -1, Plugin: compilePlugin(t, `-DTEXT="The TPU is already in use by process with pid 7"`)}, step: system.StepClient,
+		"TPU in use": {opts: system.Options{BusyTimeout: -1, Plugin: compilePlugin(t,
+			`-DTEXT="The TPU is already in use by process with pid 7"`)}, step: system.StepClient,
 			words: []string{"the TPU is in use", "by a process that this user cannot see"},
 			check: func(t *testing.T, err error) {
 				var locked *system.LockedError
 				assert.ErrorAs(t, err, &locked)
 				assert.ErrorIs(t, err, pjrt.Unavailable, "libtpu's own error is kept")
 			}},
-		"TPU locked": {opts: system.Options{BusyTimeout: -1, Plugin: compilePlugin(t, "-DFAIL_INITIALIZE", `-DTEXT="cannot access libtpu multi-process lockfile"`)}, step: system.StepOpen,
+		"TPU locked": {opts: system.Options{BusyTimeout: -1, Plugin: compilePlugin(t, "-DFAIL_INITIALIZE",
+			`-DTEXT="cannot access libtpu multi-process lockfile"`)}, step: system.StepOpen,
 			check: func(t *testing.T, err error) {
 				var locked *system.LockedError
 				assert.ErrorAs(t, err, &locked)
 			}},
-		"fewer processes than the cluster has": {opts: system.Options{CPUDevices: 8, Plugin: cpu, Cluster: four, Getenv: emptyGetenv}, step: system.StepDevices,
+		"fewer processes than the cluster has": {opts: system.Options{CPUDevices: 8, Plugin: cpu, Cluster: four,
+			Getenv: emptyGetenv}, step: system.StepDevices,
 			words: []string{"found 1 processes, but the cluster of test specifies 4"},
 			check: func(t *testing.T, err error) {
 				require.ErrorIs(t, err, system.ErrCount)
 			}},
-		"other devices than the cluster has": {opts: system.Options{CPUDevices: 3, Plugin: cpu, Cluster: chips, Getenv: emptyGetenv}, step: system.StepDevices,
+		"other devices than the cluster has": {opts: system.Options{CPUDevices: 3, Plugin: cpu, Cluster: chips,
+			Getenv: emptyGetenv}, step: system.StepDevices,
 			words: []string{"found 3 devices of this process, but the cluster of test specifies 4"}},
-		"fewer chips than the process was told": {opts: system.Options{CPUDevices: 8, Plugin: cpu, Cluster: seen, Getenv: emptyGetenv}, step: system.StepDevices,
+		"fewer chips than the process was told": {opts: system.Options{CPUDevices: 8, Plugin: cpu, Cluster: seen,
+			Getenv: emptyGetenv}, step: system.StepDevices,
 			words: []string{"found 4 chips of this process, but the cluster of test specifies 3"}},
-		"a mesh that does not fit": {opts: system.Options{CPUDevices: 8, Plugin: cpu, MeshShape: []int{3, 1, 1, 1}}, step: system.StepTopology},
+		"a mesh that does not fit": {opts: system.Options{CPUDevices: 8, Plugin: cpu, MeshShape: []int{3, 1, 1, 1}},
+			step: system.StepTopology},
 		"devices without coordinates": {opts: system.Options{Plugin: cpu}, step: system.StepTopology,
 			words: []string{"no coords attribute"}},
-		"devices that never open": {opts: system.Options{Connect: func(context.Context) (system.Runtime, error) { select {} }}, limit: 2 * time.Second,
+		"devices that never open": {opts: system.Options{Connect: func(context.Context) (system.Runtime,
+			error) {
+			select {}
+		}}, limit: 2 * time.Second,
 			step:  system.StepClient,
 			check: func(t *testing.T, err error) { assert.ErrorIs(t, err, context.DeadlineExceeded) }},
 	} {
@@ -176,7 +195,8 @@ func TestOpenRetriesBusyTPUWithoutHolder(t *testing.T) {
 // processes.
 func TestMetadataErrorIsLoggedIfEnvironmentIsComplete(t *testing.T) {
 	forbidden := map[string]string{"instance/attributes/accelerator-type": "forbidden"}
-	opts := system.Options{CPUDevices: 8, Plugin: plugintest.Path(t, "cpu"), Metadata: newMetadataClient(t, forbidden), Cluster: workerCluster(t, 0, "localhost:8471"), Getenv: emptyGetenv}
+	opts := system.Options{CPUDevices: 8, Plugin: plugintest.Path(t, "cpu"), Metadata: newMetadataClient(t, forbidden),
+		Cluster: workerCluster(t, 0, "localhost:8471"), Getenv: emptyGetenv}
 	_, err := system.Open(t.Context(), opts)
 	var answer *clusterresolver.MetadataError
 	require.ErrorAs(t, err, &answer)

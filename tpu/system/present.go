@@ -10,8 +10,9 @@ import (
 
 // ErrNoTPU reports that this host has no TPU. Open does not load libtpu in this case, because
 // libtpu would query the cloud's metadata server for minutes.
-var ErrNoTPU = errkind.New(errkind.NotFoundError, "this host has no TPU: there is no /dev/accel*, no /dev/vfio/* and no Google PCI device; "+
-	"set CPUDevices to run on CPU devices, use Describe to compile for a slice, or set Plugin to open it anyway")
+var ErrNoTPU = errkind.New(errkind.NotFoundError,
+	"this host has no TPU: there is no /dev/accel*, no /dev/vfio/* and no Google PCI device; "+
+		"set CPUDevices to run on CPU devices, use Describe to compile for a slice, or set Plugin to open it anyway")
 
 // ErrMetadataQuery reports that [Describe] did not load libtpu, because
 // [DescribeOptions.KeepEnvironment] is set and the host has no TPU. libtpu would query the cloud's

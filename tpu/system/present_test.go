@@ -27,8 +27,10 @@ func TestHostFilesHasTPU(t *testing.T) {
 		"the driver of vfio alone":    {map[string]string{"dev/vfio/vfio": ""}, false},
 		"a device that no driver has": {map[string]string{"pci/0000:00:05.0/vendor": "0x1ae0\n"}, true},
 		"devices of others":           {map[string]string{"pci/0000:00:05.0/vendor": "0x8086\n"}, false},
-		"a virtual network card":      {map[string]string{"pci/0000:00:05.0/vendor": "0x1ae0\n", "pci/0000:00:05.0/class": "0x020000\n"}, false},
-		"a virtual disk":              {map[string]string{"pci/0000:00:05.0/vendor": "0x1ae0\n", "pci/0000:00:05.0/class": "0x010802\n"}, false},
+		"a virtual network card": {map[string]string{"pci/0000:00:05.0/vendor": "0x1ae0\n",
+			"pci/0000:00:05.0/class": "0x020000\n"}, false},
+		"a virtual disk": {map[string]string{"pci/0000:00:05.0/vendor": "0x1ae0\n",
+			"pci/0000:00:05.0/class": "0x010802\n"}, false},
 		"an accelerator": {map[string]string{"pci/0000:00:05.0/vendor": "0x1ae0\n", "pci/0000:00:05.0/class": "0x020000\n",
 			"pci/0000:00:06.0/vendor": "0x1ae0\n", "pci/0000:00:06.0/class": "0x120000\n"}, true},
 	} {
@@ -71,7 +73,8 @@ func TestDevicesWithoutCoordinatesFormLine(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 3, topology.NumDevices())
 	assert.Equal(t, [4]int{3, 1, 1, 1}, topology.MeshShape())
-	topology, err = (&starter{opts: Options{MeshShape: []int{1, 2, 2, 2}}}).readTopology(fakeDevices{platform: "cuda", count: 8})
+	topology, err = (&starter{opts: Options{MeshShape: []int{1, 2, 2, 2}}}).readTopology(fakeDevices{platform: "cuda",
+		count: 8})
 	require.NoError(t, err)
 	assert.Equal(t, [4]int{1, 2, 2, 2}, topology.MeshShape())
 	_, err = (&starter{opts: Options{MeshShape: []int{1, 2, 2, 2}}}).readTopology(fakeDevices{platform: "cuda", count: 3})
@@ -130,17 +133,23 @@ func TestPrepareHostWithoutTPUKeepsSetVariables(t *testing.T) {
 	unsetLibtpuVariables(t)
 	require.NoError(t, prepareHostWithoutTPU(withTPU, testSlice(t), DescribeOptions{}))
 	assert.Empty(t, environ(), "a machine with a TPU keeps its environment")
-	require.ErrorIs(t, prepareHostWithoutTPU(nothing, testSlice(t), DescribeOptions{KeepEnvironment: true}), ErrMetadataQuery)
-	assert.ErrorContains(t, prepareHostWithoutTPU(nothing, testSlice(t), DescribeOptions{KeepEnvironment: true}), "TPU_ACCELERATOR_TYPE=v5p-384")
+	require.ErrorIs(t, prepareHostWithoutTPU(nothing, testSlice(t), DescribeOptions{KeepEnvironment: true}),
+		ErrMetadataQuery)
+	assert.ErrorContains(t, prepareHostWithoutTPU(nothing, testSlice(t), DescribeOptions{KeepEnvironment: true}),
+		"TPU_ACCELERATOR_TYPE=v5p-384")
 	assert.Empty(t, environ())
 	var log bytes.Buffer
 	require.NoError(t, os.Setenv("TPU_WORKER_ID", "7"))
-	require.NoError(t, prepareHostWithoutTPU(nothing, testSlice(t), DescribeOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
-	assert.Equal(t, map[string]string{"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "v5p-384", "TPU_WORKER_HOSTNAMES": "localhost",
-		"TPU_WORKER_ID": "7", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}, environ())
-	assert.Contains(t, log.String(), "TPU_SKIP_MDS_QUERY=1 TPU_ACCELERATOR_TYPE=v5p-384 TPU_WORKER_HOSTNAMES=localhost ALLOW_MULTIPLE_LIBTPU_LOAD=1\n")
+	require.NoError(t, prepareHostWithoutTPU(nothing, testSlice(t),
+		DescribeOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
+	assert.Equal(t, map[string]string{"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "v5p-384",
+		"TPU_WORKER_HOSTNAMES": "localhost",
+		"TPU_WORKER_ID":        "7", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}, environ())
+	assert.Contains(t, log.String(),
+		"TPU_SKIP_MDS_QUERY=1 TPU_ACCELERATOR_TYPE=v5p-384 TPU_WORKER_HOSTNAMES=localhost ALLOW_MULTIPLE_LIBTPU_LOAD=1\n")
 	log.Reset()
-	require.NoError(t, prepareHostWithoutTPU(nothing, testSlice(t), DescribeOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
+	require.NoError(t, prepareHostWithoutTPU(nothing, testSlice(t),
+		DescribeOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
 	assert.Empty(t, log.String(), "nothing is left to set")
 	require.NoError(t, prepareHostWithoutTPU(nothing, testSlice(t), DescribeOptions{KeepEnvironment: true}))
 }

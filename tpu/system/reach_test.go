@@ -53,21 +53,28 @@ func TestHangingStartProbesRuntimeAddresses(t *testing.T) {
 		missing []int
 		words   []string
 	}{
-		"one of them is not there": {nil, hosts, &fakeNetwork{listen: []string{"b:8471", "d:8471"}}, []string{"b:8471", "c:8471", "d:8471"},
+		"one of them is not there": {nil, hosts, &fakeNetwork{listen: []string{"b:8471", "d:8471"}},
+			[]string{"b:8471", "c:8471", "d:8471"},
 			[]int{2}, []string{"missing: /job:worker/task:2 (c:8471): "}},
-		"all are there": {nil, hosts, &fakeNetwork{listen: []string{"b:8471", "c:8471", "d:8471"}}, []string{"b:8471", "c:8471", "d:8471"},
+		"all are there": {nil, hosts, &fakeNetwork{listen: []string{"b:8471", "c:8471", "d:8471"}},
+			[]string{"b:8471", "c:8471", "d:8471"},
 			nil, []string{"all other hosts accept connections"}},
-		"TensorFlow's server is not the runtime": {nil, hosts, &fakeNetwork{listen: []string{"b:8471", "c:8470", "d:8471"}}, []string{"b:8471", "c:8471", "d:8471"},
+		"TensorFlow's server is not the runtime": {nil, hosts, &fakeNetwork{listen: []string{"b:8471", "c:8470", "d:8471"}},
+			[]string{"b:8471", "c:8471", "d:8471"},
 			[]int{2}, nil},
 		"every probe is refused": {nil, hosts, &fakeNetwork{}, []string{"b:8471", "c:8471", "d:8471"},
-			nil, []string{"cannot determine which hosts are missing: none of the 3 other hosts accepts a connection at the address of its TPU runtime, such as /job:worker/task:1 (b:8471): "}},
+			nil, []string{"cannot determine which hosts are missing: none of the 3 other hosts accepts a connection at the " +
+				"address of its TPU runtime, such as /job:worker/task:1 (b:8471): "}},
 		"a name that nobody knows": {nil, hosts, &fakeNetwork{silent: []string{"d"}}, []string{"b:8471", "c:8471", "d:8471"},
 			[]int{3}, []string{"cannot determine which hosts are missing", "no such host"}},
-		"another port": {map[string]string{"TPU_PROCESS_PORT": "8476"}, hosts, &fakeNetwork{listen: []string{"b:8476", "c:8476"}}, []string{"b:8476", "c:8476", "d:8476"},
+		"another port": {map[string]string{"TPU_PROCESS_PORT": "8476"}, hosts,
+			&fakeNetwork{listen: []string{"b:8476", "c:8476"}}, []string{"b:8476", "c:8476", "d:8476"},
 			[]int{3}, nil},
-		"addresses of their own": {map[string]string{"TPU_PROCESS_ADDRESSES": "a:1,b:2,c:3,d:4"}, hosts, &fakeNetwork{listen: []string{"b:2", "c:3"}}, []string{"b:2", "c:3", "d:4"},
+		"addresses of their own": {map[string]string{"TPU_PROCESS_ADDRESSES": "a:1,b:2,c:3,d:4"}, hosts,
+			&fakeNetwork{listen: []string{"b:2", "c:3"}}, []string{"b:2", "c:3", "d:4"},
 			[]int{3}, []string{"missing: /job:worker/task:3 (d:4): "}},
-		"a cluster that names ports": {nil, []string{"a:2222", "b:2222", "c:2222"}, &fakeNetwork{listen: []string{"b:2222", "c:8471"}}, []string{"b:2222", "c:2222", "c:8471"},
+		"a cluster that names ports": {nil, []string{"a:2222", "b:2222", "c:2222"},
+			&fakeNetwork{listen: []string{"b:2222", "c:8471"}}, []string{"b:2222", "c:2222", "c:8471"},
 			nil, []string{"all other hosts accept connections"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +85,8 @@ func TestHangingStartProbesRuntimeAddresses(t *testing.T) {
 			for _, limit := range []time.Duration{300 * time.Millisecond, 3 * time.Second, 30 * time.Second} {
 				c.network.asked = nil
 				ctx, cancel := context.WithTimeout(t.Context(), limit)
-				_, err = system.Open(ctx, system.Options{Plugin: plugin, Getenv: getenvFrom(c.env), Cluster: workerCluster(t, 0, c.workers...), Dial: c.network.dial})
+				_, err = system.Open(ctx, system.Options{Plugin: plugin, Getenv: getenvFrom(c.env), Cluster: workerCluster(t, 0,
+					c.workers...), Dial: c.network.dial})
 				cancel()
 				require.ErrorAs(t, err, &failed)
 				if failed.Step == system.StepClient {

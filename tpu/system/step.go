@@ -70,7 +70,8 @@ func (s *starter) addFindings(ctx context.Context, e *StartError) error {
 	case (e.Step == StepOpen || e.Step == StepClient) && newLockedError(e.Err, localHost()) != nil:
 		e.Err = newLockedError(e.Err, localHost())
 	case e.Step == StepClient && s.opts.CPUDevices > 0 && strings.Contains(e.Err.Error(), "cpu_device_count"):
-		e.Hint = "this is not the CPU plugin, so it cannot create CPU devices: set Options.CPUDevices, or the flag -devices, to 0"
+		e.Hint = "this is not the CPU plugin, so it cannot create CPU devices: set Options.CPUDevices, or the flag " +
+			"-devices, to 0"
 	case e.Step == StepClient && s.numOtherWorkers() > 0: // a failed worker can cause any error here
 		r := s.probeWorkers(context.WithoutCancel(ctx))
 		if e.Missing = r.missing; ctx.Err() != nil || len(r.missing) > 0 {

@@ -33,7 +33,8 @@ func TestHangingClientReportsMissingHosts(t *testing.T) {
 	defer cancel()
 	start := time.Now()
 	_, err = system.Open(ctx, system.Options{
-		Plugin: plugin, Getenv: emptyGetenv, Cluster: workerCluster(t, 0, absent, present.Addr().String(), absent, present.Addr().String()),
+		Plugin: plugin, Getenv: emptyGetenv, Cluster: workerCluster(t, 0, absent, present.Addr().String(), absent,
+			present.Addr().String()),
 	})
 	assert.Less(t, time.Since(start), 20*time.Second)
 	var failed *system.StartError
@@ -65,7 +66,8 @@ func TestMissingSimulatedHostIsReportedWithAddress(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), limit)
 			defer cancel()
 			_, errs[i] = system.Open(ctx, system.Options{
-				CPUDevices: 8, Connect: cluster.Connect(i), Getenv: emptyGetenv, Resolver: clusterresolver.Simple{Cluster: *workerCluster(t, i, addresses...)},
+				CPUDevices: 8, Connect: cluster.Connect(i), Getenv: emptyGetenv,
+				Resolver: clusterresolver.Simple{Cluster: *workerCluster(t, i, addresses...)},
 			})
 		})
 	}
@@ -98,7 +100,8 @@ func TestEachStepIsLogged(t *testing.T) {
 			known := workerCluster(t, i, "a:1", "b:1")
 			known.NumAccelerators = 4
 			sys, err := system.Open(context.Background(), system.Options{
-				Connect: cluster.Connect(i), Getenv: emptyGetenv, Cluster: known, Logger: slog.New(slog.NewTextHandler(&logs[i], nil)),
+				Connect: cluster.Connect(i), Getenv: emptyGetenv, Cluster: known, Logger: slog.New(slog.NewTextHandler(&logs[i],
+					nil)),
 			})
 			if !assert.NoError(t, err) {
 				return
@@ -113,7 +116,8 @@ func TestEachStepIsLogged(t *testing.T) {
 	wg.Wait()
 	for i := range logs {
 		at := 0
-		for _, step := range []string{system.StepResolve, system.StepEnvironment, system.StepClient, system.StepTopology, system.StepDevices} {
+		for _, step := range []string{system.StepResolve, system.StepEnvironment, system.StepClient, system.StepTopology,
+			system.StepDevices} {
 			next := strings.Index(logs[i].String()[at:], "system: "+step)
 			require.GreaterOrEqual(t, next, 0, "%s in order in\n%s", step, &logs[i])
 			at += next

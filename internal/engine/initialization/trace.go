@@ -111,7 +111,8 @@ func buildGraph(b compute.Backend, store *model.Store, inits []model.VariableIni
 			return nil, nil, fault.New(errkind.ValueError, "the initializer",
 				"return a node of the graph that it is given", "it gave no node of its graph")
 		case !value.Shape().Equal(of[i]):
-			return nil, nil, fault.New(errkind.ValueError, "the initializer", "return a value of the shape that it is given", "it gave a value of shape %s for a variable of shape %s", value.Shape(), of[i])
+			return nil, nil, fault.New(errkind.ValueError, "the initializer", "return a value of the shape that it is given",
+				"it gave a value of shape %s for a variable of shape %s", value.Shape(), of[i])
 		}
 		outputs = append(outputs, value)
 	}

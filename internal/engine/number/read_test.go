@@ -15,9 +15,11 @@ import (
 
 func TestANumberIsReadOfEveryRealDType(t *testing.T) {
 	for _, x := range []*tensors.Tensor{
-		tensors.FromScalar(float64(3)), tensors.FromScalar(float32(3)), tensors.FromScalar(float16.FromFloat32(3)), tensors.FromScalar(bfloat16.FromFloat32(3)),
+		tensors.FromScalar(float64(3)), tensors.FromScalar(float32(3)), tensors.FromScalar(float16.FromFloat32(3)),
+		tensors.FromScalar(bfloat16.FromFloat32(3)),
 		tensors.FromScalar(int8(3)), tensors.FromScalar(int16(3)), tensors.FromScalar(int32(3)), tensors.FromScalar(int64(3)),
-		tensors.FromScalar(uint8(3)), tensors.FromScalar(uint16(3)), tensors.FromScalar(uint32(3)), tensors.FromScalar(uint64(3)),
+		tensors.FromScalar(uint8(3)), tensors.FromScalar(uint16(3)), tensors.FromScalar(uint32(3)),
+		tensors.FromScalar(uint64(3)),
 		tensors.FromValue([]float32{3, 4}),
 	} {
 		got, err := number.ReadScalar(x)

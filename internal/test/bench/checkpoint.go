@@ -53,7 +53,8 @@ func (r *rig) savedModel(ctx context.Context) (*savedModel, error) {
 	if m.dir, err = r.folder(); err != nil {
 		return nil, err
 	}
-	m.manager, err = checkpoint.OpenManager(ctx, filepath.Join(m.dir, "run"), checkpoint.ManagerOptions{Strategy: strat, Retention: checkpoint.Retention{Last: 1}})
+	m.manager, err = checkpoint.OpenManager(ctx, filepath.Join(m.dir, "run"), checkpoint.ManagerOptions{Strategy: strat,
+		Retention: checkpoint.Retention{Last: 1}})
 	if err == nil {
 		r.later(func() { _ = m.manager.Close() })
 	}
@@ -90,7 +91,8 @@ func checkpointSave(ctx context.Context, r *rig) (row, error) {
 		return took.Total, err
 	}, timed(m.write, nil))
 	result.GBps = round(float64(m.bytes) / result.Us / 1e3)
-	result.Note += fmt.Sprintf("; %.0f MB; blocked %.3f s; peak memory %.2f of the shards", float64(m.bytes)/1e6, median(blocked)/1e6,
+	result.Note += fmt.Sprintf("; %.0f MB; blocked %.3f s; peak memory %.2f of the shards", float64(m.bytes)/1e6,
+		median(blocked)/1e6,
 		float64(memoryOf("VmHWM:")-before)*1024/float64(m.bytes))
 	return result, err
 }

@@ -49,7 +49,8 @@ func compile(ctx context.Context, r *rig) (row, error) {
 // compileVariables compiles a step x+1 of many variables with 8 floats each. It shows how the
 // compile time grows with the number of variables.
 func compileVariables(ctx context.Context, r *rig) (row, error) {
-	return growth(ctx, r, []int{sized(500, 1), sized(1000, 1), sized(2000, 1)}, 3, func(ctx context.Context, r *rig, n int) (*strategy.CompiledStep, error) {
+	return growth(ctx, r, []int{sized(500, 1), sized(1000, 1), sized(2000, 1)}, 3, func(ctx context.Context, r *rig,
+		n int) (*strategy.CompiledStep, error) {
 		strat, err := r.strategy(ctx, strategy.Options{})
 		if err != nil {
 			return nil, err
@@ -79,7 +80,8 @@ func depthLoop(ctx context.Context, r *rig) (row, error) {
 
 // growth compiles steps of several sizes without caches and measures the compiler. Us is the time
 // of the largest step, FloorUs that of the smallest, and the note lists all times.
-func growth(ctx context.Context, r *rig, sizes []int, times int, of func(ctx context.Context, r *rig, size int) (*strategy.CompiledStep, error)) (result row, err error) {
+func growth(ctx context.Context, r *rig, sizes []int, times int, of func(ctx context.Context, r *rig,
+	size int) (*strategy.CompiledStep, error)) (result row, err error) {
 	var notes []string
 	for _, size := range sizes {
 		var compiling, lowering, cpu []float64

@@ -34,7 +34,8 @@ func increments(strat *strategy.TPUStrategy, n int) (*strategy.Function, *model.
 
 // launches returns a launch of increments through a bound function, and a launch of the same
 // program in a C loop with its own buffers.
-func (r *rig) launches(ctx context.Context, strat *strategy.TPUStrategy, n int, args ...any) (ours, inC runner, err error) {
+func (r *rig) launches(ctx context.Context, strat *strategy.TPUStrategy, n int, args ...any) (ours, inC runner,
+	err error) {
 	f, store := increments(strat, n)
 	bound, err := f.Bind(ctx, args...)
 	if err != nil {
@@ -122,7 +123,10 @@ func runSteps(ctx context.Context, r *rig) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	return repeat{turns: 1000, limit: 4 * time.Second, ops: 1, blocks: 4}.time(ours, func(n int) (time.Duration, error) { return inC(steps * n) })
+	return repeat{turns: 1000, limit: 4 * time.Second, ops: 1, blocks: 4}.time(ours, func(n int) (time.Duration,
+		error) {
+		return inC(steps * n)
+	})
 }
 
 // allReduce measures an all-reduce of 1 MiB per replica.

@@ -52,7 +52,8 @@ var benches = []bench{
 	{"transformer_step_8x1_8", 8, transformerStep(1, 8)}, {"transformer_step_8x1_32", 8, transformerStep(1, 32)},
 	{"global_mlp_step", 1, globalStep(mlp)}, {"global_mlp_step", 8, globalStep(mlp)},
 	{"global_transformer_step", 1, globalStep(decoder)}, {"global_transformer_step", 8, globalStep(decoder)},
-	{"generate_decode_1", 1, generateDecode(1)}, {"generate_decode_32", 1, generateDecode(32)}, {"generate_decode_32", 8, generateDecode(32)},
+	{"generate_decode_1", 1, generateDecode(1)}, {"generate_decode_32", 1, generateDecode(32)}, {"generate_decode_32", 8,
+		generateDecode(32)},
 	{"first_step", 8, firstStep(start{})}, {"first_step_cached", 8, firstStep(start{Cached: true})},
 	{"start_cached_4_layers", 1, firstStep(start{Cached: true, Decoder: true})},
 	{"start_cached_4_layers", 8, firstStep(start{Cached: true, Decoder: true})},
@@ -68,7 +69,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.SetOutput(stderr)
 	child := flags.String("child", "", "take one step in this process and exit: used by first_step")
 	flags.Usage = func() {
-		fmt.Fprintf(stderr, "usage: bench [word ...]\n\nRuns the benchmarks whose name contains a word, or all: %s.\n", names())
+		fmt.Fprintf(stderr, "usage: bench [word ...]\n\nRuns the benchmarks whose name contains a word, or all: %s.\n",
+			names())
 	}
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return command.OK
@@ -138,7 +140,8 @@ func choose(words []string) ([]bench, error) {
 	}
 	for _, word := range words {
 		if !slices.ContainsFunc(chosen, func(b bench) bool { return strings.Contains(b.name, word) }) {
-			return nil, &errkind.Fault{Op: "choose", Reason: fmt.Sprintf("no benchmark is called %q", word), Hint: "there are " + names(), Class: errkind.NotFoundError}
+			return nil, &errkind.Fault{Op: "choose", Reason: fmt.Sprintf("no benchmark is called %q", word), Hint: "there are " +
+				names(), Class: errkind.NotFoundError}
 		}
 	}
 	return chosen, nil

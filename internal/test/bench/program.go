@@ -59,7 +59,8 @@ func mlp() program {
 			return []*graph.Node{layers.Dense(scope.In("output"), h, true, 10)}
 		},
 		optimizer: optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.1).Done(),
-		x:         tensors.FromFlatDataAndDimensions(pixels, rows, 784), y: tensors.FromFlatDataAndDimensions(labels, rows, 1),
+		x:         tensors.FromFlatDataAndDimensions(pixels, rows, 784), y: tensors.FromFlatDataAndDimensions(labels, rows,
+			1),
 	}
 }
 
@@ -91,7 +92,8 @@ func decoder() program {
 			return []*graph.Node{layers.Dense(scope.In("head"), h, true, vocabulary)}
 		},
 		optimizer: optimizer.Adam().LearningRate(1e-3).Done(),
-		x:         tensors.FromFlatDataAndDimensions(tokens, batch, sequence), y: tensors.FromFlatDataAndDimensions(labels, batch, sequence, 1),
+		x:         tensors.FromFlatDataAndDimensions(tokens, batch, sequence), y: tensors.FromFlatDataAndDimensions(labels,
+			batch, sequence, 1),
 	}
 }
 
@@ -163,7 +165,8 @@ func (p program) onUpstream(r *rig) (runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := pjrt.FindPlugin(pjrt.FindOptions{Kind: "cpu", Getenv: os.Getenv, GOARCH: runtime.GOARCH, UserCacheDir: cache, Stat: os.Stat})
+	found, err := pjrt.FindPlugin(pjrt.FindOptions{Kind: "cpu", Getenv: os.Getenv, GOARCH: runtime.GOARCH,
+		UserCacheDir: cache, Stat: os.Stat})
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,8 @@ func (r *rig) parts(rules logical.Rules) strategy.Options {
 }
 
 // declared returns a step that only declares variables.
-func declared(strat *strategy.TPUStrategy, store *model.Store, all []variable, first model.VariableInitializer) *strategy.Function {
+func declared(strat *strategy.TPUStrategy, store *model.Store, all []variable,
+	first model.VariableInitializer) *strategy.Function {
 	return strat.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		for _, v := range all {
 			rc.Scope().Store().VariableWithShape(v.path, v.shape, first).NodeValue(rc.Graph())
@@ -81,8 +82,11 @@ func firstValues(ctx context.Context, r *rig) (row, error) {
 	before := cpuTime()
 	took, err := timed(func() error { _, err := step.Run(ctx); return err }, nil)(1)
 	made := strat.Variables(store).FirstValues()
-	return row{Us: us(took), CPUUs: us(cpuTime() - before), Note: fmt.Sprintf("making %.2f s, compiling %.2f s (%d programs), lowering %.3f s; %d on the devices, %d on the host; peak memory %d kB",
-		made.Making.Seconds(), made.Compiling.Seconds(), made.Programs, made.Lowering.Seconds(), made.OnDevices, made.OnHost, memoryOf("VmHWM:"))}, err
+	return row{Us: us(took), CPUUs: us(cpuTime() - before),
+		Note: fmt.Sprintf("making %.2f s, compiling %.2f s (%d programs), lowering %.3f s; %d on the devices, %d on the "+
+			"host; peak memory %d kB",
+			made.Making.Seconds(), made.Compiling.Seconds(), made.Programs, made.Lowering.Seconds(), made.OnDevices, made.OnHost,
+			memoryOf("VmHWM:"))}, err
 }
 
 // memoryOf returns a field of /proc/self/status in kB, or 0 if it is not available.

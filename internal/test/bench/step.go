@@ -99,7 +99,8 @@ func mlpStepPrefetch(ctx context.Context, r *rig) (result row, err error) {
 	if err != nil {
 		return row{}, err
 	}
-	distributed, err := input.Distribute(input.FromSlices(input.Tuple(input.Leaf(x), input.Leaf(y))).Repeat(-1).Batch(rows, true), opts)
+	distributed, err := input.Distribute(input.FromSlices(input.Tuple(input.Leaf(x), input.Leaf(y))).Repeat(-1).Batch(rows,
+		true), opts)
 	if err != nil {
 		return row{}, err
 	}
@@ -124,13 +125,15 @@ func fitLoop(ctx context.Context, r *rig) (result row, err error) {
 	if err != nil {
 		return row{}, err
 	}
-	step, err := train.New(strat, model.NewStore(), optimizer.StochasticGradientDescent().WithDecay(false).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("output"), in[0], true, 1)))
-	}, train.Options{})
+	step, err := train.New(strat, model.NewStore(), optimizer.StochasticGradientDescent().WithDecay(false).Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("output"), in[0], true, 1)))
+		}, train.Options{})
 	if err != nil {
 		return row{}, err
 	}
-	x, err := strat.SplitBatch(ctx, tensors.FromFlatDataAndDimensions(make([]float32, 8*r.devices), r.devices, 8), logical.Annotation{}, false)
+	x, err := strat.SplitBatch(ctx, tensors.FromFlatDataAndDimensions(make([]float32, 8*r.devices), r.devices, 8),
+		logical.Annotation{}, false)
 	if err != nil {
 		return row{}, err
 	}

@@ -100,15 +100,18 @@ func (p repeat) time(ours, floor runner) (r row, err error) {
 		r.Us, r.FloorUs = r.CPUUs, median(cpu[1])
 	}
 	if n := len(ratios); n > 0 {
-		beside := int(math.Ceil(0.98 * math.Sqrt(float64(n)))) // confidence interval of the median in ranks, by the normal approximation
-		r.Note += fmt.Sprintf("ratio %.3f, 95 %% between %.3f and %.3f", ratios[n/2], ratios[max(n/2-beside, 0)], ratios[min(n/2+beside, n-1)])
+		// confidence interval of the median in ranks, by the normal approximation
+		beside := int(math.Ceil(0.98 * math.Sqrt(float64(n))))
+		r.Note += fmt.Sprintf("ratio %.3f, 95 %% between %.3f and %.3f", ratios[n/2], ratios[max(n/2-beside, 0)],
+			ratios[min(n/2+beside, n-1)])
 	}
 	return r, nil
 }
 
 // block measures the operations of one turn. It returns microseconds per operation.
 func (p repeat) block(w runner) (wall, cpu float64, err error) {
-	walls, cpus := make([]float64, 0, 4), make([]float64, 0, 4) // allocated on the stack, because heap allocations are counted
+	// allocated on the stack, because heap allocations are counted
+	walls, cpus := make([]float64, 0, 4), make([]float64, 0, 4)
 	for i := range max(p.blocks, 1) {
 		before := cpuTime()
 		took, err := w(p.ops)

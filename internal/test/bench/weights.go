@@ -22,7 +22,8 @@ import (
 // Most matrices are transposed. The baseline reads the file.
 func weightsLoad(ctx context.Context, r *rig) (row, error) {
 	width := sized(768, 64) &^ 63
-	c := weights.Config{Type: "llama", Layers: 6, Width: width, Heads: width / 64, KeyHeads: width / 64, HeadSize: 64, Hidden: width * 8 / 3 &^ 63, Vocabulary: 16000}
+	c := weights.Config{Type: "llama", Layers: 6, Width: width, Heads: width / 64, KeyHeads: width / 64, HeadSize: 64,
+		Hidden: width * 8 / 3 &^ 63, Vocabulary: 16000}
 	rules := weights.LlamaRules(c, weights.VariableNames{})
 	dir, err := r.folder()
 	if err != nil {
@@ -50,8 +51,10 @@ func weightsLoad(ctx context.Context, r *rig) (row, error) {
 		all = append(all, variable{v.Path, shapes.Make(v.DType, v.Shape...)})
 	}
 	opts := r.parts(logical.Rules{
-		logical.Match(`embedding/embeddings`, logical.SplitInto(2, 1)), logical.Match(`head/dense/weights`, logical.SplitInto(1, 2)),
-		logical.Match(`/(query|key|value|gate|up)/dense/weights`, logical.SplitInto(1, 1, 2)), logical.Match(`/(out|down)/dense/weights`, logical.SplitInto(1, 2, 1)),
+		logical.Match(`embedding/embeddings`, logical.SplitInto(2, 1)), logical.Match(`head/dense/weights`,
+			logical.SplitInto(1, 2)),
+		logical.Match(`/(query|key|value|gate|up)/dense/weights`, logical.SplitInto(1, 1, 2)),
+		logical.Match(`/(out|down)/dense/weights`, logical.SplitInto(1, 2, 1)),
 		logical.MatchState("", logical.ShardParameters),
 	})
 	strat, err := r.strategy(ctx, opts)

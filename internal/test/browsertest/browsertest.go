@@ -49,11 +49,11 @@ type View struct {
 	Picture image.Image
 }
 
-// Show opens a page in windows, and in each runs a script when the page is there: the body of a
-// async function, which awaits nothing but what is ready, and whose result is in the view. It writes the pictures into the folder that
-// TPUSTRATEGY_PICTURES names, for people. The windows are frames of one, as a browser has none as
-// narrow as a phone's. Without a browser that works the test is skipped, or fails where
-// TPUSTRATEGY_REQUIRE_BROWSER is set.
+// Show opens a page in windows of several widths and runs a script in each after the page has
+// loaded. The script is the body of an async function whose result is in the View. Show writes
+// screenshots to the folder TPUSTRATEGY_PICTURES, if it is set. The windows are frames of one
+// window, because a browser window cannot be as narrow as a phone. Without a browser the test is
+// skipped, or fails if TPUSTRATEGY_REQUIRE_BROWSER is set.
 func Show(t *testing.T, page []byte, script string, windows ...Window) (views []View) {
 	t.Helper()
 	var frames strings.Builder
@@ -61,12 +61,16 @@ func Show(t *testing.T, page []byte, script string, windows ...Window) (views []
 	for i, w := range windows {
 		text := strings.Replace(string(page), "<head>", "<head>"+listen, 1)
 		end := strings.LastIndex(text, "</body>")
-		text = text[:end] + fmt.Sprintf(`<script>(async () => {%[2]s})().then((found) => { parent.document.body.dataset.found%[1]d = JSON.stringify(found ?? null); });</script>`, i, script) + text[end:]
-		fmt.Fprintf(&frames, `<iframe width="%d" height="%d" style="border:0;display:block;color-scheme:%s" srcdoc="%s"></iframe>`, w.Width, w.Height,
+		text = text[:end] + fmt.Sprintf(`<script>(async () => {%[2]s})().then((found) => { `+
+			`parent.document.body.dataset.found%[1]d = JSON.stringify(found ?? null); });</script>`, i, script) + text[end:]
+		fmt.Fprintf(&frames,
+			`<iframe width="%d" height="%d" style="border:0;display:block;color-scheme:%s" srcdoc="%s"></iframe>`, w.Width,
+			w.Height,
 			map[bool]string{false: "light", true: "dark"}[w.Dark], html.EscapeString(text))
 		wide, high = max(wide, w.Width), high+w.Height
 	}
-	printed, picture := open(t, `<!DOCTYPE html><html><head><meta charset="utf-8"></head><body style="margin:0">`+frames.String()+`</body></html>`, wide, high)
+	printed, picture := open(t, `<!DOCTYPE html><html><head><meta charset="utf-8"></head><body style="margin:0">`+
+		frames.String()+`</body></html>`, wide, high)
 	top := 0
 	for i, w := range windows {
 		at := regexp.MustCompile(fmt.Sprintf(`data-found%d="([^"]*)"`, i)).FindStringSubmatch(printed)
@@ -128,7 +132,8 @@ func open(t *testing.T, page string, width, height int) (printed string, picture
 			path, shot := filepath.Join(dir, "page.html"), filepath.Join(dir, "page.png")
 			require.NoError(t, os.WriteFile(path, []byte(page), 0o644))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+			cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+				"--hide-scrollbars",
 				"--user-data-dir="+filepath.Join(dir, "profile"), fmt.Sprintf("--window-size=%d,%d", width, height),
 				"--dump-dom", "--screenshot="+shot, "file://"+path)
 			cmd.WaitDelay = time.Second // its children hold the pipe

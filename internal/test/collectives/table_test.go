@@ -36,7 +36,8 @@ func numeric(d dtypes.DType) bool   { return d != dtypes.Bool }
 func ordered(d dtypes.DType) bool   { return !d.IsComplex() }
 func fractions(d dtypes.DType) bool { return !isInt(d) }
 
-func reduction(name string, of func(dtypes.DType) bool, op func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node) operation {
+func reduction(name string, of func(dtypes.DType) bool, op func(rc *strategy.ReplicaContext,
+	x *graph.Node) *graph.Node) operation {
 	return operation{name, of, func(rc *strategy.ReplicaContext, x *graph.Node, _ int) *graph.Node { return op(rc, x) },
 		func(d dtypes.DType, all []array, _ int) array { return combined(d, name, all...) }}
 }
@@ -52,23 +53,47 @@ func oddOf(a array) array {
 }
 
 var overReplicas = []operation{
-	reduction("sum", numeric, func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node { return rc.AllReduce(strategy.Sum, x) }),
-	reduction("mean", fractions, func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node { return rc.AllReduce(strategy.Mean, x) }),
-	reduction("max", ordered, func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node { return spmd.AllReduce(x, spmd.Max) }),
-	reduction("min", ordered, func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node { return spmd.AllReduce(x, spmd.Min) }),
+	reduction("sum", numeric, func(rc *strategy.ReplicaContext,
+		x *graph.Node) *graph.Node {
+		return rc.AllReduce(strategy.Sum, x)
+	}),
+	reduction("mean", fractions, func(rc *strategy.ReplicaContext,
+		x *graph.Node) *graph.Node {
+		return rc.AllReduce(strategy.Mean, x)
+	}),
+	reduction("max", ordered, func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+		return spmd.AllReduce(x,
+			spmd.Max)
+	}),
+	reduction("min", ordered, func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+		return spmd.AllReduce(x,
+			spmd.Min)
+	}),
 	{"gather 0", every, func(rc *strategy.ReplicaContext, x *graph.Node, _ int) *graph.Node { return rc.AllGather(x, 0) },
 		func(_ dtypes.DType, all []array, _ int) array { return concat(0, all...) }},
-	{"gather 1", every, func(rc *strategy.ReplicaContext, x *graph.Node, _ int) *graph.Node { return rc.AllGather(odd(x), 1) },
+	{"gather 1", every, func(rc *strategy.ReplicaContext, x *graph.Node, _ int) *graph.Node {
+		return rc.AllGather(odd(x),
+			1)
+	},
 		func(_ dtypes.DType, all []array, _ int) array { return concat(1, mapped(all, oddOf)...) }},
-	{"scatter 0", numeric, func(_ *strategy.ReplicaContext, x *graph.Node, _ int) *graph.Node { return spmd.ReduceScatter(x, 0) },
+	{"scatter 0", numeric, func(_ *strategy.ReplicaContext, x *graph.Node,
+		_ int) *graph.Node {
+		return spmd.ReduceScatter(x, 0)
+	},
 		func(d dtypes.DType, all []array, r int) array {
 			return part(combined(d, "sum", all...), 0, r, len(all))
 		}},
-	{"scatter 1", numeric, func(_ *strategy.ReplicaContext, x *graph.Node, _ int) *graph.Node { return spmd.ReduceScatter(x, 1) },
+	{"scatter 1", numeric, func(_ *strategy.ReplicaContext, x *graph.Node,
+		_ int) *graph.Node {
+		return spmd.ReduceScatter(x, 1)
+	},
 		func(d dtypes.DType, all []array, r int) array {
 			return part(combined(d, "sum", all...), 1, r, len(all))
 		}},
-	{"broadcast", every, func(rc *strategy.ReplicaContext, x *graph.Node, _ int) *graph.Node { return rc.Broadcast(odd(x)) },
+	{"broadcast", every, func(rc *strategy.ReplicaContext, x *graph.Node,
+		_ int) *graph.Node {
+		return rc.Broadcast(odd(x))
+	},
 		func(_ dtypes.DType, all []array, _ int) array { return oddOf(all[0]) }},
 }
 
@@ -88,19 +113,43 @@ func pairs(n int) (all [][2]int) { // device 0 receives nothing
 }
 
 var inManual = []operation{
-	reduction("sum", numeric, func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node { return manual.AllReduce(x, manual.Sum) }),
-	reduction("mean", fractions, func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node { return manual.AllReduce(x, manual.Mean) }),
-	reduction("max", ordered, func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node { return manual.AllReduce(x, manual.Max) }),
-	reduction("min", ordered, func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node { return manual.AllReduce(x, manual.Min) }),
-	{"gather 0", every, func(_ *strategy.ReplicaContext, x *graph.Node, _ int) *graph.Node { return manual.AllGather(x, 0) },
+	reduction("sum", numeric, func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+		return manual.AllReduce(x,
+			manual.Sum)
+	}),
+	reduction("mean", fractions, func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+		return manual.AllReduce(x,
+			manual.Mean)
+	}),
+	reduction("max", ordered, func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+		return manual.AllReduce(x,
+			manual.Max)
+	}),
+	reduction("min", ordered, func(_ *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+		return manual.AllReduce(x,
+			manual.Min)
+	}),
+	{"gather 0", every, func(_ *strategy.ReplicaContext, x *graph.Node, _ int) *graph.Node {
+		return manual.AllGather(x,
+			0)
+	},
 		func(_ dtypes.DType, all []array, _ int) array { return concat(0, all...) }},
-	{"gather 1", every, func(_ *strategy.ReplicaContext, x *graph.Node, _ int) *graph.Node { return manual.AllGather(odd(x), 1) },
+	{"gather 1", every, func(_ *strategy.ReplicaContext, x *graph.Node,
+		_ int) *graph.Node {
+		return manual.AllGather(odd(x), 1)
+	},
 		func(_ dtypes.DType, all []array, _ int) array { return concat(1, mapped(all, oddOf)...) }},
-	{"scatter 1", numeric, func(_ *strategy.ReplicaContext, x *graph.Node, _ int) *graph.Node { return manual.ReduceScatter(x, 1) },
+	{"scatter 1", numeric, func(_ *strategy.ReplicaContext, x *graph.Node,
+		_ int) *graph.Node {
+		return manual.ReduceScatter(x, 1)
+	},
 		func(d dtypes.DType, all []array, r int) array {
 			return part(combined(d, "sum", all...), 1, r, len(all))
 		}},
-	{"all-to-all", every, func(_ *strategy.ReplicaContext, x *graph.Node, _ int) *graph.Node { return manual.AllToAll(x, 1, 0) },
+	{"all-to-all", every, func(_ *strategy.ReplicaContext, x *graph.Node, _ int) *graph.Node {
+		return manual.AllToAll(x, 1,
+			0)
+	},
 		func(_ dtypes.DType, all []array, r int) array {
 			return concat(0, mapped(all, func(a array) array { return part(a, 1, r, len(all)) })...)
 		}},
@@ -184,7 +233,8 @@ func rows(op string) func(d dtypes.DType, all []array, r int) array {
 const rowsOf, columnsOf = 8, 24
 
 // groups are the operations by the devices that they combine.
-var groups = map[string][]operation{"over the replicas": overReplicas, inRegion: inManual, "by the partitioner": byPartitioner}
+var groups = map[string][]operation{"over the replicas": overReplicas, inRegion: inManual,
+	"by the partitioner": byPartitioner}
 
 const inRegion = "in a manual region"
 
@@ -213,9 +263,10 @@ func (o operation) applied(rc *strategy.ReplicaContext, group string, x *graph.N
 		return o.op(rc, x, p)
 	}
 	spec := sharding.P("logical")
-	return manual.Region(nil, []manual.Arg{{Node: x, Spec: spec}}, []sharding.Spec{spec}, func(in []*graph.Node) []*graph.Node {
-		return []*graph.Node{o.op(rc, in[0], p)}
-	})[0]
+	return manual.Region(nil, []manual.Arg{{Node: x, Spec: spec}}, []sharding.Spec{spec},
+		func(in []*graph.Node) []*graph.Node {
+			return []*graph.Node{o.op(rc, in[0], p)}
+		})[0]
 }
 
 // TestCollectivesOfEveryDType runs every collective with every dtype that a program can have, on

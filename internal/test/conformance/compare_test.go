@@ -243,7 +243,8 @@ func near(x, y float64) bool {
 // doubled spaces.
 func plain(s string) string {
 	s = strings.TrimSuffix(strings.TrimPrefix(s, "tf.distribute."), ":0")
-	for _, enum := range []string{"ReduceOp.", "VariableAggregation.", "VariableAggregationV2.", "VariableSynchronization."} {
+	for _, enum := range []string{"ReduceOp.", "VariableAggregation.", "VariableAggregationV2.",
+		"VariableSynchronization."} {
 		s = strings.TrimPrefix(s, enum)
 	}
 	return strings.Join(strings.Fields(s), " ")

@@ -37,7 +37,10 @@ func contextCase(c *caseRun, g golden, v *env) {
 	ctx := v.ctx
 	name := g.Name
 	inRun := func(fn func(ctx context.Context) error) any {
-		_, err := v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return nil, fn(rc.Context()) })
+		_, err := v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+			return nil,
+				fn(rc.Context())
+		})
 		if err == nil {
 			return nil
 		}
@@ -157,7 +160,8 @@ func (v *env) queries(c *caseRun, g golden) any {
 		var all []any
 		for _, q := range asked {
 			all = append(all, map[string]bool{
-				"get_strategy": has && s == v.s, "has_strategy": has, "in_cross_replica_context": eager.InCrossReplicaContext(ctx), "get_replica_context": inReplica,
+				"get_strategy": has && s == v.s, "has_strategy": has, "in_cross_replica_context": eager.InCrossReplicaContext(ctx),
+				"get_replica_context": inReplica,
 			}[q])
 		}
 		if len(asked) == 0 {
@@ -186,7 +190,8 @@ func (v *env) queries(c *caseRun, g golden) any {
 		in(v.ctx)
 	case titleHas(title, "merge_call(\\(\\))?", "merge_fn"):
 		inReplica(true)
-	case titleHas(title, "replica context", "run(\\(\\))?", "call_for_each_replica") && !titleHas(title, "cross-replica context"):
+	case titleHas(title, "replica context", "run(\\(\\))?", "call_for_each_replica") &&
+		!titleHas(title, "cross-replica context"):
 		inReplica(false)
 	case titleHas(title, "scope(\\(\\))?", "cross-replica context"):
 		in(v.scope(c))
@@ -205,7 +210,8 @@ func (v *env) inTurn(c *caseRun, title string) any {
 	}
 	for _, part := range strings.Split(after, " then ") {
 		e := v.e
-		if titleHas(part, "of another", "of S2", "of S4") && strings.HasPrefix(title, "default") || titleHas(part, "another strategy") {
+		if titleHas(part, "of another", "of S2", "of S4") && strings.HasPrefix(title, "default") ||
+			titleHas(part, "another strategy") {
 			e = eager.Of(v.other(c))
 		}
 		var err error
@@ -269,7 +275,8 @@ func mergeCallCase(c *caseRun, g golden, v *env) {
 		})
 		require.NoError(c, err)
 		require.False(c, inScope)
-	case says(g.Outputs, "made a different number of replica_context().merge_call()") || titleHas(name, "only some", "different number", "one replica calls", "not all replicas", "only replica \\d", "some replicas"):
+	case says(g.Outputs, "made a different number of replica_context().merge_call()") || titleHas(name, "only some",
+		"different number", "one replica calls", "not all replicas", "only replica \\d", "some replicas"):
 		c.check(g.Outputs, run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			if rc.ReplicaIDInSyncGroup() == 0 {
 				return rc.MergeCall(nothing)
@@ -277,7 +284,8 @@ func mergeCallCase(c *caseRun, g golden, v *env) {
 			return nil, nil
 		}))
 	case says(g.Outputs, "Need to be inside `call_for_each_replica()`", "'NoneType' object has no attribute") ||
-		titleHas(name, "kept", "nested", "inside merge_call(\\(\\))?", "inside merge_fn", "in merge_fn", "within merge_fn") && !titleHas(name, "tf\\.function"):
+		titleHas(name, "kept", "nested", "inside merge_call(\\(\\))?", "inside merge_fn", "in merge_fn", "within merge_fn") &&
+			!titleHas(name, "tf\\.function"):
 		c.check(g.Outputs, run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return rc.MergeCall(func(context.Context, ...any) (any, error) { return rc.MergeCall(nothing) })
 		}))
@@ -293,11 +301,15 @@ func mergeCallCase(c *caseRun, g golden, v *env) {
 		for _, x := range c.show(out[0]).(distributed).values {
 			c.check(g.Outputs, x)
 		}
-	case says(g.Outputs, "`merge_call` called while defining a new graph") || titleHas(name, "tf\\.cond", "cond", "control flow", "while", "while_loop", "tf\\.function", "graph"):
+	case says(g.Outputs, "`merge_call` called while defining a new graph") || titleHas(name, "tf\\.cond", "cond",
+		"control flow", "while", "while_loop", "tf\\.function", "graph"):
 		f := v.s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			x := rc.ReplicaIDInSyncGroup()
 			less := graph.NewClosure(rc.Graph(), func(g *graph.Graph) []*graph.Node {
-				return eager.MergeCall(rc, func(_ *eager.MergeContext, args ...*eager.MergeValue) []*eager.MergeValue { return args }, x)
+				return eager.MergeCall(rc, func(_ *eager.MergeContext,
+					args ...*eager.MergeValue) []*eager.MergeValue {
+					return args
+				}, x)
 			})
 			return graph.If(graph.Const(rc.Graph(), true), less, less)
 		}, strategy.FunctionOptions{})
@@ -327,7 +339,10 @@ func mergeCallCase(c *caseRun, g golden, v *env) {
 			if err != nil {
 				return nil, err
 			}
-			return rc.MergeCall(func(ctx context.Context, args ...any) (any, error) { return eager.Of(v.s).Reduce(ctx, second, args[0]) }, x)
+			return rc.MergeCall(func(ctx context.Context, args ...any) (any, error) {
+				return eager.Of(v.s).Reduce(ctx, second,
+					args[0])
+			}, x)
 		}))
 	case g.Outputs != nil && !isFailure(g.Outputs):
 		c.check(g.Outputs, v.mergeFacts(c, g))
@@ -375,7 +390,9 @@ func (v *env) mergeFacts(c *caseRun, g golden) any {
 				if given {
 					value = args[0] // comes back as it arrived
 				}
-				facts["in_cross_replica"], facts["in_cross_replica_context"], facts["cross_replica"] = eager.InCrossReplicaContext(ctx), eager.InCrossReplicaContext(ctx), eager.InCrossReplicaContext(ctx)
+				facts["in_cross_replica"], facts["in_cross_replica_context"],
+					facts["cross_replica"] = eager.InCrossReplicaContext(ctx), eager.InCrossReplicaContext(ctx),
+					eager.InCrossReplicaContext(ctx)
 				facts["replica_context"], facts["strategy_is"], facts["strategy"] = inReplica, ok && s == v.s, ok && s == v.s
 				return value, nil
 			}, x)

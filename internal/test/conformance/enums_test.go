@@ -11,11 +11,14 @@ import (
 
 // enumValues are the numbers of the module's enumeration values by TensorFlow's names.
 var enumValues = map[string]map[string]int{
-	"VariableSynchronization": {"AUTO": int(strategy.SyncAuto), "NONE": int(strategy.SyncNone), "ON_WRITE": int(strategy.OnWrite), "ON_READ": int(strategy.OnRead)},
-	"VariableAggregation": {"NONE": int(strategy.AggregateNone), "SUM": int(strategy.AggregateSum), "MEAN": int(strategy.AggregateMean),
+	"VariableSynchronization": {"AUTO": int(strategy.SyncAuto), "NONE": int(strategy.SyncNone),
+		"ON_WRITE": int(strategy.OnWrite), "ON_READ": int(strategy.OnRead)},
+	"VariableAggregation": {"NONE": int(strategy.AggregateNone), "SUM": int(strategy.AggregateSum),
+		"MEAN":               int(strategy.AggregateMean),
 		"ONLY_FIRST_REPLICA": int(strategy.AggregateFirst)},
 	"DeviceOrderMode": {"AUTO": int(tpu.AutoOrder), "RING": int(tpu.RingOrder), "MESH": int(tpu.MeshOrder)},
-	"AutoShardPolicy": {"OFF": int(input.Off), "AUTO": int(input.Auto), "FILE": int(input.File), "DATA": int(input.Data), "HINT": int(input.Hint)},
+	"AutoShardPolicy": {"OFF": int(input.Off), "AUTO": int(input.Auto), "FILE": int(input.File), "DATA": int(input.Data),
+		"HINT": int(input.Hint)},
 }
 
 // enumTexts are those whose values are strings.

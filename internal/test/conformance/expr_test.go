@@ -12,7 +12,8 @@ import (
 )
 
 // build makes a node of an expression.
-func build(c *caseRun, text string, names map[string]*graph.Node, calls map[string]func(*graph.Node) *graph.Node) *graph.Node {
+func build(c *caseRun, text string, names map[string]*graph.Node,
+	calls map[string]func(*graph.Node) *graph.Node) *graph.Node {
 	e, err := parser.ParseExpr(text)
 	if err != nil {
 		c.unmapped("expression %q", text)

@@ -17,17 +17,20 @@ type caseFile struct {
 
 // The forms, by the field that only their cases have, and what stands beside the cases of a form.
 var (
-	forms  = map[string]string{"kind": "device_assignment", "api": "sharding", "section": "strategy_semantics", "num_logical_devices": "tpu_graph"}
+	forms = map[string]string{"kind": "device_assignment", "api": "sharding", "section": "strategy_semantics",
+		"num_logical_devices": "tpu_graph"}
 	beside = map[string]string{
-		"topologies": "device_assignment", "ring_3d": "device_assignment", "get_sharding_tile_shape": "sharding", "device_tables": "sharding",
-		"oracle": "", "generator": "", "conventions": "", "hlo_oracle": "",
+		"topologies": "device_assignment", "ring_3d": "device_assignment", "get_sharding_tile_shape": "sharding",
+		"device_tables": "sharding",
+		"oracle":        "", "generator": "", "conventions": "", "hlo_oracle": "",
 	}
 	// fields are those of a case of a form.
 	fields = map[string][]string{
 		"device_assignment":  {"kind", "name", "input", "output", "error"},
 		"sharding":           {"api", "name", "input", "output", "error"},
 		"strategy_semantics": {"section", "name", "strategy", "inputs", "outputs"},
-		"tpu_graph":          {"name", "num_replicas", "num_logical_devices", "metadata", "op_counts", "ops", "fn_calls", "observed", "error"},
+		"tpu_graph": {"name", "num_replicas", "num_logical_devices", "metadata", "op_counts", "ops", "fn_calls",
+			"observed", "error"},
 	}
 )
 

@@ -19,7 +19,8 @@ var nestedText = regexp.MustCompile(`\bnested merge_call|merge_call (?:inside|in
 func (v *env) merging(c *caseRun, g graphGolden, x *traced) {
 	name := g.Name
 	is := func(w string) bool { return strings.Contains(name, w) }
-	if o, _ := g.Observed.(map[string]any); v.n > 1 && (o["merge_arg_is_per_replica"] == false || o["local_results_len"] == 1.) || is("local_results") || is("gather") {
+	if o, _ := g.Observed.(map[string]any); v.n > 1 && (o["merge_arg_is_per_replica"] == false ||
+		o["local_results_len"] == 1.) || is("local_results") || is("gather") {
 		c.skip(reasonMergeTrace)
 	}
 	if g.Error == nil && (is("cond") || is("while") || is("tf.function")) {
@@ -70,7 +71,8 @@ func (v *env) merging(c *caseRun, g graphGolden, x *traced) {
 					}
 					eager.MergeCall(rc, func(*eager.MergeContext, ...*eager.MergeValue) []*eager.MergeValue { return nil })
 				case is("run inside merge_call"):
-					inner := v.s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{})
+					inner := v.s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
+						strategy.FunctionOptions{})
 					if _, err := inner.Run(mc.Context(), in[0]); err != nil {
 						panic(err)
 					}
@@ -106,7 +108,8 @@ func (v *env) mergedWrite(c *caseRun, g graphGolden, x *traced) {
 	x.step = func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		return eager.MergeCall(rc, func(mc *eager.MergeContext, args ...*eager.MergeValue) []*eager.MergeValue {
 			if reads {
-				return []*eager.MergeValue{mc.Map(func(in []*graph.Node) *graph.Node { return graph.AddScalar(in[0], 1) }, mc.Read(on))}
+				return []*eager.MergeValue{mc.Map(func(in []*graph.Node) *graph.Node { return graph.AddScalar(in[0], 1) },
+					mc.Read(on))}
 			}
 			y := mc.Map(func([]*graph.Node) *graph.Node { return graph.Const(rc.Graph(), float32(1)) })
 			if strings.Contains(name, "reduce") {
@@ -150,7 +153,11 @@ func (v *env) inside(c *caseRun, what string, x *traced) bool {
 			return err
 		}},
 		{"broadcast_to", func(ctx context.Context) error { _, err := eager.Of(s).BroadcastTo(ctx, value, to); return err }},
-		{"call_for_each_replica", func(ctx context.Context) error { _, err := eager.Of(s).CallForEachReplica(ctx, replica); return err }},
+		{"call_for_each_replica", func(ctx context.Context) error {
+			_, err := eager.Of(s).CallForEachReplica(ctx,
+				replica)
+			return err
+		}},
 		{"update_non_slot", func(ctx context.Context) error {
 			_, err := eager.Of(s).UpdateNonSlot(ctx, eager.Of(s).NonSlotDevices(), update)
 			return err

@@ -24,7 +24,8 @@ import (
 // How many arguments and results it has, the graph tells.
 
 var (
-	dtypeText     = regexp.MustCompile(`\b(float16|half|bfloat16|float32|float64|double|u?int(?:8|16|32|64)|bool|complex64|complex128)\b`)
+	dtypeText = regexp.MustCompile(
+		`\b(float16|half|bfloat16|float32|float64|double|u?int(?:8|16|32|64)|bool|complex64|complex128)\b`)
 	shapeText     = regexp.MustCompile(`(?:shape|tensor of) [\[(]([\d, ]*)[\])]`)
 	rankText      = regexp.MustCompile(`\brank[ -]?(\d)`)
 	alongText     = regexp.MustCompile(`\baxis[ =]*(-?\d+)`)
@@ -32,10 +33,11 @@ var (
 	deviceText    = regexp.MustCompile(`assign_to_logical_device\D*?(-?\d+)`)
 	logicalText   = regexp.MustCompile(`logical_device\((-?\d+)\)`)
 	reductionText = regexp.MustCompile(`\b(?:SUM|MEAN|MAX|MIN|PROD|CONCAT)\b`)
-	otherText     = regexp.MustCompile(`\b(?:unknown|invalid|other|unsupported|wrong)\b[a-z_ ]*\b(?:reduction|op|reduce_op|ReduceOp)\b`)
-	talkText      = regexp.MustCompile(`(?i)reduc|gather|\bsum|\bmean|all.?to.?all|collective|cross.?replica|broadcast`)
-	branchText    = regexp.MustCompile(`\b(?:cond|while|while_loop|branch|loop)\b`)
-	insideText    = regexp.MustCompile(`^(.+?) (?:inside|in) (?:a )?(?:run|replica context)\b`)
+	otherText     = regexp.MustCompile(
+		`\b(?:unknown|invalid|other|unsupported|wrong)\b[a-z_ ]*\b(?:reduction|op|reduce_op|ReduceOp)\b`)
+	talkText   = regexp.MustCompile(`(?i)reduc|gather|\bsum|\bmean|all.?to.?all|collective|cross.?replica|broadcast`)
+	branchText = regexp.MustCompile(`\b(?:cond|while|while_loop|branch|loop)\b`)
+	insideText = regexp.MustCompile(`^(.+?) (?:inside|in) (?:a )?(?:run|replica context)\b`)
 )
 
 func numbers(text string) []int {
@@ -140,13 +142,17 @@ func (v *env) stepOf(c *caseRun, g graphGolden) *traced {
 		x.args = []any{v.argument(c, dtypes.Float32, []int{4})}
 		x.step = func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			if is("merge_call") {
-				return eager.MergeCall(rc, func(*eager.MergeContext, ...*eager.MergeValue) []*eager.MergeValue { panic(errReplica) }, in[0])
+				return eager.MergeCall(rc, func(*eager.MergeContext,
+					...*eager.MergeValue) []*eager.MergeValue {
+					panic(errReplica)
+				}, in[0])
 			}
 			panic(errReplica)
 		}
 	case is("merge_call", "broadcast_to inside run") && !(is("broadcast_to") && g.Error != nil):
 		v.merging(c, g, x)
-	case is("variable", "aggregation", "scatter_", "assign_add", "assign_sub") || aggregatedText.MatchString(name) || writes(g) > 0 || has("ReadVariableOp"):
+	case is("variable", "aggregation", "scatter_", "assign_add", "assign_sub") || aggregatedText.MatchString(name) ||
+		writes(g) > 0 || has("ReadVariableOp"):
 		v.variables(c, g, x)
 	case is("all_reduce", "all_gather") || talkText.MatchString(name) && (has("CrossReplicaSum") || has("AllToAll")):
 		v.collective(c, g, x)
@@ -198,7 +204,8 @@ func (x *traced) branch(loop bool) {
 		})
 		body := graph.NewClosure(g, func(g *graph.Graph) []*graph.Node {
 			count := graph.Parameter(g, "count", shapes.Make(dtypes.Int32))
-			return []*graph.Node{graph.AddScalar(count, 1), step(rc, []*graph.Node{graph.Parameter(g, "state", state[0].Shape())})[0]}
+			return []*graph.Node{graph.AddScalar(count, 1),
+				step(rc, []*graph.Node{graph.Parameter(g, "state", state[0].Shape())})[0]}
 		})
 		return graph.While(more, body, graph.Const(g, int32(0)), state[0])[1:]
 	}

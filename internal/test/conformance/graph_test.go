@@ -66,7 +66,8 @@ func runGraphs(t *testing.T, s *tally, data []byte, w *world) {
 	for _, raw := range all.Cases {
 		var g graphGolden
 		require.NoError(t, json.Unmarshal(raw, &g))
-		s.run(t, "tpu_graph", "graph", g.Name, fmt.Sprintf("%dx%d", g.Replicas, g.LogicalDevices), func(c *caseRun) { graphCase(c, g, w) })
+		s.run(t, "tpu_graph", "graph", g.Name, fmt.Sprintf("%dx%d", g.Replicas, g.LogicalDevices),
+			func(c *caseRun) { graphCase(c, g, w) })
 	}
 }
 
@@ -100,7 +101,8 @@ func graphCase(c *caseRun, g graphGolden, w *world) {
 			require.ErrorIs(c, err, x.cause, "the user's own error comes through")
 			return
 		}
-		require.True(c, sameTraceError(g.Error.Type, errkind.KindOf(err).String()), "TensorFlow has a %s, ours is %s: %v", g.Error.Type, errkind.KindOf(err), err)
+		require.True(c, sameTraceError(g.Error.Type, errkind.KindOf(err).String()), "TensorFlow has a %s, ours is %s: %v",
+			g.Error.Type, errkind.KindOf(err), err)
 		return
 	}
 	require.NoError(c, err)
@@ -135,7 +137,8 @@ func graphCase(c *caseRun, g graphGolden, w *world) {
 		if v.p == 1 { // a program for each core
 			replicas, partitions = v.n, 1
 		}
-		require.Contains(c, program, fmt.Sprintf("mhlo.num_replicas = %d : i32, mhlo.num_partitions = %d", replicas, partitions))
+		require.Contains(c, program, fmt.Sprintf("mhlo.num_replicas = %d : i32, mhlo.num_partitions = %d", replicas,
+			partitions))
 		if len(m.Assignment) > 0 {
 			checkAssignmentOf(c, m.Assignment, v.n, v.p)
 		}
@@ -171,7 +174,8 @@ func checkCollectives(c *caseRun, g graphGolden, x *traced, program string) {
 		sums, moves = 0, 0
 	}
 	got := count(`"stablehlo.all_reduce"(`)
-	require.Equal(c, sums+moves, got+count(`"stablehlo.all_gather"(`)+count(`"stablehlo.all_to_all"(`)+count(`"stablehlo.reduce_scatter"(`)+count("collective"), "collectives")
+	require.Equal(c, sums+moves, got+count(`"stablehlo.all_gather"(`)+count(`"stablehlo.all_to_all"(`)+
+		count(`"stablehlo.reduce_scatter"(`)+count("collective"), "collectives")
 	if sums == 0 || strings.Contains(g.Name, "gather") || x.gradients {
 		return // a gather is a sum of masked values there
 	}
@@ -181,7 +185,8 @@ func checkCollectives(c *caseRun, g graphGolden, x *traced, program string) {
 			continue
 		}
 		if i > 0 && g.Ops[i-1].Op == "Mul" {
-			require.Less(c, strings.Index(program, "stablehlo.multiply"), strings.Index(program, `"stablehlo.all_reduce"(`), "it is scaled before it is summed")
+			require.Less(c, strings.Index(program, "stablehlo.multiply"), strings.Index(program, `"stablehlo.all_reduce"(`),
+				"it is scaled before it is summed")
 		}
 		return
 	}

@@ -16,12 +16,13 @@ import (
 
 var (
 	aggregatedText = regexp.MustCompile(`\baggregation|\b(?:NONE|SUM|MEAN|ONLY_FIRST_REPLICA) in run\b`)
-	accessText     = regexp.MustCompile(`\b(assign_add|assign_sub|assign|scatter_(?:add|sub|mul|div|update|min|max)|read_value|read|value\(\))(?:\W|$)`)
-	onReadText     = regexp.MustCompile(`(?i)\bon_read\b|sync.?on.?read`)
-	valueDtype     = regexp.MustCompile(`\b(?:of )?an? (\w+) (?:tensor|value)\b`)
-	variableDtype  = regexp.MustCompile(`variable of (?:dtype )?(\w+)`)
-	numberText     = regexp.MustCompile(`\bpython\b[a-z ]*(-?[\d.]+)`)
-	constText      = regexp.MustCompile(`tf\.constant\((-?[\d.]+)`)
+	accessText     = regexp.MustCompile(
+		`\b(assign_add|assign_sub|assign|scatter_(?:add|sub|mul|div|update|min|max)|read_value|read|value\(\))(?:\W|$)`)
+	onReadText    = regexp.MustCompile(`(?i)\bon_read\b|sync.?on.?read`)
+	valueDtype    = regexp.MustCompile(`\b(?:of )?an? (\w+) (?:tensor|value)\b`)
+	variableDtype = regexp.MustCompile(`variable of (?:dtype )?(\w+)`)
+	numberText    = regexp.MustCompile(`\bpython\b[a-z ]*(-?[\d.]+)`)
+	constText     = regexp.MustCompile(`tf\.constant\((-?[\d.]+)`)
 )
 
 // declared makes the variable that a name describes, of a value and of rows if the

@@ -37,7 +37,10 @@ func (v *env) replicas(c *caseRun, x any, dtype string) any {
 
 // each makes distributed values of what a function gives for each replica.
 func (v *env) each(c *caseRun, of func(replica int) any) any {
-	x, err := v.e.ValuesFromFunction(v.ctx, func(at eager.ValueContext) (any, error) { return of(at.ReplicaIDInSyncGroup), nil })
+	x, err := v.e.ValuesFromFunction(v.ctx, func(at eager.ValueContext) (any, error) {
+		return of(at.ReplicaIDInSyncGroup),
+			nil
+	})
 	require.NoError(c, err)
 	return x
 }

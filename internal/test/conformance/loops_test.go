@@ -23,7 +23,8 @@ import (
 )
 
 func inputContextText(id, pipelines int) string {
-	return strings.TrimSpace(input.Context{NumInputPipelines: pipelines, InputPipelineID: id, NumReplicasInSync: 1}.String())
+	return strings.TrimSpace(input.Context{NumInputPipelines: pipelines, InputPipelineID: id,
+		NumReplicasInSync: 1}.String())
 }
 
 func numpyDatasetCase(c *caseRun, g golden, v *env) {
@@ -264,7 +265,8 @@ func runStepsCase(c *caseRun, g golden, v *env) {
 		for k, x := range m.NonTensorOutputs() {
 			others[k] = c.show(x)
 		}
-		c.check(g.Outputs, map[string]any{"last_step_outputs": scalars(c.show(m.LastStepOutputs())), "non_tensor_outputs": others, "run_op": nil, "reduce_ops": ops})
+		c.check(g.Outputs, map[string]any{"last_step_outputs": scalars(c.show(m.LastStepOutputs())),
+			"non_tensor_outputs": others, "run_op": nil, "reduce_ops": ops})
 	}
 	// first is the first element of a replica's batch.
 	first := v.s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -384,8 +386,12 @@ func defaultCase(c *caseRun, g golden, v *env) {
 		"reduce":       c.either(eager.Of(v.s).Reduce(ctx, strategy.Sum, vector)),
 		"reduce_axis0": c.either(eager.Of(v.s).Reduce(ctx, strategy.Sum, vector, 0)),
 		"mean_axis0":   c.either(eager.Of(v.s).Reduce(ctx, strategy.Mean, vector, 0)),
-		"run":          c.either(v.e.CallForEachReplica(ctx, func(*eager.ReplicaContext, ...any) (any, error) { return 2.0, nil })),
-		"call_for_each_replica": c.either(v.e.CallForEachReplica(ctx, func(_ *eager.ReplicaContext, args ...any) (any, error) {
+		"run": c.either(v.e.CallForEachReplica(ctx, func(*eager.ReplicaContext, ...any) (any, error) {
+			return 2.0,
+				nil
+		})),
+		"call_for_each_replica": c.either(v.e.CallForEachReplica(ctx, func(_ *eager.ReplicaContext, args ...any) (any,
+			error) {
 			return args[0].(int) + args[1].(int), nil
 		}, 1, 2)),
 		"value_container":   v.e.ValueContainer(w) == any(w),
@@ -400,7 +406,10 @@ func defaultCase(c *caseRun, g golden, v *env) {
 	got["run_in_run"] = failed(err)
 	each, err := v.e.UpdateEach(ctx, w, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Read() })
 	got["update_nogroup"] = c.either(each, err)
-	got["update"] = c.either(v.e.Update(ctx, w, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.AssignAdd(2.0) }))
+	got["update"] = c.either(v.e.Update(ctx, w, func(u *eager.UpdateContext, _ ...any) (any,
+		error) {
+		return u.AssignAdd(2.0)
+	}))
 	got["read_var"] = c.either(v.e.ReadVar(ctx, w))
 	for k, x := range got { // a value of one replica is a value
 		if d, ok := x.(distributed); ok {
@@ -429,7 +438,8 @@ func baseCase(c *caseRun, g golden, v *env) {
 func tpuVariableCase(c *caseRun, g golden, v *env) {
 	ctx := v.scope(c)
 	outputs := g.outputs()
-	if _, isError := errorOf(g.Outputs); isError || strings.Contains(g.Name, "negative") || strings.Contains(g.Name, "range") {
+	if _, isError := errorOf(g.Outputs); isError || strings.Contains(g.Name, "negative") || strings.Contains(g.Name,
+		"range") {
 		k := v.p
 		if strings.Contains(g.Name, "negative") {
 			k = -1 // there it counts from the end; here it is refused too

@@ -26,34 +26,47 @@ import (
 
 // readBy are the names that a section's runner reads, besides the section's own.
 var readBy = map[string]string{
-	"run_return": "run experimental_run experimental_run_v2 call_for_each_tower call_for_each_replica", "local_results": "experimental_local_results unwrap",
-	"context": "scope get_strategy has_strategy get_replica_context in_cross_replica_context get_tower_context", "merge_call": "merge_run",
-	"variable": "variable_created_in_scope read_var get_variable Variable VariableSynchronization VariableAggregation", "colocate": "colocate_vars_with", "update": "_update",
-	"non_slot": "non_slot_devices update_non_slot", "reduce_to": "", "batch_reduce_to": "batch_reduce", "broadcast_to": "broadcast", "reduce": "ReduceOp",
-	"values_from_function": "experimental_distribute_values_from_function ValueContext", "value_container": "", "all_reduce": "", "all_gather": "", "gather": "",
-	"numpy_dataset":       "experimental_make_numpy_dataset make_numpy_dataset",
-	"run_steps":           "experimental_run_steps_on_iterator set_last_step_output set_non_tensor_output last_step_outputs non_tensor_outputs MultiStepContext",
-	"input":               "experimental_distribute_dataset distribute_dataset make_dataset_iterator make_one_shot_iterator make_initializable_iterator get_next DistributedDataset InputOptions",
-	"input_from_function": "experimental_distribute_datasets_from_function distribute_datasets_from_function make_input_fn_iterator InputContext",
-	"sync_on_read":        "tower_local_var_scope", "auto_shard": "AutoShardPolicy", "per_replica": "PerReplica PerDevice DistributedValues Mirrored",
-	"replica_context": "ReplicaContext TowerContext replica_id_in_sync_group tower_id", "cluster_resolver": "TPUClusterResolver ClusterResolver TF_CONFIG",
-	"mirrored_write": "assign assign_add assign_sub",
-	"base":           "Strategy StrategyExtended DistributionStrategy extended",
+	"run_return":    "run experimental_run experimental_run_v2 call_for_each_tower call_for_each_replica",
+	"local_results": "experimental_local_results unwrap",
+	"context":       "scope get_strategy has_strategy get_replica_context in_cross_replica_context get_tower_context",
+	"merge_call":    "merge_run",
+	"variable": "variable_created_in_scope read_var get_variable Variable VariableSynchronization " +
+		"VariableAggregation",
+	"colocate": "colocate_vars_with", "update": "_update",
+	"non_slot": "non_slot_devices update_non_slot", "reduce_to": "", "batch_reduce_to": "batch_reduce",
+	"broadcast_to": "broadcast", "reduce": "ReduceOp",
+	"values_from_function": "experimental_distribute_values_from_function ValueContext", "value_container": "",
+	"all_reduce": "", "all_gather": "", "gather": "",
+	"numpy_dataset": "experimental_make_numpy_dataset make_numpy_dataset",
+	"run_steps": "experimental_run_steps_on_iterator set_last_step_output set_non_tensor_output " +
+		"last_step_outputs non_tensor_outputs MultiStepContext",
+	"input": "experimental_distribute_dataset distribute_dataset make_dataset_iterator " +
+		"make_one_shot_iterator make_initializable_iterator get_next DistributedDataset InputOptions",
+	"input_from_function": "experimental_distribute_datasets_from_function distribute_datasets_from_function " +
+		"make_input_fn_iterator InputContext",
+	"sync_on_read": "tower_local_var_scope", "auto_shard": "AutoShardPolicy",
+	"per_replica":      "PerReplica PerDevice DistributedValues Mirrored",
+	"replica_context":  "ReplicaContext TowerContext replica_id_in_sync_group tower_id",
+	"cluster_resolver": "TPUClusterResolver ClusterResolver TF_CONFIG",
+	"mirrored_write":   "assign assign_add assign_sub",
+	"base":             "Strategy StrategyExtended DistributionStrategy extended",
 }
 
 // none are the names of the pages without a counterpart that a case could run, by the reason. The
 // page for those who come from TensorFlow has a row for each.
 var none = map[string]string{
-	"one annotates nodes, by package logical, under every strategy": "experimental_assign_to_logical_device experimental_split_to_logical_devices experimental_replicate_to_logical_devices",
-	"a strategy is made by New, whose options have types":           "__init__",
-	"there are no sessions": "configure update_config_proto",
-	"calls of TensorFlow 1.9 alone, which package contrib's tests hold": "DistributionStrategy.fetch DistributionStrategy.group _distributed_apply",
-	"the steps have run when the call returns":                          "run_op",
-	"the compiler schedules collectives":                                "CollectiveHints",
-	"options are given to NewVariable":                                  "variable_creator_scope",
-	"options and annotations place tensors":                             "tf.device",
-	"padding is an option of a compiled step":                           "RunOptions",
-	"training is synchronous":                                           "ParameterServerStrategy",
+	"one annotates nodes, by package logical, under every strategy": "experimental_assign_to_logical_device " +
+		"experimental_split_to_logical_devices experimental_replicate_to_logical_devices",
+	"a strategy is made by New, whose options have types": "__init__",
+	"there are no sessions":                               "configure update_config_proto",
+	"calls of TensorFlow 1.9 alone, which package contrib's tests hold": "DistributionStrategy.fetch " +
+		"DistributionStrategy.group _distributed_apply",
+	"the steps have run when the call returns": "run_op",
+	"the compiler schedules collectives":       "CollectiveHints",
+	"options are given to NewVariable":         "variable_creator_scope",
+	"options and annotations place tensors":    "tf.device",
+	"padding is an option of a compiled step":  "RunOptions",
+	"training is synchronous":                  "ParameterServerStrategy",
 }
 
 // resolved is how a name is read: by the runner of a section, or not at all, for a reason.
@@ -77,16 +90,24 @@ func (v *env) properties() map[string]func() any {
 	old, e := v1.New(v.s, v1.Options{}).Extended(), v.e
 	d := contrib.New(v.s)
 	all := map[string]func() any{
-		"experimental_between_graph": func() any { return old.BetweenGraph() }, "experimental_should_init": func() any { return old.ShouldInit() },
-		"should_checkpoint": func() any { return old.ShouldCheckpoint() }, "should_save_summary": func() any { return old.ShouldSaveSummary() },
-		"experimental_require_static_shapes": func() any { return e.RequireStaticShapes() }, "worker_devices": func() any { return e.WorkerDevices(v.ctx) },
-		"parameter_devices": func() any { return e.ParameterDevices(v.ctx) }, "num_hosts": func() any { return e.NumHosts() },
-		"num_replicas_per_host": func() any { return e.NumReplicasPerHost() }, "steps_per_run": func() any { return e.StepsPerRun() },
-		"num_replicas_in_sync": func() any { return v.s.NumReplicasInSync() }, "num_towers": func() any { return d.NumTowers() },
-		"is_single_tower": func() any { return d.IsSingleTower() }, "worker_device_index": func() any { return valueOf(d.WorkerDeviceIndex()) },
-		"cluster_resolver": func() any { return nil },
+		"experimental_between_graph":         func() any { return old.BetweenGraph() },
+		"experimental_should_init":           func() any { return old.ShouldInit() },
+		"should_checkpoint":                  func() any { return old.ShouldCheckpoint() },
+		"should_save_summary":                func() any { return old.ShouldSaveSummary() },
+		"experimental_require_static_shapes": func() any { return e.RequireStaticShapes() },
+		"worker_devices":                     func() any { return e.WorkerDevices(v.ctx) },
+		"parameter_devices":                  func() any { return e.ParameterDevices(v.ctx) },
+		"num_hosts":                          func() any { return e.NumHosts() },
+		"num_replicas_per_host":              func() any { return e.NumReplicasPerHost() },
+		"steps_per_run":                      func() any { return e.StepsPerRun() },
+		"num_replicas_in_sync":               func() any { return v.s.NumReplicasInSync() },
+		"num_towers":                         func() any { return d.NumTowers() },
+		"is_single_tower":                    func() any { return d.IsSingleTower() },
+		"worker_device_index":                func() any { return valueOf(d.WorkerDeviceIndex()) },
+		"cluster_resolver":                   func() any { return nil },
 	}
-	for _, name := range []string{"experimental_between_graph", "experimental_should_init", "experimental_require_static_shapes"} {
+	for _, name := range []string{"experimental_between_graph", "experimental_should_init",
+		"experimental_require_static_shapes"} {
 		all[strings.TrimPrefix(name, "experimental_")] = all[name]
 	}
 	all["num_replicas"] = all["num_replicas_in_sync"]
@@ -117,16 +138,20 @@ func (v *env) calls(c *caseRun) map[string]func(ctx context.Context) error {
 		"batch_reduce_to": func(ctx context.Context) error {
 			return ignore(v.e.BatchReduceTo(ctx, strategy.Sum, []eager.ReducePair{{Value: x, To: eager.To(w)}}))
 		},
-		"broadcast_to":       func(ctx context.Context) error { return ignore(v.e.BroadcastTo(ctx, 1.0, eager.To(w))) },
-		"update":             func(ctx context.Context) error { return ignore(v.e.Update(ctx, w, update)) },
-		"update_non_slot":    func(ctx context.Context) error { return ignore(v.e.UpdateNonSlot(ctx, v.e.NonSlotDevices(), update)) },
+		"broadcast_to": func(ctx context.Context) error { return ignore(v.e.BroadcastTo(ctx, 1.0, eager.To(w))) },
+		"update":       func(ctx context.Context) error { return ignore(v.e.Update(ctx, w, update)) },
+		"update_non_slot": func(ctx context.Context) error {
+			return ignore(v.e.UpdateNonSlot(ctx, v.e.NonSlotDevices(),
+				update))
+		},
 		"colocate_vars_with": func(ctx context.Context) error { return ignore(v.e.ColocateVarsWith(ctx, w)) },
 		"assign":             func(ctx context.Context) error { return w.Assign(ctx, 1.0) },
 		"assign_add":         func(ctx context.Context) error { return w.AssignAdd(ctx, 1.0) },
 		"assign_sub":         func(ctx context.Context) error { return w.AssignSub(ctx, 1.0) },
 		"read_value":         func(ctx context.Context) error { return ignore(w.Read(ctx)) },
 		"experimental_run_steps_on_iterator": func(ctx context.Context) error {
-			return ignore(v.e.RunStepsOnIterator(ctx, func(context.Context, *eager.MultiStepContext, any) error { return nil }, nil, 1, nil))
+			return ignore(v.e.RunStepsOnIterator(ctx, func(context.Context, *eager.MultiStepContext, any) error { return nil },
+				nil, 1, nil))
 		},
 		"experimental_make_numpy_dataset": func(ctx context.Context) error {
 			//lint:ignore SA1019 the deprecated name is the subject of the case
@@ -140,10 +165,14 @@ func (v *env) calls(c *caseRun) map[string]func(ctx context.Context) error {
 
 // defaultCalls are the calls that cases of a section are about if their title names none.
 var defaultCalls = map[string]string{
-	"reduce": "reduce", "gather": "gather", "reduce_to": "reduce_to", "batch_reduce_to": "batch_reduce_to", "broadcast_to": "broadcast_to",
-	"update": "update", "non_slot": "update_non_slot", "colocate": "colocate_vars_with", "run_return": "run", "context": "run",
-	"values_from_function": "experimental_distribute_values_from_function", "run_steps": "experimental_run_steps_on_iterator",
-	"numpy_dataset": "experimental_make_numpy_dataset", "mirrored_write": "assign", "sync_on_read": "assign", "variable": "assign",
+	"reduce": "reduce", "gather": "gather", "reduce_to": "reduce_to", "batch_reduce_to": "batch_reduce_to",
+	"broadcast_to": "broadcast_to",
+	"update":       "update", "non_slot": "update_non_slot", "colocate": "colocate_vars_with", "run_return": "run",
+	"context":              "run",
+	"values_from_function": "experimental_distribute_values_from_function",
+	"run_steps":            "experimental_run_steps_on_iterator",
+	"numpy_dataset":        "experimental_make_numpy_dataset", "mirrored_write": "assign", "sync_on_read": "assign",
+	"variable":   "assign",
 	"merge_call": "scope",
 }
 
@@ -153,15 +182,23 @@ var wheres = []struct {
 	says string // in the message of the error
 	in   func(c *caseRun, v *env, call func(context.Context) error) error
 }{
-	{regexp.MustCompile(`\b(scope of another|another strategy|other strategy|strategy'?s scope of another)`), saysOther, func(c *caseRun, v *env, call func(context.Context) error) error {
-		other, err := eager.Of(v.other(c)).Scope(v.ctx)
-		require.NoError(c, err)
-		return call(other)
+	{regexp.MustCompile(`\b(scope of another|another strategy|other strategy|strategy'?s scope of another)`), saysOther,
+		func(c *caseRun, v *env, call func(context.Context) error) error {
+			other, err := eager.Of(v.other(c)).Scope(v.ctx)
+			require.NoError(c, err)
+			return call(other)
+		}},
+	{regexp.MustCompile(`(?:^|[^-\w])(replica (?:context|code|thread)|(inside|in|within) (run|call_for_each_replica)\b)`),
+		saysReplica, func(_ *caseRun, v *env, call func(context.Context) error) error {
+			return ignore(v.e.CallForEachReplica(v.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+				return nil,
+					call(rc.Context())
+			}))
+		}},
+	{regexp.MustCompile(`\boutside\b`), saysOutside, func(_ *caseRun, v *env,
+		call func(context.Context) error) error {
+		return call(v.ctx)
 	}},
-	{regexp.MustCompile(`(?:^|[^-\w])(replica (?:context|code|thread)|(inside|in|within) (run|call_for_each_replica)\b)`), saysReplica, func(_ *caseRun, v *env, call func(context.Context) error) error {
-		return ignore(v.e.CallForEachReplica(v.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return nil, call(rc.Context()) }))
-	}},
-	{regexp.MustCompile(`\boutside\b`), saysOutside, func(_ *caseRun, v *env, call func(context.Context) error) error { return call(v.ctx) }},
 }
 
 // wrongContext reports whether a title says that something is called where it must not be.
@@ -253,9 +290,11 @@ func readPage(t testing.TB, name string) string {
 
 // hasRow reports whether a table of TensorFlow's names has a row with the name.
 func hasRow(t testing.TB, name string) bool {
-	tables := readPage(t, "tensorflow-names.md") + readPage(t, "tensorflow-v1-names.md") + readPage(t, "tensorflow-other-names.md")
+	tables := readPage(t, "tensorflow-names.md") + readPage(t, "tensorflow-v1-names.md") + readPage(t,
+		"tensorflow-other-names.md")
 	for line := range strings.Lines(tables) {
-		if cell, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " | "); strings.HasPrefix(cell, "`") && slices.Contains(wordsOf(cell), name) {
+		if cell, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " | "); strings.HasPrefix(cell, "`") &&
+			slices.Contains(wordsOf(cell), name) {
 			return true
 		}
 	}
@@ -303,11 +342,13 @@ func TestEveryNameOfThePagesIsRead(t *testing.T) {
 func TestCasesAreReadByTheNamesOfTheAPI(t *testing.T) {
 	const runtime = `{"error":{"type":"RuntimeError"}}`
 	planted := func(section, title, inputs, outputs string) string {
-		return fmt.Sprintf(`{"section":%q,"name":%q,"strategy":"tpu-host-2","inputs":%s,"outputs":%s}`, section, title, inputs, outputs)
+		return fmt.Sprintf(`{"section":%q,"name":%q,"strategy":"tpu-host-2","inputs":%s,"outputs":%s}`, section, title,
+			inputs, outputs)
 	}
 	right := []string{
 		planted("experimental_local_results", "of both", `{"values":[1.0,2.0]}`, `[1.0,2.0]`),
-		planted("experimental_distribute_dataset", "a batch", `{"range":4,"global_batch":4}`, `{"steps":[{"PerReplica":[[0,1],[2,3]]}]}`),
+		planted("experimental_distribute_dataset", "a batch", `{"range":4,"global_batch":4}`,
+			`{"steps":[{"PerReplica":[[0,1],[2,3]]}]}`),
 		planted("num_replicas_in_sync", "of two", `{}`, `2`),
 		planted("context", "Strategy.num_replicas_in_sync", `{}`, `2`),
 		planted("experimental_require_static_shapes", "of both", `{}`, `true`),
@@ -318,15 +359,18 @@ func TestCasesAreReadByTheNamesOfTheAPI(t *testing.T) {
 		planted("colocate_vars_with", "colocate_vars_with outside", `{}`, runtime),
 	}
 	wrong := []string{
-		planted("unheard_of", "anything", `{}`, `1`), planted("context", "a device of some group", `{}`, `1`), planted("context", "unheard of", `{}`, runtime),
-		planted("num_replicas_in_sync", "of two", `{}`, `3`), planted("gather", "gather inside run()", `{}`, `{"error":{"type":"TypeError"}}`),
+		planted("unheard_of", "anything", `{}`, `1`), planted("context", "a device of some group", `{}`, `1`),
+		planted("context", "unheard of", `{}`, runtime),
+		planted("num_replicas_in_sync", "of two", `{}`, `3`), planted("gather", "gather inside run()", `{}`,
+			`{"error":{"type":"TypeError"}}`),
 		planted("base", "flags", `{}`, `{"experimental_between_graph":false,"experimental_unheard_of":1}`),
 		planted("num_replicas_in_sync", "of two", `{"new":1}`, `2`),
 		planted("input", "a batch", `{"range":4,"global_batch":4,"new":1}`, `{"steps":[{"PerReplica":[[0,1],[2,3]]}]}`),
 		planted("input", "a batch", `{"range":4,"global_batch":4}`, `{"steps":[{"PerReplica":[[0,1],[2,3]]}],"new":1}`),
 	}
 	left := []string{
-		planted("context", "experimental_assign_to_logical_device of MirroredStrategy", `{}`, `{"error":{"type":"AttributeError"}}`),
+		planted("context", "experimental_assign_to_logical_device of MirroredStrategy", `{}`,
+			`{"error":{"type":"AttributeError"}}`),
 		planted("configure", "of a session", `{}`, `null`), planted("context", "under tf.device", `{}`, `1`),
 	}
 	w := newWorld(t)

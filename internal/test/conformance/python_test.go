@@ -92,7 +92,8 @@ type expression struct {
 }
 
 // where is what may follow an expression.
-var where = regexp.MustCompile(`^,? ?((a|one) )?((fresh|made|new|different|computed|summed|placed|in|on|per|of|for|from|at)\b.*)?$`)
+var where = regexp.MustCompile(
+	`^,? ?((a|one) )?((fresh|made|new|different|computed|summed|placed|in|on|per|of|for|from|at)\b.*)?$`)
 
 func (p *expression) parse() (x any, err error) {
 	defer func() {
@@ -127,7 +128,8 @@ func (p *expression) take(token string) bool {
 		return false
 	}
 	after := rest[len(token):]
-	if unicode.IsLetter(rune(token[0])) && after != "" && (after[0] == '_' || unicode.IsLetter(rune(after[0])) || unicode.IsDigit(rune(after[0]))) {
+	if unicode.IsLetter(rune(token[0])) && after != "" && (after[0] == '_' || unicode.IsLetter(rune(after[0])) ||
+		unicode.IsDigit(rune(after[0]))) {
 		return false
 	}
 	p.text = after

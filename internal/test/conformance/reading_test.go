@@ -14,7 +14,8 @@ import (
 // byStrategy returns a case for each strategy that a case names. If the outputs are by strategy, each
 // case has its own output.
 func byStrategy(c *caseRun, g golden) []golden {
-	names := strings.FieldsFunc(strings.NewReplacer(" and ", ",", " / ", ",").Replace(g.Strategy), func(r rune) bool { return r == ',' })
+	names := strings.FieldsFunc(strings.NewReplacer(" and ", ",", " / ", ",").Replace(g.Strategy),
+		func(r rune) bool { return r == ',' })
 	for i := range names {
 		names[i] = strings.TrimSpace(names[i])
 	}
@@ -61,7 +62,8 @@ func namesStrategy(key, name string) bool {
 	if err != nil {
 		return key == m[1] || key == m[1]+"-strategy"
 	}
-	for _, text := range []string{m[1], numberWords[min(n, len(numberWords)-1)], m[2], "n=" + m[2], m[1] + m[2], "n" + m[2]} {
+	for _, text := range []string{m[1], numberWords[min(n, len(numberWords)-1)], m[2], "n=" + m[2], m[1] + m[2],
+		"n" + m[2]} {
 		if key == text || key == text+"-replica" || key == text+"-replicas" {
 			return true
 		}
@@ -99,7 +101,8 @@ type reductionName struct {
 	axis bool
 }
 
-var reductionKey = regexp.MustCompile(`(?i)^(sum|mean)(?:_of_all)?(?:[_, ]+(no_axis|axis[_ ]?(none|-?\d+(?:[_,]\d+)*)))?$`)
+var reductionKey = regexp.MustCompile(
+	`(?i)^(sum|mean)(?:_of_all)?(?:[_, ]+(no_axis|axis[_ ]?(none|-?\d+(?:[_,]\d+)*)))?$`)
 
 func reductionOf(name string) (r reductionName, ok bool) {
 	m := reductionKey.FindStringSubmatch(name)

@@ -110,7 +110,8 @@ func reduceCase(c *caseRun, g golden, v *env) {
 		} else {
 			x = v.variable(c, tensor(c, g.in("value"), dtypes.Float32), o)
 		}
-		got := map[string]any{"SUM": reduceOne(strategy.Sum, x, axesOf(c, g)...), "MEAN": reduceOne(strategy.Mean, x, axesOf(c, g)...)}
+		got := map[string]any{"SUM": reduceOne(strategy.Sum, x, axesOf(c, g)...), "MEAN": reduceOne(strategy.Mean, x,
+			axesOf(c, g)...)}
 		c.check(g.Outputs, got)
 	case outputs["dtype"] != nil || strings.HasPrefix(name, "integer"):
 		op := strategy.Sum
@@ -122,7 +123,8 @@ func reduceCase(c *caseRun, g golden, v *env) {
 			c.check(g.Outputs, failed(err))
 			return
 		}
-		c.check(g.Outputs, map[string]any{"dtype": strings.ToLower(out.(*strategy.Mirrored).Shape().DType.String()), "value": c.show(out)})
+		c.check(g.Outputs, map[string]any{"dtype": strings.ToLower(out.(*strategy.Mirrored).Shape().DType.String()),
+			"value": c.show(out)})
 	case reductions(outputs):
 		x := value()
 		got := map[string]any{}

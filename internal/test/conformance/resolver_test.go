@@ -29,7 +29,8 @@ func (a *recordedAPI) Node(_ context.Context, name string) (clusterresolver.Node
 
 func (a *recordedAPI) QueuedResource(_ context.Context, name string) (clusterresolver.QueuedResource, error) {
 	a.calls++
-	return clusterresolver.QueuedResource{}, &clusterresolver.APIError{Op: "queuedResources.get", Name: name, Code: 404, Message: "not found"}
+	return clusterresolver.QueuedResource{}, &clusterresolver.APIError{Op: "queuedResources.get", Name: name, Code: 404,
+		Message: "not found"}
 }
 
 func nodeOf(name string, x map[string]any) clusterresolver.Node {
@@ -111,7 +112,8 @@ func resolverCase(c *caseRun, g golden) {
 	case strings.HasPrefix(g.Name, "master() of task"):
 		masterCase(c, g)
 		return
-	case g.in("tpu") == nil && g.in("env") == nil && !strings.Contains(g.Name, "empty") && !strings.Contains(g.Name, "nothing") && !strings.Contains(g.Name, "no "):
+	case g.in("tpu") == nil && g.in("env") == nil && !strings.Contains(g.Name, "empty") && !strings.Contains(g.Name,
+		"nothing") && !strings.Contains(g.Name, "no "):
 		c.unmapped("resolver %q", g.Name)
 	}
 	cl, err := r.Resolve(ctx)
@@ -142,7 +144,8 @@ func resolverCase(c *caseRun, g golden) {
 		}
 	}
 	c.check(g.Outputs, map[string]any{
-		"master": master, "get_master": master, "cluster_spec": spec, "task_type": job, "task_id": float64(max(cl.Task.ID, 0)), "job": job,
+		"master": master, "get_master": master, "cluster_spec": spec, "task_type": job,
+		"task_id": float64(max(cl.Task.ID, 0)), "job": job,
 		"leader": "/job:" + leader.Type + "/task:" + strconv.Itoa(max(leader.ID, 0)), "environment": cl.Environment,
 		"hardware_feature": nil, "api": api.calls > 0,
 	})
@@ -159,7 +162,8 @@ func checkResolverError(c *caseRun, kind string, err error) {
 	case "RuntimeError":
 		ok = errors.As(err, &notReady)
 	case "ValueError", "TypeError", "KeyError", "AttributeError", "NotImplementedError":
-		ok = errors.As(err, &parse) || errors.As(err, &api) || errors.Is(err, clusterresolver.ErrNoTask) || errors.As(err, &notReady) || errors.Is(err, clusterresolver.ErrNotDetected)
+		ok = errors.As(err, &parse) || errors.As(err, &api) || errors.Is(err, clusterresolver.ErrNoTask) ||
+			errors.As(err, &notReady) || errors.Is(err, clusterresolver.ErrNotDetected)
 	default:
 		c.unmapped("error type %s", kind)
 	}
@@ -168,9 +172,11 @@ func checkResolverError(c *caseRun, kind string, err error) {
 
 // masterCase asks for the addresses of tasks of a pod of four workers.
 func masterCase(c *caseRun, g golden) {
-	spec, err := clusterresolver.NewClusterSpec(map[string][]string{"worker": {"10.2.3.4:8470", "10.2.3.5:8470", "10.2.3.6:8470", "10.2.3.7:8470"}})
+	spec, err := clusterresolver.NewClusterSpec(map[string][]string{"worker": {"10.2.3.4:8470", "10.2.3.5:8470",
+		"10.2.3.6:8470", "10.2.3.7:8470"}})
 	require.NoError(c, err)
-	cl := clusterresolver.Cluster{Spec: spec, Task: clusterresolver.Task{Type: "worker", ID: 2}, RPCLayer: clusterresolver.DefaultRPCLayer}
+	cl := clusterresolver.Cluster{Spec: spec, Task: clusterresolver.Task{Type: "worker", ID: 2},
+		RPCLayer: clusterresolver.DefaultRPCLayer}
 	ask := func(job string, index int) any {
 		a, err := cl.MasterFor(clusterresolver.Task{Type: job, ID: index})
 		if err != nil {
@@ -181,5 +187,6 @@ func masterCase(c *caseRun, g golden) {
 	}
 	mine, err := cl.Master()
 	require.NoError(c, err)
-	c.check(g.Outputs, map[string]any{"task3": ask("worker", 3), "by_attr": mine, "unknown": ask("worker", 9), "unknown_job": ask("ps", 0)})
+	c.check(g.Outputs, map[string]any{"task3": ask("worker", 3), "by_attr": mine, "unknown": ask("worker", 9),
+		"unknown_job": ask("ps", 0)})
 }

@@ -139,7 +139,8 @@ func runValues(t *testing.T, s *tally, form string, data []byte, read func([]byt
 	require.NoError(t, err)
 	for _, x := range cases {
 		s.run(t, form, x.Section, x.Name, "-", func(c *caseRun) {
-			x.Run(&valuecases.T{T: c.T, NotApplicable: func(why valuecases.Why) { c.skip(valueReasons[why]) }, Unmapped: c.unmapped})
+			x.Run(&valuecases.T{T: c.T, NotApplicable: func(why valuecases.Why) { c.skip(valueReasons[why]) },
+				Unmapped: c.unmapped})
 		})
 	}
 }
@@ -170,7 +171,10 @@ func runFiles(t *testing.T, dir string) {
 				require.NoError(t, err)
 				switch form {
 				case "device_assignment":
-					runValues(t, &s, form, cases, func(data []byte) ([]valuecases.Case, error) { return valuecases.Assignments(data, known...) })
+					runValues(t, &s, form, cases, func(data []byte) ([]valuecases.Case, error) {
+						return valuecases.Assignments(data,
+							known...)
+					})
 				case "sharding":
 					runValues(t, &s, form, cases, valuecases.Shardings)
 				case "tpu_graph":
@@ -181,12 +185,15 @@ func runFiles(t *testing.T, dir string) {
 			}
 		})
 		total := s.pass + s.fail + s.notApplicable + s.unmapped
-		summary = append(summary, fmt.Sprintf("%-24s %4d cases: %4d pass, %d fail, %d not applicable (%.1f %%), %d unmapped; %d fields left out",
-			name, total, s.pass, s.fail, s.notApplicable, 100*float64(s.notApplicable)/max(float64(total), 1), s.unmapped, s.leftOut))
+		summary = append(summary,
+			fmt.Sprintf("%-24s %4d cases: %4d pass, %d fail, %d not applicable (%.1f %%), %d unmapped; %d fields left out",
+				name, total, s.pass, s.fail, s.notApplicable, 100*float64(s.notApplicable)/max(float64(total), 1), s.unmapped,
+				s.leftOut))
 		if testing.Verbose() {
 			for _, section := range slices.Sorted(keysOf(s.sections)) {
 				x := s.sections[section]
-				summary = append(summary, fmt.Sprintf("    %-22s %4d pass, %d fail, %d not applicable, %d unmapped", section, x.pass, x.fail, x.notApplicable, x.unmapped))
+				summary = append(summary, fmt.Sprintf("    %-22s %4d pass, %d fail, %d not applicable, %d unmapped", section,
+					x.pass, x.fail, x.notApplicable, x.unmapped))
 			}
 		}
 		if limit := 0.15; w.sys != nil && float64(s.notApplicable) > limit*float64(total) {

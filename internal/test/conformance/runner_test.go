@@ -33,21 +33,29 @@ func outcome(run func(c *caseRun)) (failed bool, unmapped string) {
 
 func TestPythonExpressions(t *testing.T) {
 	for text, want := range map[string]string{
-		"id": "2", "id+1": "3", "replica_id + 1.": "3.0", "[id, id+10]": "[2,12]", "(id, 2.)": "[2,2.0]", "3.": "3.0", "-id": "-2",
+		"id": "2", "id+1": "3", "replica_id + 1.": "3.0", "[id, id+10]": "[2,12]", "(id, 2.)": "[2,2.0]", "3.": "3.0",
+		"-id":      "-2",
 		"2*(id+1)": "6", "id/2": "1.0", "id // 2": "1", "id % 2": "0", "id**2": "4", "-id**2": "-4", "1e3": "1000.0",
-		"[id]*(id+1)": "[2,2,2]", "[1] + [id]": "[1,2]", "tf.constant([1., id])*2": "[2.0,4]", "np.array([[id], [1]]) + 1": "[[3],[2]]",
-		"tf.range(id+1)": "[0,1,2]", "list(range(1, 4))": "[1,2,3]", "tf.ones([2, 1])": "[[1.0],[1.0]]", "tf.fill([2], id)": "[2,2]",
-		"tf.constant(id, dtype=tf.float32)": "2.0", "tf.cast(id, tf.float32) + 0.5": "2.5", "float(id)": "2.0", "int(2.5)": "2",
-		"{'a': id, \"b\": [id, 1.]}": `{"a":2,"b":[2,1.0]}`, "1. if id == 0 else 2.": "2.0", "tf.constant(3.) made in each replica": "3.0",
-		"ctx.replica_id_in_sync_group + num_replicas": "6", "tf.distribute.get_replica_context().replica_id_in_sync_group": "2",
-		"id+1 summed first": "3", "id, in each replica": "2", "tf.convert_to_tensor([id], name='x')": "[2]",
+		"[id]*(id+1)": "[2,2,2]", "[1] + [id]": "[1,2]", "tf.constant([1., id])*2": "[2.0,4]",
+		"np.array([[id], [1]]) + 1": "[[3],[2]]",
+		"tf.range(id+1)":            "[0,1,2]", "list(range(1, 4))": "[1,2,3]", "tf.ones([2, 1])": "[[1.0],[1.0]]",
+		"tf.fill([2], id)":                  "[2,2]",
+		"tf.constant(id, dtype=tf.float32)": "2.0", "tf.cast(id, tf.float32) + 0.5": "2.5", "float(id)": "2.0",
+		"int(2.5)":                   "2",
+		"{'a': id, \"b\": [id, 1.]}": `{"a":2,"b":[2,1.0]}`, "1. if id == 0 else 2.": "2.0",
+		"tf.constant(3.) made in each replica":                         "3.0",
+		"ctx.replica_id_in_sync_group + num_replicas":                  "6",
+		"tf.distribute.get_replica_context().replica_id_in_sync_group": "2",
+		"id+1 summed first":                                            "3", "id, in each replica": "2",
+		"tf.convert_to_tensor([id], name='x')": "[2]",
 	} {
 		c := &caseRun{T: t, replicas: 4}
 		got, err := json.Marshal(python(c, text, 2))
 		require.NoError(t, err)
 		assert.Equal(t, want, string(got), text)
 	}
-	for _, text := range []string{"", "id +", "unknown", "tf.linalg.det(id)", "[id", "id id", "'x' + 1", "lambda: id", "id & 1"} {
+	for _, text := range []string{"", "id +", "unknown", "tf.linalg.det(id)", "[id", "id id", "'x' + 1", "lambda: id",
+		"id & 1"} {
 		failed, why := outcome(func(c *caseRun) { python(c, text, 1) })
 		assert.True(t, failed, text)
 		assert.Contains(t, why, "expression", text)
@@ -75,8 +83,10 @@ func formsOf(n int, vector bool) []form {
 		expressions[r] = fmt.Sprintf("%q", strings.ReplaceAll(text, "id", fmt.Sprintf("(id+%d-id)", r)))
 	}
 	return []form{
-		{"values", "[" + list + "]"}, {"value", fmt.Sprintf("{%q: [%s]}", "PerReplica", list)}, {"values", fmt.Sprintf("{%q: [%s]}", "PerReplica", list)},
-		{"value", fmt.Sprintf("%q", text)}, {"values", fmt.Sprintf("%q", text)}, {"value", fmt.Sprintf("%q", "tf.constant("+text+") made in each replica")},
+		{"values", "[" + list + "]"}, {"value", fmt.Sprintf("{%q: [%s]}", "PerReplica", list)},
+		{"values", fmt.Sprintf("{%q: [%s]}", "PerReplica", list)},
+		{"value", fmt.Sprintf("%q", text)}, {"values", fmt.Sprintf("%q", text)},
+		{"value", fmt.Sprintf("%q", "tf.constant("+text+") made in each replica")},
 		{"values", "[" + strings.Join(expressions, ",") + "]"},
 	}
 }
@@ -90,7 +100,8 @@ func TestFormsOfInputsMeanTheSame(t *testing.T) {
 	}
 	var cases []string
 	add := func(section, name, strategy string, f form, more, output string) {
-		cases = append(cases, fmt.Sprintf(`{"section":%q,"name":"%s %d","strategy":%q,"inputs":{%q:%s%s},"outputs":%s}`, section, name, len(cases), strategy, f.key, f.value, more, output))
+		cases = append(cases, fmt.Sprintf(`{"section":%q,"name":"%s %d","strategy":%q,"inputs":{%q:%s%s},"outputs":%s}`,
+			section, name, len(cases), strategy, f.key, f.value, more, output))
 	}
 	each := func(n int, kind, value string) string {
 		return fmt.Sprintf(`{%q:[%s]}`, kind, strings.Join(slices.Repeat([]string{value}, n), ","))
@@ -113,7 +124,8 @@ func TestFormsOfInputsMeanTheSame(t *testing.T) {
 		}
 		all := "[" + strings.Join(flat, ",") + "]"
 		for _, f := range formsOf(n, true) {
-			add("reduce", "vectors, axis 0", strategy, f, `,"axis":0`, fmt.Sprintf(`{"SUM":%d.0,"MEAN":%v}`, sum+below, float64(sum+below)/float64(2*n)))
+			add("reduce", "vectors, axis 0", strategy, f, `,"axis":0`, fmt.Sprintf(`{"SUM":%d.0,"MEAN":%v}`, sum+below,
+				float64(sum+below)/float64(2*n)))
 			add("gather", "axis 0", strategy, f, "", all)
 			add("all_gather", "axis 0", strategy, f, "", each(n, "PerReplica", all))
 			nest := form{f.key, fmt.Sprintf(`{"a":%s}`, f.value)}
@@ -138,7 +150,8 @@ func TestTheRunnerFailsOnWhatItDoesNotKnow(t *testing.T) {
 		_, err := readFile([]byte(text))
 		assert.ErrorContains(t, err, want, text)
 	}
-	f, err := readFile([]byte(`{"oracle":"x","topologies":{},"cases":[{"kind":"build","error":{}},{"section":"reduce"},{"api":"x","error":{}},{"num_logical_devices":2,"error":{}}]}`))
+	f, err := readFile(
+		[]byte(`{"oracle":"x","topologies":{},"cases":[{"kind":"build","error":{}},{"section":"reduce"},{"api":"x","error":{}},{"num_logical_devices":2,"error":{}}]}`))
 	require.NoError(t, err, "a file of several forms, of errors alone")
 	for _, form := range forms {
 		assert.Len(t, f.cases[form], 1, form)
@@ -151,9 +164,11 @@ func TestTheRunnerFailsOnWhatItDoesNotKnow(t *testing.T) {
 		{`{"section":"gather","name":"wrong","inputs":{"value":"[id]"},"outputs":[1,0]}`, ""},
 		{`{"section":"all_gather","name":"wrong","inputs":{"values":"[id]"},"outputs":{"PerReplica":[[0,1],[1,0]]}}`, ""},
 		{`{"section":"reduce","name":"few","inputs":{"values":[1.0]},"outputs":{"SUM":1.0}}`, "1 values for 2 replicas"},
-		{`{"section":"reduce","name":"new","inputs":{"values":[1.0,2.0],"weights":[1]},"outputs":{"SUM":3.0}}`, `input "weights"`},
+		{`{"section":"reduce","name":"new","inputs":{"values":[1.0,2.0],"weights":[1]},"outputs":{"SUM":3.0}}`,
+			`input "weights"`},
 		{`{"section":"gather","name":"new","inputs":{"value":"tf.random.normal([id])"},"outputs":[]}`, "expression"},
-		{`{"section":"reduce","name":"new output","inputs":{"values":[1.0,2.0]},"outputs":{"SUM":3.0,"MEDIAN":1.5}}`, `output "MEDIAN"`},
+		{`{"section":"reduce","name":"new output","inputs":{"values":[1.0,2.0]},"outputs":{"SUM":3.0,"MEDIAN":1.5}}`,
+			`output "MEDIAN"`},
 	} {
 		var g golden
 		decode(t, []byte(c.text), &g)
@@ -199,11 +214,13 @@ func TestMeshesAreComparedByMeaning(t *testing.T) {
 		if !canonical.Equal(op) {
 			written++
 		}
-		input, err := json.Marshal(map[string]any{"fn": "mesh_split_sharding", "device_mesh": nested(mesh, devices), "tensor_split_dims_mapping": mapping, "manual_mesh_dims": manual})
+		input, err := json.Marshal(map[string]any{"fn": "mesh_split_sharding", "device_mesh": nested(mesh, devices),
+			"tensor_split_dims_mapping": mapping, "manual_mesh_dims": manual})
 		require.NoError(t, err)
 		run := func(t *testing.T, wire sharding.OpSharding) {
 			x := hex.EncodeToString(wire.MarshalProto())
-			text := fmt.Sprintf(`{"cases":[{"name":"x","api":"xla_sharding.Sharding","input":%s,"output":{"serialized_hex":%q,"hlo_sharding":%q,"hlo_roundtrip_hex":%q}}]}`,
+			text := fmt.Sprintf(
+				`{"cases":[{"name":"x","api":"xla_sharding.Sharding","input":%s,"output":{"serialized_hex":%q,"hlo_sharding":%q,"hlo_roundtrip_hex":%q}}]}`,
 				input, x, wire.String(), x)
 			cases, err := valuecases.Shardings([]byte(text))
 			require.NoError(t, err)

@@ -75,7 +75,8 @@ func syncOnReadCase(c *caseRun, g golden, v *env) {
 	}
 	switch {
 	case g.text("added") != "":
-		x := v.variable(c, tensor(c, g.in("initial"), dtypes.Float32), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: a})
+		x := v.variable(c, tensor(c, g.in("initial"), dtypes.Float32),
+			strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: a})
 		out, err := v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			returned, err := rc.AssignAdd(x, replicaValue32(c, g.text("added"), rc))
 			if err != nil {
@@ -99,12 +100,16 @@ func syncOnReadCase(c *caseRun, g golden, v *env) {
 		}
 		scope := v.scope(c)
 		got := map[string]any{
-			"components": v.components(c, x), "replica_read": c.show(list[1]), "replica_expr": c.show(list[2]), "assign_returns": c.show(list[0]),
-			"cross_read": read(x), "cross_numpy": host(x), "cross_value": host(x), "cross_convert": read(x), "cross_expr_plus_1": plus,
-			"scope_read": c.either(x.Read(scope)), "read_var": c.either(v.e.ReadVar(scope, x)),
+			"components": v.components(c, x), "replica_read": c.show(list[1]), "replica_expr": c.show(list[2]),
+			"assign_returns": c.show(list[0]),
+			"cross_read":     read(x), "cross_numpy": host(x), "cross_value": host(x), "cross_convert": read(x),
+			"cross_expr_plus_1": plus,
+			"scope_read":        c.either(x.Read(scope)), "read_var": c.either(v.e.ReadVar(scope, x)),
 		}
 		c.check(g.Outputs, got)
-	case !strings.Contains(name, "cross-replica") && titleHas(name, "(assign|assign_add|assign_sub) in (a |the )?replica context", "replica context,? (assign|assign_add|assign_sub)", "replica (assign|assign_add|assign_sub)"):
+	case !strings.Contains(name, "cross-replica") &&
+		titleHas(name, "(assign|assign_add|assign_sub) in (a |the )?replica context",
+			"replica context,? (assign|assign_add|assign_sub)", "replica (assign|assign_add|assign_sub)"):
 		v.replicaWrite(c, g)
 	case g.outputs()["after_failed"] != nil:
 		// A write with a read of the result fails in the read, after the write.
@@ -157,7 +162,8 @@ func syncOnReadCase(c *caseRun, g golden, v *env) {
 			return
 		}
 		c.check(g.Outputs, map[string]any{"read_value": read(x), "value": host(x), "numpy": host(x), "read": read(x)})
-	case isFailure(g.Outputs) && g.has("value") && g.text("value") == "" && titleHas(name, "assign(_add|_sub)?(\\([^)]*\\))?"):
+	case isFailure(g.Outputs) && g.has("value") && g.text("value") == "" &&
+		titleHas(name, "assign(_add|_sub)?(\\([^)]*\\))?"):
 		verb := regexp.MustCompile(`\bassign(_add|_sub)?\b`).FindString(name)
 		x := v.onRead(c, a, components, g.text("dtype"))
 		err := v.writes()[verb].cross(x, plainNumber(g.in("value")))
@@ -166,7 +172,8 @@ func syncOnReadCase(c *caseRun, g golden, v *env) {
 		}
 		require.Error(c, err)
 		c.check(g.Outputs, failed(err))
-	case titleHas(name, "replica context", "in run(\\(\\))?", "inside run(\\(\\))?") && !strings.Contains(name, "cross-replica") && titleHas(name, "reads?"):
+	case titleHas(name, "replica context", "in run(\\(\\))?", "inside run(\\(\\))?") && !strings.Contains(name,
+		"cross-replica") && titleHas(name, "reads?"):
 		x := v.onRead(c, a, components, g.text("dtype"))
 		reads, err := v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Read(x) })
 		require.NoError(c, err)
@@ -180,7 +187,8 @@ func syncOnReadCase(c *caseRun, g golden, v *env) {
 		x := v.onRead(c, a, components, g.text("dtype"))
 		c.check(g.Outputs, failed(x.Assign(ctx, v.perReplica(c, v.given(g.text("value")), g.text("dtype")))))
 	case strings.HasPrefix(name, "integer SUM"):
-		x := v.variable(c, tensor(c, json.Number("0"), dtypeOf(g.text("dtype"), g.in("value"))), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		x := v.variable(c, tensor(c, json.Number("0"), dtypeOf(g.text("dtype"), g.in("value"))),
+			strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 		require.NoError(c, x.Assign(ctx, plainNumber(g.in("value"))))
 		c.check(g.Outputs, map[string]any{"components": v.components(c, x), "read": read(x)})
 	case strings.Contains(name, "update"):
@@ -191,7 +199,8 @@ func syncOnReadCase(c *caseRun, g golden, v *env) {
 	case strings.Contains(name, "scatter"):
 		scatterCase(c, g, v)
 	case strings.HasPrefix(name, "variable_sync_on_read_context"):
-		x := v.variable(c, tensor(c, g.in("initial"), dtypes.Float32), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+		x := v.variable(c, tensor(c, g.in("initial"), dtypes.Float32),
+			strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 		_, want, _ := distributedOf(g.outputs()["synced"])
 		total, _ := flatten(want[0])
 		// The components add up to what is read.
@@ -219,7 +228,8 @@ func syncOnReadCase(c *caseRun, g golden, v *env) {
 			c.check(b, def.Trainable())
 			return
 		}
-		c.check(g.Outputs, map[string]any{"default": def.Trainable(), "given": given.Trainable(), "True": given.Trainable(), "true": given.Trainable()})
+		c.check(g.Outputs, map[string]any{"default": def.Trainable(), "given": given.Trainable(), "True": given.Trainable(),
+			"true": given.Trainable()})
 	case strings.Contains(name, "default strategy") || strings.Contains(name, "outside"):
 		x := v.onRead(c, a, components, g.text("dtype"))
 		c.check(g.Outputs, read(x))
@@ -236,7 +246,8 @@ func (v *env) replicaWrite(c *caseRun, g golden) {
 	}
 	dtype := dtypeOf(g.text("dtype"), initial)
 	verb := regexp.MustCompile(`\bassign(_add|_sub)?\b`).FindString(g.Name)
-	x := v.variable(c, tensor(c, initial, dtype), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: aggregationOf(g)})
+	x := v.variable(c, tensor(c, initial, dtype), strategy.VariableOptions{Synchronization: strategy.OnRead,
+		Aggregation: aggregationOf(g)})
 	if components := g.list("components"); components != nil {
 		v.setComponents(c, x, tensorsOf(c, components, g.text("dtype")))
 	}

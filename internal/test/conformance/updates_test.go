@@ -88,7 +88,10 @@ func updateCase(c *caseRun, g golden, v *env) {
 	case strings.Contains(name, "group=False"):
 		// The components go from 5 to 6 by 1, and another one to 2.
 		x := fresh(strategy.VariableOptions{})
-		first, err := v.e.UpdateEach(ctx, x, func(u *eager.UpdateContext, args ...any) (any, error) { return u.AssignAdd(args[0]) }, 1.0)
+		first, err := v.e.UpdateEach(ctx, x, func(u *eager.UpdateContext, args ...any) (any,
+			error) {
+			return u.AssignAdd(args[0])
+		}, 1.0)
 		require.NoError(c, err)
 		second, err := v.e.UpdateEach(ctx, x, assign, 2.0)
 		require.NoError(c, err)
@@ -251,7 +254,8 @@ func colocateCase(c *caseRun, g golden, v *env) {
 	switch {
 	case strings.HasPrefix(g.Name, "outside"):
 		c.check(g.Outputs, try(v.ctx, w))
-	case strings.Contains(g.Name, "scope of another") || strings.Contains(g.Name, "another strategy's scope") || strings.Contains(g.Name, "inside the scope"):
+	case strings.Contains(g.Name, "scope of another") || strings.Contains(g.Name, "another strategy's scope") ||
+		strings.Contains(g.Name, "inside the scope"):
 		other, err := eager.Of(v.other(c)).Scope(v.ctx)
 		require.NoError(c, err)
 		c.check(g.Outputs, try(other, w))

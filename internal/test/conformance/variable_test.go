@@ -15,7 +15,8 @@ import (
 )
 
 var aggregations = map[string]strategy.VariableAggregation{
-	"NONE": strategy.AggregateNone, "SUM": strategy.AggregateSum, "MEAN": strategy.AggregateMean, "ONLY_FIRST_REPLICA": strategy.AggregateFirst,
+	"NONE": strategy.AggregateNone, "SUM": strategy.AggregateSum, "MEAN": strategy.AggregateMean,
+	"ONLY_FIRST_REPLICA": strategy.AggregateFirst,
 }
 
 var aggregationText = regexp.MustCompile(`\b(?:aggregation|int(?:32|64)) (NONE|SUM|MEAN|ONLY_FIRST_REPLICA)\b`)
@@ -79,7 +80,8 @@ func variableCase(c *caseRun, g golden, v *env) {
 		}
 		c.check(g.Outputs, map[string]any{
 			"type": class, "names": names, "name": x.Path(), "devices": devices,
-			"values": v.components(c, x), "trainable": x.Trainable(), "dtype": strings.ToLower(x.Shape().DType.String()), "shape": "(" + shape + ")",
+			"values": v.components(c, x), "trainable": x.Trainable(), "dtype": strings.ToLower(x.Shape().DType.String()),
+			"shape":           "(" + shape + ")",
 			"synchronization": x.Synchronization().String(), "aggregation": x.Aggregation().String(),
 			"strategy_is": x.Strategy() == v.s, "is_mirrored": x.Synchronization() == strategy.OnWrite,
 		})
@@ -90,7 +92,8 @@ func variableCase(c *caseRun, g golden, v *env) {
 			return rand.Float32()
 		}, strategy.VariableOptions{})
 		c.check(g.Outputs, map[string]any{"all_equal": allEqual(v.components(c, x)), "calls": float64(calls)})
-	case titleHas(name, "created (in|inside) run(\\(\\))?", "created by all replicas", "created in (a )?replica context", "created in the replicas"):
+	case titleHas(name, "created (in|inside) run(\\(\\))?", "created by all replicas", "created in (a )?replica context",
+		"created in the replicas"):
 		v.createdInRun(c, g)
 	case titleHas(name, "synchronization NONE"):
 		c.check(g.Outputs, make(strategy.VariableOptions{Synchronization: strategy.SyncNone}))
@@ -216,20 +219,24 @@ func (v *env) facts(c *caseRun, g golden, x *strategy.Variable) map[string]any {
 	host := c.either(x.Value(v.ctx))
 	got := map[string]any{
 		"type": class, "name": x.Path(), "values": c.show(x), "components": v.components(c, x), "trainable": x.Trainable(),
-		"synchronization": x.Synchronization().String(), "aggregation": x.Aggregation().String(), "strategy_is": x.Strategy() == v.s,
-		"is_mirrored": x.Synchronization() == strategy.OnWrite, "created_in_scope": v.e.VariableCreatedInScope(x), "variable_created_in_scope": v.e.VariableCreatedInScope(x),
+		"synchronization": x.Synchronization().String(), "aggregation": x.Aggregation().String(),
+		"strategy_is": x.Strategy() == v.s,
+		"is_mirrored": x.Synchronization() == strategy.OnWrite, "created_in_scope": v.e.VariableCreatedInScope(x),
+		"variable_created_in_scope": v.e.VariableCreatedInScope(x),
 	}
 	if _, list := g.outputs()["values"].([]any); list {
 		got["values"] = got["components"]
 	}
-	for _, k := range []string{"read", "read_value", "cross_read", "convert", "convert_to_tensor", "identity", "scope_read"} {
+	for _, k := range []string{"read", "read_value", "cross_read", "convert", "convert_to_tensor", "identity",
+		"scope_read"} {
 		got[k] = read
 	}
 	got["read_var"] = c.either(v.e.ReadVar(v.ctx, x))
 	for _, k := range []string{"value", "numpy", "float", "cross_numpy"} {
 		got[k] = host
 	}
-	for key, by := range map[string]func(a, b *graph.Node) *graph.Node{"add": graph.Add, "sub": graph.Sub, "mul": graph.Mul, "div": graph.Div} {
+	for key, by := range map[string]func(a, b *graph.Node) *graph.Node{"add": graph.Add, "sub": graph.Sub,
+		"mul": graph.Mul, "div": graph.Div} {
 		for _, k := range []string{key, key + "_1", "expr_" + key} {
 			if _, ok := g.outputs()[k]; ok {
 				got[k] = after(by)

@@ -84,7 +84,8 @@ func mirroredWriteCase(c *caseRun, g golden, v *env) {
 			return rc.Read(x)
 		})
 		require.NoError(c, err)
-		c.check(g.Outputs, map[string]any{"components": v.components(c, x), "cross_read": c.either(x.Read(v.ctx)), "replica_reads": c.show(reads)})
+		c.check(g.Outputs, map[string]any{"components": v.components(c, x), "cross_read": c.either(x.Read(v.ctx)),
+			"replica_reads": c.show(reads)})
 		return
 	case strings.Contains(g.Name, "another strategy"):
 		x := fresh()
@@ -152,7 +153,8 @@ func mirroredWriteCase(c *caseRun, g golden, v *env) {
 		// replica, its one component.
 		returned := "Mirrored"
 		if v.n == 1 {
-			returned = map[strategy.Semantics]string{strategy.TensorFlowMirrored: "_UnreadVariable", strategy.TensorFlowTPU: "EagerTensor"}[v.semantics]
+			returned = map[strategy.Semantics]string{strategy.TensorFlowMirrored: "_UnreadVariable",
+				strategy.TensorFlowTPU: "EagerTensor"}[v.semantics]
 		}
 		got[k] = map[string]any{"components": v.components(c, x), "returned_type": returned}
 	}
@@ -187,7 +189,8 @@ func scatterCase(c *caseRun, g golden, v *env) {
 		got := map[string]any{}
 		_, whole := errorOf(g.Outputs)
 		for op := strategy.ScatterAdd; op <= strategy.ScatterMax; op++ {
-			x := v.variable(c, []float32{1, 1, 1}, strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+			x := v.variable(c, []float32{1, 1, 1}, strategy.VariableOptions{Synchronization: strategy.OnRead,
+				Aggregation: strategy.AggregateSum})
 			got[op.String()] = failed(x.Scatter(v.ctx, op, []int32{1}, []float32{5}))
 			_, err := v.e.CallForEachReplica(v.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 				return rc.Scatter(op, x, []int32{1}, []float32{5})

@@ -50,11 +50,13 @@ const maxDevices = 16
 
 // get returns the strategy of some replicas and logical devices. Strategies of
 // another tag are others, of the same kind.
-func (w *world) get(c *caseRun, semantics strategy.Semantics, replicas, logicalDevices int, tag string) *strategy.TPUStrategy {
+func (w *world) get(c *caseRun, semantics strategy.Semantics, replicas, logicalDevices int,
+	tag string) *strategy.TPUStrategy {
 	key := fmt.Sprint(semantics, replicas, logicalDevices, tag)
 	s, ok := w.strategies[key]
 	if !ok {
-		s = strategytest.On(w.t, w.sys, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices, Semantics: semantics})
+		s = strategytest.On(w.t, w.sys, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices,
+			Semantics: semantics})
 		w.strategies[key] = s
 	}
 	return s
@@ -74,7 +76,8 @@ var (
 	countText = regexp.MustCompile(`(\d+)\s*$`)
 	// strategyText is the name of a strategy: its kind, how many replicas it has, or its table of
 	// replicas and logical devices, and the strategy whose scope it is used in.
-	strategyText = regexp.MustCompile(`^(default|one-device|mirrored|tpu-host|tpu|-)(?:-(\d+)| 2x2(?: spmd)?)?(?: in [\w-]+)?$`)
+	strategyText = regexp.MustCompile(
+		`^(default|one-device|mirrored|tpu-host|tpu|-)(?:-(\d+)| 2x2(?: spmd)?)?(?: in [\w-]+)?$`)
 )
 
 // envOf makes the environment of a strategy's name, such as mirrored-2.

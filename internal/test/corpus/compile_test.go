@@ -24,7 +24,8 @@ func options(e corpus.Entry, p corpus.Program) strategy.Options {
 }
 
 func resultOf(e corpus.Entry, platform string, m *spmd.Module, store *model.Store) result {
-	r := result{Name: e.Name, Platform: platform, Slice: e.Slice, Mesh: fmt.Sprintf("%dx%d", e.Replicas, e.Logical), Bytes: len(m.Text)}
+	r := result{Name: e.Name, Platform: platform, Slice: e.Slice, Mesh: fmt.Sprintf("%dx%d", e.Replicas, e.Logical),
+		Bytes: len(m.Text)}
 	for v := range store.IterVariables() {
 		if v.Trainable {
 			r.Parameters += v.Shape().Size()

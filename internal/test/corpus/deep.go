@@ -49,7 +49,8 @@ func deepLayer(scope *model.Scope, x, keys *Node, heads, logicalDevices int, cau
 	if keys == nil {
 		keys = h
 	}
-	x = graph.Add(x, attention.MultiHeadAttention(scope.In("attention"), h, keys, keys, heads, width/heads).WithCausalMask(causal).Done())
+	x = graph.Add(x, attention.MultiHeadAttention(scope.In("attention"), h, keys, keys, heads,
+		width/heads).WithCausalMask(causal).Done())
 	h = norm.LayerNorm(scope.In("norm2"), x, -1).Done()
 	h = activation.Gelu(logical.Split(layers.Dense(scope.In("up"), h, true, 4*width), 1, 1, logicalDevices))
 	return graph.Add(x, layers.Dense(scope.In("down"), h, true, width))
@@ -57,7 +58,8 @@ func deepLayer(scope *model.Scope, x, keys *Node, heads, logicalDevices int, cau
 
 // stackRules split what [deepLayer] makes, for p logical devices.
 func stackRules(p int) logical.Rules {
-	return logical.Rules{logical.Match(`up/dense/weights`, logical.SplitInto(1, 1, p)), logical.Match(`down/dense/weights`, logical.SplitInto(1, p, 1))}
+	return logical.Rules{logical.Match(`up/dense/weights`, logical.SplitInto(1, 1, p)), logical.Match(`down/dense/weights`,
+		logical.SplitInto(1, p, 1))}
 }
 
 // deepVit is a vision transformer.
@@ -73,14 +75,17 @@ func deepVit(c pictures, patch, width, heads, depth int) Program {
 // deepTranslator is an encoder, and a decoder each layer of which attends to it.
 func deepTranslator(c text) Program {
 	return Program{
-		Inputs: []Input{ints(c.vocabulary, c.rows, c.length), ints(c.vocabulary, c.rows, c.length), ints(c.vocabulary, c.rows, c.length)},
+		Inputs: []Input{ints(c.vocabulary, c.rows, c.length), ints(c.vocabulary, c.rows, c.length), ints(c.vocabulary, c.rows,
+			c.length)},
 		Splits: stackRules,
 		Loss: func(rc *strategy.ReplicaContext, in []*Node) *Node {
 			p := rc.Strategy().NumLogicalDevices()
-			source := loop.Layers(rc.Scope("encoder"), c.layers, embedded(rc, in[0], "source", c), func(scope *model.Scope, x *Node) *Node {
+			source := loop.Layers(rc.Scope("encoder"), c.layers, embedded(rc, in[0], "source", c), func(scope *model.Scope,
+				x *Node) *Node {
 				return deepLayer(scope, x, nil, c.heads, p, false)
 			}, loop.Options{Keep: remat.Nothing()})
-			out := loop.Run(rc.Scope("decoder"), c.layers, loop.Arguments{Carried: []*Node{embedded(rc, in[1], "target", c)}, Shared: []*Node{source}},
+			out := loop.Run(rc.Scope("decoder"), c.layers, loop.Arguments{Carried: []*Node{embedded(rc, in[1], "target", c)},
+				Shared: []*Node{source}},
 				func(l *loop.Layer) loop.Results {
 					x := deepLayer(l.Scope.In("self"), l.Carried[0], nil, c.heads, p, true)
 					return loop.Results{Carried: []*Node{deepLayer(l.Scope.In("cross"), x, l.Shared[0], c.heads, p, false)}}
@@ -92,27 +97,32 @@ func deepTranslator(c text) Program {
 
 // decoder is a language model whose layers are a loop with an attention and a dense part of their
 // own, and whose layers add terms to its loss.
-func (c text) decoder(splits func(p int) logical.Rules, layer func(rc *strategy.ReplicaContext, scope *model.Scope, x *Node) (y, term *Node)) Program {
+func (c text) decoder(splits func(p int) logical.Rules, layer func(rc *strategy.ReplicaContext, scope *model.Scope,
+	x *Node) (y, term *Node)) Program {
 	return Program{
 		Inputs: []Input{ints(c.vocabulary, c.rows, c.length), ints(c.vocabulary, c.rows, c.length)},
 		Splits: splits,
 		Loss: func(rc *strategy.ReplicaContext, in []*Node) *Node {
-			out := loop.Run(rc.Scope("layers"), c.layers, loop.Arguments{Carried: []*Node{embedded(rc, in[0], "tokens", c)}}, func(l *loop.Layer) loop.Results {
-				y, term := layer(rc, l.Scope, l.Carried[0])
-				return loop.Results{Carried: []*Node{y}, Summed: []*Node{term}}
-			}, loop.Options{Keep: remat.Nothing()})
-			loss := tokenLoss(in[1], layers.Dense(rc.Scope("vocabulary"), norm.LayerNorm(rc.Scope("norm"), out.Carried[0], -1).Done(), false, c.vocabulary))
+			out := loop.Run(rc.Scope("layers"), c.layers, loop.Arguments{Carried: []*Node{embedded(rc, in[0], "tokens", c)}},
+				func(l *loop.Layer) loop.Results {
+					y, term := layer(rc, l.Scope, l.Carried[0])
+					return loop.Results{Carried: []*Node{y}, Summed: []*Node{term}}
+				}, loop.Options{Keep: remat.Nothing()})
+			loss := tokenLoss(in[1], layers.Dense(rc.Scope("vocabulary"), norm.LayerNorm(rc.Scope("norm"), out.Carried[0],
+				-1).Done(), false, c.vocabulary))
 			return graph.Add(loss, graph.MulScalar(out.Summed[0], 0.01/float64(c.layers)))
 		},
 	}
 }
 
 // selfAttention is the attention of a decoder's layer, whose weights are by head.
-func selfAttention(rc *strategy.ReplicaContext, scope *model.Scope, x *Node, c text, attend func(q, k, v *Node) *Node) *Node {
+func selfAttention(rc *strategy.ReplicaContext, scope *model.Scope, x *Node, c text,
+	attend func(q, k, v *Node) *Node) *Node {
 	g, of := rc.Graph(), []int{c.width, c.heads, c.width / c.heads}
 	h := norm.LayerNorm(scope.In("norm1"), x, -1).Done()
 	project := func(name string) *Node {
-		return graph.Einsum("bld,dhk->blhk", h, scope.In("%s", name).VariableWithShape("weights", shapes.Make(c.dtype, of...)).NodeValue(g))
+		return graph.Einsum("bld,dhk->blhk", h, scope.In("%s", name).VariableWithShape("weights",
+			shapes.Make(c.dtype, of...)).NodeValue(g))
 	}
 	out := scope.In("out").VariableWithShape("weights", shapes.Make(c.dtype, of[1], of[2], of[0])).NodeValue(g)
 	return graph.Add(x, graph.Einsum("blhk,hkd->bld", attend(project("query"), project("key"), project("value")), out))
@@ -143,7 +153,8 @@ func deepExperts(c text) Program {
 			}
 			gate := scope.In("router").VariableWithShape("weights", shapes.Make(c.dtype, c.width, experts)).NodeValue(rc.Graph())
 			tokens := graph.Reshape(norm.LayerNorm(scope.In("norm2"), x, -1).Done(), -1, c.width)
-			out := moe.Layer(tokens, gate, []*Node{weights("up", experts, c.width, 2*c.width), weights("down", experts, 2*c.width, c.width)},
+			out := moe.Layer(tokens, gate, []*Node{weights("up", experts, c.width, 2*c.width), weights("down", experts,
+				2*c.width, c.width)},
 				func(x *Node, w []*Node) *Node {
 					return graph.Einsum("esh,ehd->esd", activation.Gelu(graph.Einsum("esd,edh->esh", x, w[0])), w[1])
 				}, moe.Options{Axis: logical.LogicalAxis, TopK: 2, CapacityFactor: 2, Groups: 8})
@@ -168,8 +179,9 @@ func deepRing(c text) Program {
 
 // deepPipeline is a decoder whose layers are stages of a pipeline over the logical devices.
 func deepPipeline(c text) Program {
-	shapesOf := map[string][]int{"query": {c.width, c.width}, "key": {c.width, c.width}, "value": {c.width, c.width}, "out": {c.width, c.width},
-		"up": {c.width, 4 * c.width}, "down": {4 * c.width, c.width}}
+	shapesOf := map[string][]int{"query": {c.width, c.width}, "key": {c.width, c.width}, "value": {c.width, c.width},
+		"out": {c.width, c.width},
+		"up":  {c.width, 4 * c.width}, "down": {4 * c.width, c.width}}
 	names := slices.Sorted(maps.Keys(shapesOf))
 	return Program{
 		Inputs: []Input{ints(c.vocabulary, c.rows, c.length), ints(c.vocabulary, c.rows, c.length)},
@@ -177,7 +189,8 @@ func deepPipeline(c text) Program {
 		Loss: func(rc *strategy.ReplicaContext, in []*Node) *Node {
 			var weights []*Node
 			for _, name := range names {
-				weights = append(weights, rc.Scope("stages").VariableWithShape(name, shapes.Make(c.dtype, append([]int{c.layers}, shapesOf[name]...)...)).NodeValue(rc.Graph()))
+				weights = append(weights, rc.Scope("stages").VariableWithShape(name, shapes.Make(c.dtype, append([]int{c.layers},
+					shapesOf[name]...)...)).NodeValue(rc.Graph()))
 			}
 			x := pipeline.Run(logical.LogicalAxis, embedded(rc, in[0], "tokens", c), weights, func(x *Node, w []*Node) *Node {
 				for i := range w[0].Shape().Dim(0) {
@@ -199,7 +212,8 @@ func (c text) plainLayer(x *Node, w map[string]*Node) *Node {
 	normal := func(x *Node) *Node {
 		wide := graph.ConvertDType(x, dtypes.Float32)
 		wide = graph.Sub(wide, graph.ReduceAndKeep(wide, graph.ReduceMean, -1))
-		wide = graph.Div(wide, graph.Sqrt(graph.AddScalar(graph.ReduceAndKeep(graph.Square(wide), graph.ReduceMean, -1), 1e-5)))
+		wide = graph.Div(wide, graph.Sqrt(graph.AddScalar(graph.ReduceAndKeep(graph.Square(wide), graph.ReduceMean, -1),
+			1e-5)))
 		return graph.ConvertDType(wide, x.DType())
 	}
 	h := normal(x)
@@ -226,16 +240,20 @@ func recurrentLoop(c text, hidden int) Program {
 				weights := func(name string, dims ...int) *Node {
 					return scope.VariableWithShape(name, shapes.Make(c.dtype, dims...)).NodeValue(rc.Graph())
 				}
-				from := []*Node{weights("input", x.Shape().Dim(-1), 4*hidden), weights("state", hidden, 4*hidden), weights("bias", 1, 4*hidden)}
+				from := []*Node{weights("input", x.Shape().Dim(-1), 4*hidden), weights("state", hidden, 4*hidden),
+					weights("bias", 1, 4*hidden)}
 				zero := graph.Zeros(rc.Graph(), shapes.Make(c.dtype, x.Shape().Dim(1), hidden))
-				x = loop.Run(nil, c.length, loop.Arguments{Carried: []*Node{zero, zero}, Shared: from, Sliced: []*Node{x}}, func(l *loop.Layer) loop.Results {
-					gates := graph.Add(graph.Einsum("bd,dh->bh", l.Sliced[0], l.Shared[0]), graph.Einsum("bd,dh->bh", l.Carried[0], l.Shared[1]))
-					gates = graph.Add(gates, l.Shared[2])
-					part := func(i int) *Node { return graph.SliceAxis(gates, 1, graph.AxisRange(i*hidden, (i+1)*hidden)) }
-					cell := graph.Add(graph.Mul(graph.Sigmoid(part(1)), l.Carried[1]), graph.Mul(graph.Sigmoid(part(0)), graph.Tanh(part(2))))
-					h := graph.Mul(graph.Sigmoid(part(3)), graph.Tanh(cell))
-					return loop.Results{Carried: []*Node{h, cell}, Stacked: []*Node{h}}
-				}, loop.Options{}).Stacked[0]
+				x = loop.Run(nil, c.length, loop.Arguments{Carried: []*Node{zero, zero}, Shared: from, Sliced: []*Node{x}},
+					func(l *loop.Layer) loop.Results {
+						gates := graph.Add(graph.Einsum("bd,dh->bh", l.Sliced[0], l.Shared[0]), graph.Einsum("bd,dh->bh", l.Carried[0],
+							l.Shared[1]))
+						gates = graph.Add(gates, l.Shared[2])
+						part := func(i int) *Node { return graph.SliceAxis(gates, 1, graph.AxisRange(i*hidden, (i+1)*hidden)) }
+						cell := graph.Add(graph.Mul(graph.Sigmoid(part(1)), l.Carried[1]), graph.Mul(graph.Sigmoid(part(0)),
+							graph.Tanh(part(2))))
+						h := graph.Mul(graph.Sigmoid(part(3)), graph.Tanh(cell))
+						return loop.Results{Carried: []*Node{h, cell}, Stacked: []*Node{h}}
+					}, loop.Options{}).Stacked[0]
 			}
 			return tokenLoss(in[1], layers.Dense(rc.Scope("vocabulary"), graph.TransposeAllAxes(x, 1, 0, 2), true, c.vocabulary))
 		},

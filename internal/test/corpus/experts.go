@@ -62,7 +62,8 @@ func dispatched(c mixture, room int) Program {
 		chosen := graph.OneHot(experts, c.experts, dtypes.Int32)
 		places := graph.ReduceSum(graph.Mul(graph.AddScalar(graph.CumSum(chosen, 0), -1), chosen), 1)
 		fits := graph.LessThan(places, graph.Scalar(g, dtypes.Int32, room))
-		slot := graph.Add(graph.MulScalar(graph.ConvertDType(experts, dtypes.Int32), float64(room)), graph.Min(places, graph.Scalar(g, dtypes.Int32, room-1)))
+		slot := graph.Add(graph.MulScalar(graph.ConvertDType(experts, dtypes.Int32), float64(room)),
+			graph.Min(places, graph.Scalar(g, dtypes.Int32, room-1)))
 		slot = graph.InsertAxes(slot, -1)
 		sent := graph.Reshape(graph.BroadcastToDims(graph.InsertAxes(x, 1), tokens, c.k, c.width), tokens*c.k, c.width)
 		sent = graph.Mul(sent, graph.InsertAxes(graph.ConvertDType(fits, c.dtype), -1))
@@ -72,7 +73,8 @@ func dispatched(c mixture, room int) Program {
 		y := graph.Einsum("ech,ehd->ecd", h, c.expert(rc, "down", c.experts, c.hidden, c.width))
 		got := graph.Gather(graph.Reshape(y, c.experts*room, c.width), slot)
 		asked := graph.BroadcastToDims(graph.InsertAxes(gates, 1), tokens, c.k, c.experts)
-		asked = graph.ReduceSum(graph.Mul(graph.Reshape(asked, tokens*c.k, c.experts), graph.ConvertDType(chosen, c.dtype)), -1)
+		asked = graph.ReduceSum(graph.Mul(graph.Reshape(asked, tokens*c.k, c.experts), graph.ConvertDType(chosen, c.dtype)),
+			-1)
 		weights := graph.Mul(asked, graph.ConvertDType(fits, c.dtype))
 		got = graph.Mul(got, graph.InsertAxes(weights, -1))
 		return graph.ReduceSum(graph.Reshape(got, tokens, c.k, c.width), 1)

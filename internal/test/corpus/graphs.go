@@ -21,7 +21,8 @@ type network struct{ graphs, nodes, edges, features, width, rounds, classes int 
 // the greatest of, what it gets, by scatters over the nodes of all graphs of a replica.
 func messages(c network) Program {
 	return Program{
-		Inputs: []Input{floats(c.graphs, c.nodes, c.features), ints(c.nodes, c.graphs, c.edges), ints(c.nodes, c.graphs, c.edges), ints(c.classes, c.graphs, c.nodes)},
+		Inputs: []Input{floats(c.graphs, c.nodes, c.features), ints(c.nodes, c.graphs, c.edges), ints(c.nodes, c.graphs,
+			c.edges), ints(c.classes, c.graphs, c.nodes)},
 		Splits: func(p int) logical.Rules { return logical.Rules{columns(p, `/message\d/dense/weights`)} },
 		Loss: func(rc *strategy.ReplicaContext, in []*Node) *Node {
 			local := in[0].Shape().Dim(0)
@@ -48,7 +49,8 @@ func messages(c network) Program {
 // over its edges, which a scatter of maxima keeps in range.
 func attending(c network) Program {
 	return Program{
-		Inputs: []Input{floats(c.graphs, c.nodes, c.features), ints(c.nodes, c.graphs, c.edges), ints(c.nodes, c.graphs, c.edges), floats(c.graphs, 1)},
+		Inputs: []Input{floats(c.graphs, c.nodes, c.features), ints(c.nodes, c.graphs, c.edges), ints(c.nodes, c.graphs,
+			c.edges), floats(c.graphs, 1)},
 		Loss: func(rc *strategy.ReplicaContext, in []*Node) *Node {
 			g, local := rc.Graph(), in[0].Shape().Dim(0)
 			all := local * c.nodes
@@ -65,7 +67,8 @@ func attending(c network) Program {
 				most := graph.StopGradient(graph.ScatterMax(least, to, graph.StopGradient(score), false, false))
 				weight := graph.Exp(graph.Sub(score, graph.Gather(most, to)))
 				sum := graph.Scatter(to, weight, shapes.Make(dtypes.Float32, all, 1), false, false)
-				got := graph.Scatter(to, graph.Mul(graph.Gather(h, from), weight), shapes.Make(dtypes.Float32, all, c.width), false, false)
+				got := graph.Scatter(to, graph.Mul(graph.Gather(h, from), weight), shapes.Make(dtypes.Float32, all, c.width), false,
+					false)
 				x = activation.Apply(activation.TypeSilu, graph.Div(got, graph.AddScalar(sum, 1e-6)))
 			}
 			pooled := graph.ReduceMean(graph.Reshape(x, local, c.nodes, c.width), 1)
@@ -83,7 +86,8 @@ func points(clouds, size, neighbours, width, classes int) Program {
 		Loss: func(rc *strategy.ReplicaContext, in []*Node) *Node {
 			x := in[0]
 			square := graph.ReduceSum(graph.Square(x), -1)
-			apart := graph.Sub(graph.Add(graph.InsertAxes(square, -1), graph.InsertAxes(square, 1)), graph.MulScalar(graph.Einsum("bnd,bmd->bnm", x, x), 2))
+			apart := graph.Sub(graph.Add(graph.InsertAxes(square, -1), graph.InsertAxes(square, 1)),
+				graph.MulScalar(graph.Einsum("bnd,bmd->bnm", x, x), 2))
 			_, near := graph.TopK(graph.Neg(graph.StopGradient(apart)), neighbours, -1)
 			near = graph.Reshape(near, near.Shape().Dim(0), size*neighbours)
 			h := x

@@ -30,7 +30,8 @@ func block(rc *strategy.ReplicaContext, name string, x, keys *Node, heads int, c
 	if keys == nil {
 		keys = h
 	}
-	a := attention.MultiHeadAttention(rc.Scope(name, "attention"), h, keys, keys, heads, width/heads).WithCausalMask(causal).Done()
+	a := attention.MultiHeadAttention(rc.Scope(name, "attention"), h, keys, keys, heads,
+		width/heads).WithCausalMask(causal).Done()
 	x = graph.Add(x, a)
 	h = norm.LayerNorm(rc.Scope(name, "norm2"), x, -1).Done()
 	h = layers.Dense(rc.Scope(name, "up"), h, true, 4*width)
@@ -42,14 +43,16 @@ func block(rc *strategy.ReplicaContext, name string, x, keys *Node, heads int, c
 // embedded are tokens with their positions.
 func embedded(rc *strategy.ReplicaContext, tokens *Node, name string, c text) *Node {
 	x := layers.Embedding(rc.Scope(name), tokens, c.dtype, c.vocabulary, c.width)
-	positions := rc.Scope(name, "positions").VariableWithShape("positions", shapes.Make(c.dtype, c.length, c.width)).NodeValue(rc.Graph())
+	positions := rc.Scope(name, "positions").VariableWithShape("positions", shapes.Make(c.dtype, c.length,
+		c.width)).NodeValue(rc.Graph())
 	return graph.Add(x, graph.InsertAxes(positions, 0))
 }
 
 // tokenLoss is the mean cross-entropy of the next tokens.
 func tokenLoss(labels, logits *Node) *Node {
 	logits = graph.ConvertDType(logits, dtypes.Float32)
-	return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits([]*Node{graph.InsertAxes(labels, -1)}, []*Node{logits}))
+	return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits([]*Node{graph.InsertAxes(labels, -1)},
+		[]*Node{logits}))
 }
 
 // gatherRows takes rows of each example: x is [examples, rows, width], and of is
@@ -85,7 +88,8 @@ func gpt(c text) Program {
 // bert predicts masked tokens, of which it gathers the places.
 func bert(c text, masked int) Program {
 	return Program{
-		Inputs: []Input{ints(c.vocabulary, c.rows, c.length), ints(2, c.rows, c.length), ints(c.length, c.rows, masked), ints(c.vocabulary, c.rows, masked)},
+		Inputs: []Input{ints(c.vocabulary, c.rows, c.length), ints(2, c.rows, c.length), ints(c.length, c.rows, masked),
+			ints(c.vocabulary, c.rows, masked)},
 		Splits: blockRules,
 		Loss: func(rc *strategy.ReplicaContext, in []*Node) *Node {
 			x := embedded(rc, in[0], "tokens", c)
@@ -97,7 +101,8 @@ func bert(c text, masked int) Program {
 			x = gatherRows(x, in[2])
 			x = activation.Gelu(layers.Dense(rc.Scope("head"), x, true, c.width))
 			// The output shares the embedding's table.
-			table := rc.Scope("tokens").VariableWithShape("embeddings", shapes.Make(c.dtype, c.vocabulary, c.width)).NodeValue(rc.Graph())
+			table := rc.Scope("tokens").VariableWithShape("embeddings", shapes.Make(c.dtype, c.vocabulary,
+				c.width)).NodeValue(rc.Graph())
 			return tokenLoss(in[3], graph.Einsum("bmd,vd->bmv", x, table))
 		},
 	}
@@ -106,7 +111,8 @@ func bert(c text, masked int) Program {
 // translator is an encoder and a decoder that attends to it.
 func translator(c text) Program {
 	return Program{
-		Inputs: []Input{ints(c.vocabulary, c.rows, c.length), ints(c.vocabulary, c.rows, c.length), ints(c.vocabulary, c.rows, c.length)},
+		Inputs: []Input{ints(c.vocabulary, c.rows, c.length), ints(c.vocabulary, c.rows, c.length), ints(c.vocabulary, c.rows,
+			c.length)},
 		Splits: blockRules,
 		Loss: func(rc *strategy.ReplicaContext, in []*Node) *Node {
 			source, x := embedded(rc, in[0], "source", c), embedded(rc, in[1], "target", c)

@@ -22,7 +22,8 @@ import (
 )
 
 // layer is a program that fits what a layer makes of rows of a width to other rows.
-func layer(rowCount, width int, splits func(p int) logical.Rules, of func(rc *strategy.ReplicaContext, x *Node) *Node) Program {
+func layer(rowCount, width int, splits func(p int) logical.Rules, of func(rc *strategy.ReplicaContext,
+	x *Node) *Node) Program {
 	return Program{Inputs: []Input{floats(rowCount, width), floats(rowCount, 1)}, Splits: splits,
 		Loss: func(rc *strategy.ReplicaContext, in []*Node) *Node {
 			y := of(rc, in[0])
@@ -42,7 +43,8 @@ func forward(rowCount, width, depth int) Program {
 // ensemble is a feed-forward network whose members are independent.
 func ensemble(rowCount, width, members int) Program {
 	return layer(rowCount, width, nil, func(rc *strategy.ReplicaContext, x *Node) *Node {
-		return fnn.New(rc.Scope("fnn"), x, 8).WithEnsembleSize(members).NumHiddenLayers(1, width).Activation(activation.TypeSwiGLU).Done()
+		return fnn.New(rc.Scope("fnn"), x, 8).WithEnsembleSize(members).NumHiddenLayers(1,
+			width).Activation(activation.TypeSwiGLU).Done()
 	})
 }
 
@@ -51,7 +53,8 @@ func dropped(rowCount, width int) Program {
 	return layer(rowCount, width, nil, func(rc *strategy.ReplicaContext, x *Node) *Node {
 		g := x.Graph()
 		x = layers.DropoutStatic(rc.Scope("a"), layers.Dense(rc.Scope("a"), x, true, width), 0.1)
-		x = graph.Add(x, layers.DropPath(rc.Scope("b"), layers.Dense(rc.Scope("b"), x, true, width), graph.Scalar(g, dtypes.Float32, 0.2)))
+		x = graph.Add(x, layers.DropPath(rc.Scope("b"), layers.Dense(rc.Scope("b"), x, true, width),
+			graph.Scalar(g, dtypes.Float32, 0.2)))
 		x = layers.DropoutNormalize(rc.Scope("c"), x, graph.Scalar(g, dtypes.Float32, 0.3), false)
 		picture := graph.Reshape(x, x.Shape().Dim(0), 8, 8, -1)
 		return layers.DropBlock(rc.Scope("d"), picture).WithDropoutProbability(0.1).WithBlockSize(3).Done()
@@ -103,13 +106,18 @@ func attended(rowCount, length, width, heads int) Program {
 		Loss: func(rc *strategy.ReplicaContext, in []*Node) *Node {
 			x, head := in[0], width/heads
 			g := rc.Graph()
-			seen := graph.LessThan(graph.Iota(g, graph.ReduceMean(x, -1).Shape(), 1), graph.InsertAxes(graph.ConvertDType(in[1], dtypes.Float32), -1))
-			x = attention.SelfAttention(rc.Scope("rope"), x, heads, head).WithPositionalEncoder(pos.NewRoPE(10000)).WithCausalMask(true).Done()
+			seen := graph.LessThan(graph.Iota(g, graph.ReduceMean(x, -1).Shape(), 1),
+				graph.InsertAxes(graph.ConvertDType(in[1], dtypes.Float32), -1))
+			x = attention.SelfAttention(rc.Scope("rope"), x, heads,
+				head).WithPositionalEncoder(pos.NewRoPE(10000)).WithCausalMask(true).Done()
 			x = attention.SelfAttention(rc.Scope("grouped"), x, heads, head).WithNumKVHeads(heads / 2).WithQKRMSNorm(1e-6).Done()
-			x = attention.SelfAttention(rc.Scope("window"), x, heads, head).WithSlidingWindow(length / 4).WithCausalMask(true).WithScoreSoftCap(30).Done()
+			x = attention.SelfAttention(rc.Scope("window"), x, heads,
+				head).WithSlidingWindow(length / 4).WithCausalMask(true).WithScoreSoftCap(30).Done()
 			x = attention.SelfAttention(rc.Scope("joined"), x, heads, head).UseQKVProjection().Done()
-			x = pos.NewLearned(rc.Scope("learned"), length, width).PreEncode(x, pos.SequentialPositions(g, graph.Scalar(g, dtypes.Int32, 0), length), 1)
-			x = attention.MultiHeadAttention(rc.Scope("masked"), x, x, x, heads, head).WithKeyMask(seen).WithQueryMask(seen).WithOutputDim(width).Done()
+			x = pos.NewLearned(rc.Scope("learned"), length, width).PreEncode(x, pos.SequentialPositions(g,
+				graph.Scalar(g, dtypes.Int32, 0), length), 1)
+			x = attention.MultiHeadAttention(rc.Scope("masked"), x, x, x, heads,
+				head).WithKeyMask(seen).WithQueryMask(seen).WithOutputDim(width).Done()
 			return graph.ReduceAllMean(graph.Square(x))
 		}}
 }
@@ -147,7 +155,8 @@ func splines(rowCount, width, hidden int, kind func(c *kan.Config) *kan.Config) 
 // rationals are learnable rational functions of each feature.
 func rationals(rowCount, width int) Program {
 	return layer(rowCount, width, nil, func(rc *strategy.ReplicaContext, x *Node) *Node {
-		x = rational.New(rc.Scope("swish"), layers.Dense(rc.Scope("in"), x, true, width)).Approximate("swish").WithInputGroups(8).Done()
+		x = rational.New(rc.Scope("swish"), layers.Dense(rc.Scope("in"), x, true,
+			width)).Approximate("swish").WithInputGroups(8).Done()
 		return layers.Dense(rc.Scope("out"), rational.New(rc.Scope("own"), x).WithDegrees(5, 4).Done(), true, 8)
 	})
 }
@@ -156,7 +165,8 @@ func rationals(rowCount, width int) Program {
 func rotated(rowCount, width int) Program {
 	return layer(rowCount, 3*width, nil, func(rc *strategy.ReplicaContext, x *Node) *Node {
 		x = graph.Reshape(x, x.Shape().Dim(0), width, 3)
-		a := vnn.New(rc.Scope("a"), x, 8).NumHiddenLayers(2, width).Residual(true).Normalization("layer").Activation("relu").Done()
+		a := vnn.New(rc.Scope("a"), x, 8).NumHiddenLayers(2,
+			width).Residual(true).Normalization("layer").Activation("relu").Done()
 		b := vnn.New(rc.Scope("b"), x, 8).Done()
 		return vnn.InvariantDotProduct(a, b)
 	})
@@ -172,12 +182,14 @@ func lost(rowCount, width, classes int) Program {
 			target := graph.Sigmoid(in[1])
 			chances := graph.Sigmoid(y)
 			sum := tokenLoss(graph.Squeeze(in[2], -1), y)
-			for _, f := range []loss.LossFn{loss.MeanSquaredError, loss.MeanAbsoluteError, loss.MakeHuberLoss(0.5), loss.MakeAdaptivePowerLoss(2, 1, 1, 2), loss.EuclideanDistance} {
+			for _, f := range []loss.LossFn{loss.MeanSquaredError, loss.MeanAbsoluteError, loss.MakeHuberLoss(0.5),
+				loss.MakeAdaptivePowerLoss(2, 1, 1, 2), loss.EuclideanDistance} {
 				sum = graph.Add(sum, graph.ReduceAllMean(f([]*Node{target}, []*Node{y})))
 			}
 			sum = graph.Add(sum, graph.ReduceAllMean(loss.BinaryCrossentropyLogits([]*Node{target}, []*Node{y})))
 			sum = graph.Add(sum, graph.ReduceAllMean(loss.BinaryCrossentropy([]*Node{target}, []*Node{chances})))
-			sum = graph.Add(sum, graph.ReduceAllMean(loss.CategoricalCrossEntropyLogits([]*Node{graph.Softmax(target)}, []*Node{y})))
+			sum = graph.Add(sum, graph.ReduceAllMean(loss.CategoricalCrossEntropyLogits([]*Node{graph.Softmax(target)},
+				[]*Node{y})))
 			return graph.Add(sum, graph.ReduceAllMean(nn.SoftCap(y, 20)))
 		}}
 }

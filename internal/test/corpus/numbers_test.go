@@ -56,7 +56,8 @@ func batchOf(t *testing.T, p corpus.Program, seed uint64) (batch []any) {
 func losses(t *testing.T, sys *system.System, replicas, logicalDevices int, p corpus.Program) (all []float64) {
 	t.Helper()
 	ctx := context.Background()
-	s := strategytest.On(t, sys, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices, Variables: p.Rules(logicalDevices)})
+	s := strategytest.On(t, sys, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices,
+		Variables: p.Rules(logicalDevices)})
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(42))
 	if p.Loss == nil {
@@ -118,7 +119,8 @@ func TestEachProgramGivesTheNumbersOfOneDevice(t *testing.T) {
 					if off > worst {
 						worst, of = off, fmt.Sprintf("%s on %dx%d", e.Name, replicas, devices/replicas)
 					}
-					assert.LessOrEqual(t, off, tolerance, "number %d on %dx%d is %v, not %v", j, replicas, devices/replicas, got[j], want[j])
+					assert.LessOrEqual(t, off, tolerance, "number %d on %dx%d is %v, not %v", j, replicas, devices/replicas, got[j],
+						want[j])
 				}
 			}
 		})

@@ -99,12 +99,14 @@ func (p Program) compiler(s *strategy.TPUStrategy, store *model.Store, name stri
 
 // Lowered is the program's text for a strategy, of shapes alone. The store gets the
 // program's variables.
-func (p Program) Lowered(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, name string) (*spmd.Module, error) {
+func (p Program) Lowered(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, name string) (*spmd.Module,
+	error) {
 	return p.compiler(s, store, name).Lowered(ctx, p.shapes()...)
 }
 
 // Compiled compiles the program for a strategy, of shapes alone.
-func (p Program) Compiled(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, name string) (*strategy.CompiledStep, error) {
+func (p Program) Compiled(ctx context.Context, s *strategy.TPUStrategy, store *model.Store,
+	name string) (*strategy.CompiledStep, error) {
 	return p.compiler(s, store, name).Compiled(ctx, p.shapes()...)
 }
 

@@ -36,7 +36,8 @@ func clicks(rowCount, numbers, categories, table, width int) Program {
 			dense := stack(rc, "bottom", in[0], 4*width, width)
 			parts := []*Node{dense}
 			for i, column := range graph.Split(in[1], 1, categories) {
-				parts = append(parts, layers.Embedding(rc.Scope(fmt.Sprintf("category%d", i)), column, dtypes.Float32, table, width))
+				parts = append(parts, layers.Embedding(rc.Scope(fmt.Sprintf("category%d", i)), column, dtypes.Float32, table,
+					width))
 			}
 			all := graph.Stack(parts, 1)
 			products := graph.Einsum("bid,bjd->bij", all, all)
@@ -75,12 +76,14 @@ func towers(rowCount, users, items, width int) Program {
 // negatives.
 func sequential(rowCount, length, items, width, heads, negatives int) Program {
 	return Program{
-		Inputs: []Input{ints(items, rowCount, length), ints(items, rowCount, length), ints(items, rowCount, length, negatives)},
+		Inputs: []Input{ints(items, rowCount, length), ints(items, rowCount, length), ints(items, rowCount, length,
+			negatives)},
 		Splits: func(p int) logical.Rules { return append(blockRules(p), columns(p, `/items/embeddings`)) },
 		Loss: func(rc *strategy.ReplicaContext, in []*Node) *Node {
 			x := layers.Embedding(rc.Scope("items"), in[0], dtypes.Float32, items, width)
 			x = block(rc, "layer0", x, nil, heads, true)
-			table := rc.Scope("items").VariableWithShape("embeddings", shapes.Make(dtypes.Float32, items, width)).NodeValue(rc.Graph())
+			table := rc.Scope("items").VariableWithShape("embeddings", shapes.Make(dtypes.Float32, items,
+				width)).NodeValue(rc.Graph())
 			right := graph.Einsum("bld,bld->bl", x, graph.Gather(table, graph.InsertAxes(in[1], -1)))
 			wrong := graph.Einsum("bld,blnd->bln", x, graph.Gather(table, graph.InsertAxes(in[2], -1)))
 			return graph.ReduceAllMean(graph.Add(graph.Softplus(graph.Neg(right)), graph.ReduceMean(graph.Softplus(wrong), -1)))
@@ -97,7 +100,8 @@ func factors(rowCount, users, items, width int) Program {
 		Loss: func(rc *strategy.ReplicaContext, in []*Node) *Node {
 			u := layers.Embedding(rc.Scope("user"), in[0], dtypes.Float32, users, width)
 			v := layers.Embedding(rc.Scope("item"), in[1], dtypes.Float32, items, width)
-			bias := graph.Add(layers.Embedding(rc.Scope("user_bias"), in[0], dtypes.Float32, users, 1), layers.Embedding(rc.Scope("item_bias"), in[1], dtypes.Float32, items, 1))
+			bias := graph.Add(layers.Embedding(rc.Scope("user_bias"), in[0], dtypes.Float32, users, 1),
+				layers.Embedding(rc.Scope("item_bias"), in[1], dtypes.Float32, items, 1))
 			rating := graph.Add(graph.ReduceSum(graph.Mul(u, v), -1), graph.Squeeze(bias, -1))
 			return graph.ReduceAllMean(graph.Square(graph.Sub(rating, in[2])))
 		},
@@ -121,7 +125,8 @@ func wide(rowCount, features int) Program {
 // policy is a policy's and a value's loss in reinforcement learning, clipped.
 func policy(rowCount, observed, width, actions int) Program {
 	return Program{
-		Inputs: []Input{floats(rowCount, observed), ints(actions, rowCount, 1), floats(rowCount), floats(rowCount), floats(rowCount)},
+		Inputs: []Input{floats(rowCount, observed), ints(actions, rowCount, 1), floats(rowCount), floats(rowCount),
+			floats(rowCount)},
 		Optimizer: func() optimizer.Interface {
 			return optimizer.Adam().WeightDecay(0.01).LearningRate(1e-3).Done()
 		},

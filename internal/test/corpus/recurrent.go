@@ -50,7 +50,8 @@ func tagged(c text, hidden, tags int) Program {
 // begins where the first ended, and attends to it.
 func translating(c text, hidden int) Program {
 	return Program{
-		Inputs: []Input{ints(c.vocabulary, c.rows, c.length), ints(c.vocabulary, c.rows, c.length), ints(c.vocabulary, c.rows, c.length)},
+		Inputs: []Input{ints(c.vocabulary, c.rows, c.length), ints(c.vocabulary, c.rows, c.length), ints(c.vocabulary, c.rows,
+			c.length)},
 		Loss: func(rc *strategy.ReplicaContext, in []*Node) *Node {
 			x := layers.Embedding(rc.Scope("source"), in[0], c.dtype, c.vocabulary, c.width)
 			y := layers.Embedding(rc.Scope("target"), in[1], c.dtype, c.vocabulary, c.width)
@@ -78,9 +79,12 @@ func dilated(rows, length, channels, depth, levels int) Program {
 				back := 1 << i
 				// What comes later is not seen.
 				padded := graph.GrowLeft(x, 1, back, 0)
-				gate := layers.Convolution(rc.Scope(fmt.Sprintf("gate%d", i)), padded).Channels(channels).KernelSize(2).Dilations(back).NoPadding().Done()
-				filter := layers.Convolution(rc.Scope(fmt.Sprintf("filter%d", i)), padded).Channels(channels).KernelSize(2).Dilations(back).NoPadding().Done()
-				h := layers.Dense(rc.Scope(fmt.Sprintf("out%d", i)), graph.Mul(graph.Tanh(filter), graph.Sigmoid(gate)), true, channels)
+				gate := layers.Convolution(rc.Scope(fmt.Sprintf("gate%d", i)),
+					padded).Channels(channels).KernelSize(2).Dilations(back).NoPadding().Done()
+				filter := layers.Convolution(rc.Scope(fmt.Sprintf("filter%d", i)),
+					padded).Channels(channels).KernelSize(2).Dilations(back).NoPadding().Done()
+				h := layers.Dense(rc.Scope(fmt.Sprintf("out%d", i)), graph.Mul(graph.Tanh(filter), graph.Sigmoid(gate)), true,
+					channels)
 				skip, x = graph.Add(skip, h), graph.Add(x, h)
 			}
 			return tokenLoss(in[1], layers.Dense(rc.Scope("levels"), activation.Relu(skip), true, levels))
@@ -98,7 +102,8 @@ func looped(rows, length, width int) Program {
 			g, local := rc.Graph(), in[0].Shape().Dim(0)
 			weights := rc.Scope("cell").VariableWithShape("weights", shapes.Make(dtypes.Float32, width, width)).NodeValue(g)
 			zero := graph.Scalar(g, dtypes.Int32, 0) // before the closures: GoMLX makes a scalar once
-			step, state, sum := shapes.Make(dtypes.Int32), shapes.Make(dtypes.Float32, local, width), shapes.Make(dtypes.Float32, local)
+			step, state, sum := shapes.Make(dtypes.Int32), shapes.Make(dtypes.Float32, local, width), shapes.Make(dtypes.Float32,
+				local)
 			input, matrix := in[0].Shape(), weights.Shape()
 			cond := graph.NewClosure(g, func(g *graph.Graph) []*Node {
 				i := graph.Parameter(g, "i", step)
@@ -134,7 +139,8 @@ func spectral(rows, length, width, depth int) Program {
 				h := activation.Gelu(layers.Dense(rc.Scope(name, "up"), x, true, 4*width))
 				x = graph.Add(x, layers.Dense(rc.Scope(name, "down"), h, true, width))
 			}
-			return graph.ReduceAllMean(graph.Square(graph.Sub(in[1], layers.Dense(rc.Scope("out"), graph.ReduceMean(x, 1), true, 1))))
+			return graph.ReduceAllMean(graph.Square(graph.Sub(in[1], layers.Dense(rc.Scope("out"), graph.ReduceMean(x, 1), true,
+				1))))
 		},
 	}
 }

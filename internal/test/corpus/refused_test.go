@@ -34,7 +34,8 @@ func refused(err error, text []byte) error {
 var place = regexp.MustCompile(`:(\d+):\d+\)?:`)
 
 func TestAFailureNamesTheOperationThatWasRefused(t *testing.T) {
-	text := []byte("module @m {\n  func.func @main(%a: tensor<1x1xf32>) -> tensor<1x1xf32> {\n    %0 = stablehlo.add %a, %a : tensor<1x1xf32>\n    return %0 : tensor<1x1xf32>\n  }\n}\n")
+	text := []byte("module @m {\n  func.func @main(%a: tensor<1x1xf32>) -> tensor<1x1xf32> {\n    %0 = stablehlo.add " +
+		"%a, %a : tensor<1x1xf32>\n    return %0 : tensor<1x1xf32>\n  }\n}\n")
 	err := refused(errors.New("<unknown>:3:10: error: not this"), text)
 	require.ErrorContains(t, err, "not this")
 	require.ErrorContains(t, err, "line 3 of 7: %0 = stablehlo.add %a, %a")

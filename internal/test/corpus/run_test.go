@@ -100,7 +100,8 @@ func TestCorpus(t *testing.T) {
 
 // alike says whether another result is that of the same compilation, and that ended.
 func (r result) alike(of result) bool {
-	return of.Failure == "" && of.Name == r.Name && of.Platform == r.Platform && of.Mesh == r.Mesh && of.Slice == r.Slice && of.Bytes == r.Bytes
+	return of.Failure == "" && of.Name == r.Name && of.Platform == r.Platform && of.Mesh == r.Mesh &&
+		of.Slice == r.Slice && of.Bytes == r.Bytes
 }
 
 func resultsOf(t *testing.T, path string) (results []result) {

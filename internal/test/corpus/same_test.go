@@ -41,7 +41,8 @@ func requireSame(t *testing.T, want, got, what string) {
 		at++
 	}
 	from := max(at-200, 0)
-	t.Errorf("%s: the text differs at byte %d:\n%s\n---\n%s", what, at, want[from:min(at+200, len(want))], got[from:min(at+200, len(got))])
+	t.Errorf("%s: the text differs at byte %d:\n%s\n---\n%s", what, at, want[from:min(at+200, len(want))],
+		got[from:min(at+200, len(got))])
 }
 
 var _ = shapes.Make

@@ -21,7 +21,8 @@ func table(results []result) []byte {
 		byName[r.Name][r.Platform] = r
 	}
 	var b bytes.Buffer
-	fmt.Fprintln(&b, "| program | variables, million elements | mesh | text, kB | to lower, s | CPU plugin, s | slice | libtpu, s |")
+	fmt.Fprintln(&b,
+		"| program | variables, million elements | mesh | text, kB | to lower, s | CPU plugin, s | slice | libtpu, s |")
 	fmt.Fprintln(&b, "|---|---|---|---|---|---|---|---|")
 	for _, name := range names {
 		cpu, tpu := byName[name]["cpu"], byName[name]["tpu"]
@@ -29,7 +30,8 @@ func table(results []result) []byte {
 		if of.Name == "" || of.Failure != "" && cpu.Name != "" {
 			of = cpu
 		}
-		fmt.Fprintf(&b, "| %s | %.3g | %s | %d | %.2f | %s | %s | %s |\n", name, float64(of.Parameters)/1e6, of.Mesh, of.Bytes/1000,
+		fmt.Fprintf(&b, "| %s | %.3g | %s | %d | %.2f | %s | %s | %s |\n", name, float64(of.Parameters)/1e6, of.Mesh,
+			of.Bytes/1000,
 			of.Lowering.Seconds(), cpu.seconds(), of.Slice, tpu.seconds())
 	}
 	return b.Bytes()
@@ -52,8 +54,10 @@ func (r result) seconds() string {
 
 func TestTheTableHasWhatWasNotCompiled(t *testing.T) {
 	results := []result{
-		{Name: "a", Platform: "tpu", Mesh: "2x4", Slice: "v5e:2x4", Parameters: 1500000, Bytes: 2000, Lowering: time.Second / 2, Compiling: 3 * time.Second, Processor: 42 * time.Second},
-		{Name: "a", Platform: "cpu", Mesh: "2x4", Slice: "v5e:2x4", Parameters: 1500000, Bytes: 2000, Processor: 70 * time.Second, Failure: "not ended in 4m0s"},
+		{Name: "a", Platform: "tpu", Mesh: "2x4", Slice: "v5e:2x4", Parameters: 1500000, Bytes: 2000,
+			Lowering: time.Second / 2, Compiling: 3 * time.Second, Processor: 42 * time.Second},
+		{Name: "a", Platform: "cpu", Mesh: "2x4", Slice: "v5e:2x4", Parameters: 1500000, Bytes: 2000,
+			Processor: 70 * time.Second, Failure: "not ended in 4m0s"},
 		{Name: "b", Platform: "tpu", Mesh: "8x1", Slice: "v5e:2x4", Failure: "failed"},
 	}
 	text := string(table(results))

@@ -24,8 +24,10 @@ func (c pictures) inputs() []Input {
 }
 
 // classified is a program for labeled pictures.
-func (c pictures) classified(splits func(p int) logical.Rules, logits func(rc *strategy.ReplicaContext, x *Node) *Node) Program {
-	return Program{Inputs: c.inputs(), Splits: splits, Optimizer: momentum, Loss: func(rc *strategy.ReplicaContext, in []*Node) *Node {
+func (c pictures) classified(splits func(p int) logical.Rules, logits func(rc *strategy.ReplicaContext,
+	x *Node) *Node) Program {
+	return Program{Inputs: c.inputs(), Splits: splits, Optimizer: momentum, Loss: func(rc *strategy.ReplicaContext,
+		in []*Node) *Node {
 		return tokenLoss(graph.Squeeze(in[1], -1), logits(rc, in[0]))
 	}}
 }
@@ -37,7 +39,8 @@ func momentum() optimizer.Interface {
 // conv is a convolution with batch normalisation, in channels that may be grouped.
 func conv(rc *strategy.ReplicaContext, name string, x *Node, channels, size, stride, groups int) *Node {
 	if groups == 1 {
-		x = layers.Convolution(rc.Scope(name), x).Channels(channels).KernelSize(size).PadSame().Strides(stride).UseBias(false).Done()
+		x = layers.Convolution(rc.Scope(name), x).Channels(channels).KernelSize(size).PadSame().Strides(stride).UseBias(
+			false).Done()
 	} else {
 		// GoMLX's layer makes the kernel of a whole convolution.
 		kernel := shapes.Make(dtypes.Float32, size, size, x.Shape().Dim(-1)/groups, channels)
@@ -152,7 +155,8 @@ func unet(c pictures, widths []int) Program {
 func patches(rc *strategy.ReplicaContext, x *Node, size, width int) *Node {
 	x = layers.Convolution(rc.Scope("patches"), x).Channels(width).KernelSize(size).Strides(size).NoPadding().Done()
 	x = graph.Reshape(x, x.Shape().Dim(0), -1, width)
-	places := rc.Scope("patches", "places").VariableWithShape("places", shapes.Make(dtypes.Float32, 1, x.Shape().Dim(1), width))
+	places := rc.Scope("patches", "places").VariableWithShape("places", shapes.Make(dtypes.Float32, 1, x.Shape().Dim(1),
+		width))
 	return graph.Add(x, places.NodeValue(rc.Graph()))
 }
 

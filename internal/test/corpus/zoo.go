@@ -17,7 +17,8 @@ func zoo(c text, configure func(m *transformer.Model) *transformer.Model) Progra
 	}
 }
 
-func zooModel(rc *strategy.ReplicaContext, c text, configure func(m *transformer.Model) *transformer.Model) *transformer.Model {
+func zooModel(rc *strategy.ReplicaContext, c text,
+	configure func(m *transformer.Model) *transformer.Model) *transformer.Model {
 	m := transformer.New(rc.Scope("model")).WithVocabSize(c.vocabulary).WithEmbedDim(c.width).WithNumLayers(c.layers).
 		WithNumHeads(c.heads).WithHeadDim(c.width / c.heads).WithMaxPosEmbed(c.length).WithDType(c.dtype).WithCausalMask(true)
 	return configure(m)
@@ -36,7 +37,8 @@ func llama(c text, keyHeads, hidden int) Program {
 func gemma(c text, keyHeads, hidden, window int) Program {
 	return zoo(c, func(m *transformer.Model) *transformer.Model {
 		return m.WithArchitecture(transformer.ArchitectureGemma3).WithFFNDim(hidden).WithRoPE(10000).WithNumKVHeads(keyHeads).
-			WithNormalization("rms").WithRMSNormOffset(1).WithScoreSoftCap(50).WithFinalLogitSoftCap(30).WithSlidingWindow(window).
+			WithNormalization("rms").WithRMSNormOffset(1).WithScoreSoftCap(50).WithFinalLogitSoftCap(30).WithSlidingWindow(
+			window).
 			WithScalingOfTokenEmbeddings(true).WithActivation(activation.TypeGeluApprox).WithBias(false)
 	})
 }

@@ -29,8 +29,9 @@ var sources = map[string][]string{
 	"../examples/notebook/README.md": {"../examples/notebook/main.go"},
 	"train-a-language-model.md":      {"../examples/gpt/main.go", "../lm/decoder/model.go"},
 	"errors.md":                      {"../internal/test/docs/errors_cases_test.go"},
-	"from-tensorflow.md":             {"../internal/test/docs/from_tensorflow_cases_test.go", "../strategy/example_pages_test.go"},
-	"tensorflow-recipes.md":          {"../internal/test/docs/from_tensorflow_cases_test.go"},
+	"from-tensorflow.md": {"../internal/test/docs/from_tensorflow_cases_test.go",
+		"../strategy/example_pages_test.go"},
+	"tensorflow-recipes.md": {"../internal/test/docs/from_tensorflow_cases_test.go"},
 }
 
 // given are the names that the pages' pieces of code use without declaring them.
@@ -46,9 +47,11 @@ const given = `
 // as the body of a function, with the packages of the module and of GoMLX that it names.
 func TestThePagesCodeCompiles(t *testing.T) {
 	_, blocks := fenced(t)
-	paths := map[string]string{"clusterresolver": "github.com/tpustrategy/tpustrategy/cluster_resolver", "gomlxtrain": "github.com/gomlx/gomlx/ml/train"}
+	paths := map[string]string{"clusterresolver": "github.com/tpustrategy/tpustrategy/cluster_resolver",
+		"gomlxtrain": "github.com/gomlx/gomlx/ml/train"}
 	exports := map[string]string{}
-	list, err := exec.Command("go", "list", "-deps", "-export", "-f", "{{.Name}} {{.ImportPath}} {{.Export}}", "../...").Output()
+	list, err := exec.Command("go", "list", "-deps", "-export", "-f", "{{.Name}} {{.ImportPath}} {{.Export}}",
+		"../...").Output()
 	require.NoError(t, err)
 	for line := range strings.Lines(string(list)) {
 		of := strings.Fields(line)

@@ -51,7 +51,8 @@ func TestContributingNamesWhatIsThere(t *testing.T) {
 	for _, m := range targets {
 		assert.Regexp(t, `(?m)^`+m[1]+`:`, makefile, "CONTRIBUTING.md")
 	}
-	paths := regexp.MustCompile("`(?:\\./)?((?:docs|internal|lowering|strategy|tpu|sharding|report|cmd|examples|testdata)(?:/[\\w./]*)?)`").FindAllStringSubmatch(page, -1)
+	paths := regexp.MustCompile(
+		"`(?:\\./)?((?:docs|internal|lowering|strategy|tpu|sharding|report|cmd|examples|testdata)(?:/[\\w./]*)?)`").FindAllStringSubmatch(page, -1)
 	require.Greater(t, len(paths), 10)
 	for _, m := range paths {
 		_, err := os.Stat(filepath.Join("..", m[1]))

@@ -64,7 +64,8 @@ func TestErrorsPrintWhatThePageSays(t *testing.T) {
 		return func(*testing.T) error { return f(ctx, strat) }
 	}
 	cases := map[string]func(*testing.T) error{
-		"wrongShape": with(wrongShape), "impossibleSplit": with(impossibleSplit), "lossOfManyNumbers": with(lossOfManyNumbers),
+		"wrongShape": with(wrongShape), "impossibleSplit": with(impossibleSplit),
+		"lossOfManyNumbers":  with(lossOfManyNumbers),
 		"raggedBatch":        with(raggedBatch),
 		"unequalRows":        with(unequalRows),
 		"unreachedRule":      func(*testing.T) error { return unreachedRule(ctx, sys) },
@@ -154,7 +155,8 @@ func bodies(t *testing.T) map[string]string {
 			body := source[files.Position(fn.Body.Lbrace).Offset+1 : files.Position(fn.Body.Rbrace).Offset]
 			formatted, err := format.Source(body)
 			require.NoError(t, err)
-			all[fn.Name.Name] = strings.TrimSpace(strings.ReplaceAll(strings.ReplaceAll("\n"+string(formatted), "\n\t", "\n"), "\r", "")) + "\n"
+			all[fn.Name.Name] = strings.TrimSpace(strings.ReplaceAll(strings.ReplaceAll("\n"+string(formatted), "\n\t", "\n"),
+				"\r", "")) + "\n"
 		}
 	}
 	return all
@@ -197,13 +199,15 @@ void *GetPjrtApi(void) {
 }`), 0o644))
 	out, err := exec.Command("cc", "-shared", "-fPIC", "-o", so, c).CombinedOutput()
 	require.NoError(t, err, string(out))
-	spec, err := clusterresolver.NewClusterSpec(map[string][]string{"worker": {"10.164.0.2:8470", "10.164.0.3:8470", "10.164.0.4:8470", "10.164.0.5:8470"}})
+	spec, err := clusterresolver.NewClusterSpec(map[string][]string{"worker": {"10.164.0.2:8470", "10.164.0.3:8470",
+		"10.164.0.4:8470", "10.164.0.5:8470"}})
 	require.NoError(t, err)
 	cluster := clusterresolver.Cluster{Spec: spec, Task: clusterresolver.Task{Type: "worker"}}
 	return system.Options{Plugin: so, Getenv: func(string) string { return "" }, Cluster: &cluster,
 		Dial: func(_ context.Context, _, address string) (net.Conn, error) {
 			if strings.HasPrefix(address, "10.164.0.4") {
-				return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 164, 0, 4), Port: 8471}, Err: syscall.ECONNREFUSED}
+				return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 164, 0, 4), Port: 8471},
+					Err: syscall.ECONNREFUSED}
 			}
 			here, there := net.Pipe()
 			return here, there.Close()

@@ -52,7 +52,8 @@ func TestHeadlineCallsHaveExamples(t *testing.T) {
 					of := strings.TrimPrefix(types.ExprString(f.Recv.List[0].Type), "*")
 					name = of + "." + name
 				}
-				named := regexp.MustCompile(`\[` + regexp.QuoteMeta(name) + `\]|\b` + filepath.Base(dir) + `\.` + regexp.QuoteMeta(name) + `\(`)
+				named := regexp.MustCompile(`\[` + regexp.QuoteMeta(name) + `\]|\b` + filepath.Base(dir) + `\.` +
+					regexp.QuoteMeta(name) + `\(`)
 				if named.Match(text) {
 					assert.True(t, shown[strings.ReplaceAll(name, ".", "_")], "%s: %s has no example", dir, name)
 				}

@@ -50,7 +50,8 @@ func setUp(ctx context.Context, use func(*strategy.TPUStrategy) error) error {
 	return use(strat)
 }
 
-func fitted(ctx context.Context, strat *strategy.TPUStrategy, trainSet, heldOut input.Dataset, folder string) (*model.Store, error) {
+func fitted(ctx context.Context, strat *strategy.TPUStrategy, trainSet, heldOut input.Dataset,
+	folder string) (*model.Store, error) {
 	store, metrics := model.NewStore(), []train.Metric{train.Reported("accuracy")}
 	step, err := train.New(strat, store, optimizer.Adam().Done(), classifier, train.Options{Metrics: metrics})
 	if err != nil {
@@ -74,9 +75,11 @@ func fitted(ctx context.Context, strat *strategy.TPUStrategy, trainSet, heldOut 
 	return store, nil
 }
 
-func checkpointed(ctx context.Context, strat *strategy.TPUStrategy, store *model.Store, step int64, folder string) error {
+func checkpointed(ctx context.Context, strat *strategy.TPUStrategy, store *model.Store, step int64,
+	folder string) error {
 	group := checkpoint.StrategyGroup(strat, store) // all variables of the store and of the scope
-	m, err := checkpoint.OpenManager(ctx, folder, checkpoint.ManagerOptions{Strategy: strat, Retention: checkpoint.Retention{Last: 3}})
+	m, err := checkpoint.OpenManager(ctx, folder, checkpoint.ManagerOptions{Strategy: strat,
+		Retention: checkpoint.Retention{Last: 3}})
 	if err != nil {
 		return err
 	}

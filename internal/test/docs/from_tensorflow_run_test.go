@@ -22,7 +22,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// TestThePiecesOfTheTensorFlowPageRun runs the functions whose bodies from-tensorflow.md and tensorflow-recipes.md show.
+// TestThePiecesOfTheTensorFlowPageRun runs the functions whose bodies from-tensorflow.md and
+// tensorflow-recipes.md show.
 func TestThePiecesOfTheTensorFlowPageRun(t *testing.T) {
 	plugintest.Path(t, "cpu")
 	ctx, folder := t.Context(), t.TempDir()
@@ -45,7 +46,8 @@ func TestThePiecesOfTheTensorFlowPageRun(t *testing.T) {
 		assert.Contains(t, string(history), "held/accuracy")
 
 		require.NoError(t, checkpointed(ctx, strat, store, 12, filepath.Join(folder, "own")))
-		held := strategytest.OK(train.NewEvaluation(strat, store, classifier, train.Options{Metrics: []train.Metric{train.Reported("accuracy")}}))
+		held := strategytest.OK(train.NewEvaluation(strat, store, classifier,
+			train.Options{Metrics: []train.Metric{train.Reported("accuracy")}}))
 		require.NoError(t, evaluated(ctx, strat, held, digits.Take(100)))
 
 		path := filepath.Join(folder, "scores.step")

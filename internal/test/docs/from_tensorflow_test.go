@@ -80,7 +80,8 @@ func TestEveryNameOfTheTensorFlowPageExists(t *testing.T) {
 	c := indexed(t)
 	require.True(t, c.has("strategy.TPUStrategy.Reduce"))
 	require.True(t, c.has("v1.Extended.BatchReduceTo"), "embedded")
-	for _, absent := range []string{"strategy", "strategy.TPUStrategy.reduce", "strategy.TPUStrategy.Nothing", "strategy.Nothing", "nothing.TPUStrategy"} {
+	for _, absent := range []string{"strategy", "strategy.TPUStrategy.reduce", "strategy.TPUStrategy.Nothing",
+		"strategy.Nothing", "nothing.TPUStrategy"} {
 		require.False(t, c.has(absent))
 	}
 	tests := tested(t)
@@ -99,7 +100,8 @@ func TestEveryNameOfTheTensorFlowPageExists(t *testing.T) {
 		for _, name := range tests[theirs] {
 			test, section, isCase := strings.Cut(name, "/")
 			in, function, _ := strings.Cut(test, ".")
-			assert.True(t, slices.ContainsFunc(c.packages(in), func(p *pkg) bool { return p.tests[function] }), "%s: %s is not a test", theirs, test)
+			assert.True(t, slices.ContainsFunc(c.packages(in), func(p *pkg) bool { return p.tests[function] }),
+				"%s: %s is not a test", theirs, test)
 			if isCase {
 				assert.True(t, cases(t, section), "%s: no recorded cases %s", theirs, section)
 			}
@@ -130,24 +132,38 @@ func tested(t *testing.T) map[string][]string {
 
 // The symbols of the pages, by class.
 var pages = map[string]string{
-	"Strategy.": "cluster_resolver extended num_replicas_in_sync experimental_assign_to_logical_device experimental_distribute_dataset " +
-		"experimental_distribute_datasets_from_function experimental_distribute_values_from_function experimental_local_results " +
-		"experimental_make_numpy_dataset experimental_replicate_to_logical_devices experimental_split_to_logical_devices reduce run scope",
-	"StrategyExtended.": "experimental_require_static_shapes parameter_devices worker_devices batch_reduce_to colocate_vars_with " +
+	"Strategy.": "cluster_resolver extended num_replicas_in_sync experimental_assign_to_logical_device " +
+		"experimental_distribute_dataset " +
+		"experimental_distribute_datasets_from_function experimental_distribute_values_from_function " +
+		"experimental_local_results " +
+		"experimental_make_numpy_dataset experimental_replicate_to_logical_devices experimental_split_to_logical_devices " +
+		"reduce run scope",
+	"StrategyExtended.": "experimental_require_static_shapes parameter_devices worker_devices batch_reduce_to " +
+		"colocate_vars_with " +
 		"non_slot_devices reduce_to update update_non_slot value_container variable_created_in_scope",
-	"v1.StrategyExtended.": "experimental_between_graph experimental_should_init should_checkpoint should_save_summary broadcast_to " +
+	"v1.StrategyExtended.": "experimental_between_graph experimental_should_init should_checkpoint should_save_summary " +
+		"broadcast_to " +
 		"call_for_each_replica experimental_make_numpy_dataset experimental_run_steps_on_iterator read_var",
-	"DistributionStrategy.": "is_single_tower num_towers parameter_devices worker_device_index worker_devices __init__ batch_reduce " +
-		"broadcast call_for_each_tower colocate_vars_with configure distribute_dataset fetch group non_slot_devices reduce scope " +
+	"DistributionStrategy.": "is_single_tower num_towers parameter_devices worker_device_index worker_devices __init__ " +
+		"batch_reduce " +
+		"broadcast call_for_each_tower colocate_vars_with configure distribute_dataset fetch group non_slot_devices " +
+		"reduce scope " +
 		"tower_local_var_scope unwrap update update_non_slot",
-	"": "Strategy StrategyExtended v1.StrategyExtended DistributionStrategy TowerContext.tower_id TowerContext.merge_call " +
-		"ReplicaContext.merge_call ReplicaContext.all_reduce ReplicaContext.replica_id_in_sync_group ReduceOp.SUM ReduceOp.MEAN " +
+	"": "Strategy StrategyExtended v1.StrategyExtended DistributionStrategy TowerContext.tower_id " +
+		"TowerContext.merge_call " +
+		"ReplicaContext.merge_call ReplicaContext.all_reduce ReplicaContext.replica_id_in_sync_group ReduceOp.SUM " +
+		"ReduceOp.MEAN " +
 		"VariableAggregation.NONE VariableAggregation.SUM VariableAggregation.MEAN VariableAggregation.ONLY_FIRST_REPLICA " +
-		"VariableSynchronization.ON_READ AutoShardPolicy.AUTO AutoShardPolicy.OFF tf.distribute.InputContext tf.distribute.InputOptions " +
-		"tf.distribute.RunOptions tf.distribute.ValueContext tf.distribute.DistributedDataset tf.distribute.DistributedValues " +
-		"tf.distribute.get_strategy tf.distribute.get_replica_context tf.distribute.in_cross_replica_context tf.get_tower_context " +
-		"tf.distribute.experimental.CollectiveHints MultiStepContext.set_last_step_output MultiStepContext.set_non_tensor_output " +
-		"MultiStepContext.last_step_outputs MultiStepContext.non_tensor_outputs MultiStepContext.run_op PerDevice Mirrored PerReplica",
+		"VariableSynchronization.ON_READ AutoShardPolicy.AUTO AutoShardPolicy.OFF tf.distribute.InputContext " +
+		"tf.distribute.InputOptions " +
+		"tf.distribute.RunOptions tf.distribute.ValueContext tf.distribute.DistributedDataset " +
+		"tf.distribute.DistributedValues " +
+		"tf.distribute.get_strategy tf.distribute.get_replica_context tf.distribute.in_cross_replica_context " +
+		"tf.get_tower_context " +
+		"tf.distribute.experimental.CollectiveHints MultiStepContext.set_last_step_output " +
+		"MultiStepContext.set_non_tensor_output " +
+		"MultiStepContext.last_step_outputs MultiStepContext.non_tensor_outputs MultiStepContext.run_op PerDevice " +
+		"Mirrored PerReplica",
 }
 
 func TestTheTensorFlowPageHasEverySymbol(t *testing.T) {

@@ -27,7 +27,8 @@ type pkg struct {
 }
 
 func newPkg() *pkg {
-	return &pkg{map[string]bool{}, map[string]bool{}, map[string]map[string]bool{}, map[string][]string{}, map[string][]string{}, map[string]bool{}}
+	return &pkg{map[string]bool{}, map[string]bool{}, map[string]map[string]bool{}, map[string][]string{},
+		map[string][]string{}, map[string]bool{}}
 }
 
 func (p *pkg) add(f *ast.File, test bool) {
@@ -130,7 +131,8 @@ func indexed(t *testing.T) *index {
 }
 
 func newIndex() (*index, error) {
-	x := &index{byName: map[string][]*pkg{}, later: map[string][][]string{}, words: map[string]bool{}, foreign: map[string]bool{}}
+	x := &index{byName: map[string][]*pkg{}, later: map[string][][]string{}, words: map[string]bool{},
+		foreign: map[string]bool{}}
 	for _, word := range foreign {
 		x.foreign[word] = true
 	}
@@ -149,10 +151,14 @@ func newIndex() (*index, error) {
 			}
 		}
 	}
-	if err := x.walk("..", func(name string, f *ast.File, p *pkg) { x.sources = append(x.sources, source{name, f, p}) }); err != nil {
+	if err := x.walk("..", func(name string, f *ast.File, p *pkg) {
+		x.sources = append(x.sources,
+			source{name, f, p})
+	}); err != nil {
 		return nil, err
 	}
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/gomlx/gomlx", "github.com/gomlx/compute").Output()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/gomlx/gomlx",
+		"github.com/gomlx/compute").Output()
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +167,8 @@ func newIndex() (*index, error) {
 			return nil, err
 		}
 	}
-	out, err = exec.Command("go", "list", "-deps", "-f", `{{.ImportPath}} {{.Name}} {{.Dir}} {{join .GoFiles " "}} {{join .CgoFiles " "}}`, "../...").Output()
+	out, err = exec.Command("go", "list", "-deps", "-f",
+		`{{.ImportPath}} {{.Name}} {{.Dir}} {{join .GoFiles " "}} {{join .CgoFiles " "}}`, "../...").Output()
 	if err != nil {
 		return nil, err
 	}

@@ -147,7 +147,8 @@ func identifiers(f *ast.File) map[string]bool {
 func (x *index) misplaced(page string) (names []string) {
 	for _, m := range packaged.FindAllStringSubmatchIndex(page, -1) {
 		sentence := page[:m[0]]
-		start := max(strings.LastIndex(sentence, ". "), strings.LastIndex(sentence, ".** "), strings.LastIndex(sentence, "\n\n"))
+		start := max(strings.LastIndex(sentence, ". "), strings.LastIndex(sentence, ".** "), strings.LastIndex(sentence,
+			"\n\n"))
 		sentence = sentence[max(start, 0):]
 		name := page[m[2]:m[3]]
 		name = name[strings.LastIndexByte(name, '/')+1:]

@@ -43,7 +43,9 @@ func fenced(t *testing.T) (names []string, blocks []block) {
 			part := func(i int) string { return string(page[at[2*i]:at[2*i+1]]) }
 			blocks = append(blocks, block{name, part(1), part(2), part(3), strings.Count(string(page[:at[0]]), "\n") + 1})
 		}
-		command := regexp.MustCompile(`(?m)^ {4}(\$|go|make|tpustrategy|cd|gcloud|docker|python|GOMLX_BACKEND=\S+) .*`).FindString(string(fence.ReplaceAll(page, nil)))
+		command := regexp.MustCompile(
+			`(?m)^ {4}(\$|go|make|tpustrategy|cd|gcloud|docker|python|GOMLX_BACKEND=\S+) .*`).FindString(
+			string(fence.ReplaceAll(page, nil)))
 		assert.Empty(t, command, "%s: write it as ```sh", name)
 	}
 	require.Greater(t, len(blocks), 80)
@@ -110,7 +112,8 @@ func TestThePagesCommandsRun(t *testing.T) {
 	root, err := filepath.Abs("..")
 	require.NoError(t, err)
 	bin := t.TempDir()
-	out, err := exec.Command("go", "build", "-ldflags=-w", "-o", bin+"/", "../cmd/tpustrategy", "../examples/quickstart", "../examples/mnist", "../examples/multihost", "../examples/gpt").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags=-w", "-o", bin+"/", "../cmd/tpustrategy", "../examples/quickstart",
+		"../examples/mnist", "../examples/multihost", "../examples/gpt").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	names, blocks := fenced(t)
 	for _, name := range names {
@@ -137,7 +140,8 @@ func TestThePagesCommandsRun(t *testing.T) {
 					to = fmt.Sprintf("same%d", len(same))
 					same[to] = c.prints
 				}
-				script.WriteString("echo; echo " + inQuotes("+ "+c.text) + "\n{ " + c.text + "\n} </dev/null >" + to + "\ncode=$?; [ $code " + want + " 0 ] || { echo exit code $code; exit 1; }\n")
+				script.WriteString("echo; echo " + inQuotes("+ "+c.text) + "\n{ " + c.text + "\n} </dev/null >" + to +
+					"\ncode=$?; [ $code " + want + " 0 ] || { echo exit code $code; exit 1; }\n")
 			}
 		}
 		t.Run(strings.TrimPrefix(name, "../"), func(t *testing.T) {
@@ -160,7 +164,8 @@ func TestThePagesCommandsRun(t *testing.T) {
 				assert.True(t, piece(shown, string(printed)), "the page shows\n%s\nand the command prints\n%s", shown, printed)
 			}
 			for _, written := range map[string][]string{
-				"tutorial.md": {"run/best", "run/curve.html", "run/events", "run/losses.csv", "model.safetensors", "split/checkpoints"},
+				"tutorial.md": {"run/best", "run/curve.html", "run/events", "run/losses.csv", "model.safetensors",
+					"split/checkpoints"},
 			}[name] {
 				_, err := os.Stat(filepath.Join(dir, written))
 				assert.NoError(t, err)
@@ -222,13 +227,16 @@ func TestThePagesBackendsOpen(t *testing.T) {
 	plugin := plugintest.Path(t, "cpu")
 	names, _ := fenced(t)
 	found, followed := 0, filepath.Join(t.TempDir(), "plan.json")
-	require.NoError(t, os.WriteFile(followed, []byte(`{"version": 1, "slice": "v5e:2x4", "replicas": 4, "axes": "logical=2"}`), 0o600))
+	require.NoError(t, os.WriteFile(followed,
+		[]byte(`{"version": 1, "slice": "v5e:2x4", "replicas": 4, "axes": "logical=2"}`), 0o600))
 	for _, name := range names {
 		page, err := os.ReadFile(name)
 		require.NoError(t, err)
-		for _, m := range regexp.MustCompile(`GOMLX_BACKEND="?tpustrategy:([^\s"`+"`"+`]+)`).FindAllStringSubmatch(string(page), -1) {
+		for _, m := range regexp.MustCompile(`GOMLX_BACKEND="?tpustrategy:([^\s"`+"`"+
+			`]+)`).FindAllStringSubmatch(string(page), -1) {
 			config := regexp.MustCompile(`topology=[^,]+`).ReplaceAllString(m[1], "devices=8")
-			if config = strings.ReplaceAll(config, "plan=plan.json", "plan="+followed); !strings.Contains(config, "devices=") && strings.Contains(config, followed) {
+			if config = strings.ReplaceAll(config, "plan=plan.json", "plan="+followed); !strings.Contains(config, "devices=") &&
+				strings.Contains(config, followed) {
 				config += ",devices=8"
 			}
 			b, err := gomlx.NewFromConfig(t.Context(), config+",plugin="+plugin, gomlx.Options{})

@@ -50,7 +50,8 @@ func TestThePagesWorkInASeparateModule(t *testing.T) {
 	require.NoError(t, err)
 	install := regexp.MustCompile(`LIBTPU=\$\((go run .*)\)`).FindStringSubmatch(string(script))
 	require.NotNil(t, install)
-	library := run("go mod init own 2>/dev/null\n" + edit + "\n" + strings.Replace(install[1], "install tpu", "install cpu", 1))
+	library := run("go mod init own 2>/dev/null\n" + edit + "\n" + strings.Replace(install[1], "install tpu",
+		"install cpu", 1))
 	assert.FileExists(t, strings.TrimSpace(library[strings.LastIndexByte(strings.TrimSpace(library), '\n')+1:]))
 
 	program := "package main\n\nimport (\n"

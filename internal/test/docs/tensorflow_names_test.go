@@ -17,8 +17,11 @@ import (
 
 // folders are the packages that implement TensorFlow's pages, by the name that the page gives them.
 var folders = map[string]string{
-	"strategy": "strategy", "train": "strategy/train", "stepfile": "strategy/stepfile", "eager": "strategy/eager", "feed": "strategy/feed", "fit": "fit", "checkpoint": "strategy/checkpoint", "contrib": "compat/contrib", "v1": "compat/v1", "input": "input",
-	"logical": "logical", "precision": "lowering/precision", "sharding": "sharding", "tpu": "tpu", "system": "tpu/system", "spmd": "lowering/spmd",
+	"strategy": "strategy", "train": "strategy/train", "stepfile": "strategy/stepfile", "eager": "strategy/eager",
+	"feed": "strategy/feed", "fit": "fit", "checkpoint": "strategy/checkpoint", "contrib": "compat/contrib",
+	"v1": "compat/v1", "input": "input",
+	"logical": "logical", "precision": "lowering/precision", "sharding": "sharding", "tpu": "tpu", "system": "tpu/system",
+	"spmd":            "lowering/spmd",
 	"clusterresolver": "cluster_resolver",
 }
 

@@ -70,7 +70,8 @@ func TestPagesAreWrapped(t *testing.T) {
 		wide := 0
 		for line := range strings.Lines(fenced.ReplaceAllString(string(page), "")) {
 			line = strings.TrimSuffix(line, "\n")
-			prose := !strings.HasPrefix(strings.TrimSpace(line), "|") && !strings.HasPrefix(line, "    ") && strings.Contains(strings.TrimSpace(line), " ")
+			prose := !strings.HasPrefix(strings.TrimSpace(line), "|") && !strings.HasPrefix(line, "    ") &&
+				strings.Contains(strings.TrimSpace(line), " ")
 			if prose && len([]rune(line)) > 100 {
 				wide++
 			}

@@ -65,7 +65,8 @@ func (p program) expected(r *run) []string {
 	}
 	miss(len(r.losses) == p.steps, "%d losses, want %d", len(r.losses), p.steps)
 	if p.bar {
-		miss(strings.Contains(r.output, "Global Step") && (p.unfinished || strings.Contains(r.output, "100%")), "no finished progress bar")
+		miss(strings.Contains(r.output, "Global Step") && (p.unfinished || strings.Contains(r.output, "100%")),
+			"no finished progress bar")
 	}
 	if p.plots {
 		miss(len(r.points.values) > 0, "no points of plots")

@@ -34,7 +34,8 @@ func TestARunThatLeavesNothingIsFound(t *testing.T) {
 	require.NoError(t, os.Mkdir(r.checkpoint(), 0o755))
 	for name, text := range map[string]string{
 		"checkpoint/checkpoint-n1.json": "{}", "image.png": "x",
-		"checkpoint/training_plot_points.json": `{"MetricName":"loss","Step":2,"Value":0.5}` + "\n" + `{"MetricName":"loss","Step":3,"Value":0.25}`,
+		"checkpoint/training_plot_points.json": `{"MetricName":"loss","Step":2,"Value":0.5}` + "\n" +
+			`{"MetricName":"loss","Step":3,"Value":0.25}`,
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o644))
 	}
@@ -61,7 +62,8 @@ func TestARestartThatBeginsAnewIsFound(t *testing.T) {
 
 func TestLossesAreReadWithTheirTimes(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "losses.txt")
-	require.NoError(t, os.WriteFile(name, []byte("0.5 1000000000\n0.25 2000000000\n0.125 2500000000\n0.1 3000000000\n"), 0o644))
+	require.NoError(t, os.WriteFile(name, []byte("0.5 1000000000\n0.25 2000000000\n0.125 2500000000\n0.1 3000000000\n"),
+		0o644))
 	r := &run{}
 	require.NoError(t, r.read(name))
 	assert.Equal(t, []float64{0.5, 0.25, 0.125, 0.1}, r.losses)

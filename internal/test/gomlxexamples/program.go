@@ -59,7 +59,8 @@ func (p place) checkpoint() string { return filepath.Join(p.dir, "checkpoint") }
 // settings are the flags of the demos: data, checkpoint, and parameters of their store.
 func settings(data, more string) func(place) []string {
 	return func(p place) []string {
-		return []string{"-data=" + p.data(data), "-checkpoint=" + p.checkpoint(), fmt.Sprintf("-set=train_steps=%d;%s", p.total, more)}
+		return []string{"-data=" + p.data(data), "-checkpoint=" + p.checkpoint(), fmt.Sprintf("-set=train_steps=%d;%s",
+			p.total, more)}
 	}
 }
 
@@ -79,24 +80,29 @@ var programs = []program{
 	{name: "linear", main: "linear", arguments: arguments("-steps=TOTAL", "-num_examples=1024"), steps: 100, bar: true},
 	{
 		name: "gomlx.github.io/training (the tutorial's loop)", main: "gomlx.github.io/training",
-		arguments: arguments("-data=DATA/adult", "-checkpoint=DIR/checkpoint"), steps: 1000, bar: true, plots: true, resumed: -1,
+		arguments: arguments("-data=DATA/adult", "-checkpoint=DIR/checkpoint"), steps: 1000, bar: true, plots: true,
+		resumed: -1,
 	},
 	{
 		name: "gomlx.github.io/core-concepts/training", main: "gomlx.github.io/core-concepts/training",
 		arguments: arguments("-steps=TOTAL", "-output=DIR/reconstructed.png"), steps: 100, writes: "reconstructed.png",
 	},
 	{
-		name: "gomlx.github.io/mnist/first-model", main: "gomlx.github.io/mnist/first-model", home: [2]string{"mnist", "mnist_data"},
+		name: "gomlx.github.io/mnist/first-model", main: "gomlx.github.io/mnist/first-model", home: [2]string{"mnist",
+			"mnist_data"},
 		arguments: arguments(), steps: 100, bar: true, unfinished: true, resumed: 100,
 	},
 	{
-		name: "mnist/demo, linear", main: "mnist/demo", arguments: settings("mnist", "model=linear;plots=true;batch_size=64;eval_batch_size=512"),
+		name: "mnist/demo, linear", main: "mnist/demo", arguments: settings("mnist",
+			"model=linear;plots=true;batch_size=64;eval_batch_size=512"),
 		steps: 100, bar: true, plots: true, resumed: 20,
 	},
 	{
 		name: "mnist/demo, cnn with batch normalization", main: "mnist/demo",
-		arguments: settings("mnist-small", "model=cnn;cnn_normalization=batch;plots=true;batch_size=16;eval_batch_size=64"), steps: 100, bar: true, plots: true, resumed: 20,
-		tolerance: 1e-3, why: "each layer divides by the standard deviation of its batch, which amplifies rounding errors. GoMLX's XLA backend on one device has equally large differences",
+		arguments: settings("mnist-small", "model=cnn;cnn_normalization=batch;plots=true;batch_size=16;eval_batch_size=64"),
+		steps:     100, bar: true, plots: true, resumed: 20,
+		tolerance: 1e-3, why: "each layer divides by the standard deviation of its batch, which amplifies rounding " +
+			"errors. GoMLX's XLA backend on one device has equally large differences",
 	},
 	{
 		name: "adult/demo, fnn", main: "adult/demo", arguments: settings("adult", "plots=true"),
@@ -108,29 +114,35 @@ var programs = []program{
 	},
 	{
 		name: "imdb/demo, bag of words", main: "imdb/demo",
-		arguments: settings("imdb", "model=bow;plots=true;batch_size=32;imdb_content_max_len=40"), steps: 100, bar: true, plots: true, resumed: 20,
+		arguments: settings("imdb", "model=bow;plots=true;batch_size=32;imdb_content_max_len=40"), steps: 100, bar: true,
+		plots: true, resumed: 20,
 	},
 	{
 		name: "imdb/demo, cnn", main: "imdb/demo",
-		arguments: settings("imdb", "model=cnn;plots=true;batch_size=32;imdb_content_max_len=40;cnn_num_layers=2"), steps: 100, bar: true, plots: true, resumed: 20,
-	},
-	{
-		name: "imdb/demo, transformer", main: "imdb/demo",
-		arguments: settings("imdb", "model=transformer;plots=true;batch_size=32;imdb_content_max_len=40;transformer_max_att_len=40"),
+		arguments: settings("imdb", "model=cnn;plots=true;batch_size=32;imdb_content_max_len=40;cnn_num_layers=2"),
 		steps:     100, bar: true, plots: true, resumed: 20,
 	},
 	{
-		name: "cifar/demo, fnn", main: "cifar/demo",
-		arguments: settings("cifar", "model=fnn;plots=false;batch_size=64;fnn_num_hidden_layers=2;fnn_num_hidden_nodes=32"), steps: 100, bar: true, resumed: 20,
+		name: "imdb/demo, transformer", main: "imdb/demo",
+		arguments: settings("imdb",
+			"model=transformer;plots=true;batch_size=32;imdb_content_max_len=40;transformer_max_att_len=40"),
+		steps: 100, bar: true, plots: true, resumed: 20,
 	},
-	{name: "textgen", main: "textgen", arguments: arguments("-set=train_steps=TOTAL;batch_size=16;seq_len=16"), steps: 100},
+	{
+		name: "cifar/demo, fnn", main: "cifar/demo",
+		arguments: settings("cifar", "model=fnn;plots=false;batch_size=64;fnn_num_hidden_layers=2;fnn_num_hidden_nodes=32"),
+		steps:     100, bar: true, resumed: 20,
+	},
+	{name: "textgen", main: "textgen", arguments: arguments("-set=train_steps=TOTAL;batch_size=16;seq_len=16"),
+		steps: 100},
 	{
 		name: "early stop of the mnist example's linear model", main: "./earlystop",
 		arguments: arguments("DATA/mnist-small", "DIR/checkpoint"), steps: earlyStop, bar: true, unfinished: true,
 	},
 	{name: "gomlx.github.io/computation-graph", main: "gomlx.github.io/computation-graph", arguments: arguments()},
 	{name: "gomlx.github.io/core-concepts/graph", main: "gomlx.github.io/core-concepts/graph", arguments: arguments()},
-	{name: "gomlx.github.io/core-concepts/overview", main: "gomlx.github.io/core-concepts/overview", arguments: arguments()},
+	{name: "gomlx.github.io/core-concepts/overview", main: "gomlx.github.io/core-concepts/overview",
+		arguments: arguments()},
 	{name: "gomlx.github.io/core-concepts/store", main: "gomlx.github.io/core-concepts/store", arguments: arguments()},
 	{name: "gomlx.github.io/core-concepts/tensors", main: "gomlx.github.io/core-concepts/tensors", arguments: arguments()},
 	{name: "gomlx.github.io/debugging/logging", main: "gomlx.github.io/debugging/logging", arguments: arguments()},

@@ -26,7 +26,8 @@ type built struct {
 // build makes the programs and the data in dir.
 func build(ctx context.Context, dir string, which []program) (*built, error) {
 	added := map[string]string{}
-	for to, from := range map[string]string{"backends/default/tpustrategy.go": "backend.go.txt", "ml/train/tpustrategy.go": "record.go.txt"} {
+	for to, from := range map[string]string{"backends/default/tpustrategy.go": "backend.go.txt",
+		"ml/train/tpustrategy.go": "record.go.txt"} {
 		text, err := os.ReadFile(filepath.Join("testdata", "overlay", from))
 		if err != nil {
 			return nil, err
@@ -37,16 +38,20 @@ func build(ctx context.Context, dir string, which []program) (*built, error) {
 		Module: ".", Add: added,
 		Edits: []gomlxoverlay.Edit{
 			// TrainStep of the file that is added calls this one and writes the loss.
-			{File: "ml/train/trainer.go", Old: "func (r *Trainer) TrainStep(batch Batch)", New: "func (r *Trainer) trainStep(batch Batch)"},
+			{File: "ml/train/trainer.go", Old: "func (r *Trainer) TrainStep(batch Batch)",
+				New: "func (r *Trainer) trainStep(batch Batch)"},
 			// A home directory of the run's own, which the system does not know.
 			{File: "support/fsutil/fsutil.go", Old: "\tif dir[0] != '~' {\n\t\treturn dir, nil\n\t}\n",
-				New: "\tif dir[0] != '~' {\n\t\treturn dir, nil\n\t}\n\tif home := os.Getenv(\"TPUSTRATEGY_EXAMPLES_HOME\"); home != \"\" {\n\t\treturn home + dir[1:], nil\n\t}\n"},
+				New: "\tif dir[0] != '~' {\n\t\treturn dir, nil\n\t}\n\tif home := os.Getenv(\"TPUSTRATEGY_EXAMPLES_HOME\"); " +
+					"home != \"\" {\n\t\treturn home + dir[1:], nil\n\t}\n"},
 			// The data are made up: no file of theirs has the sum of the real one.
-			{File: "support/fsutil/fsutil.go", Old: `if checkHash == "" {`, New: `if checkHash == "" || os.Getenv("TPUSTRATEGY_EXAMPLES_DATA") != "" {`},
+			{File: "support/fsutil/fsutil.go", Old: `if checkHash == "" {`,
+				New: `if checkHash == "" || os.Getenv("TPUSTRATEGY_EXAMPLES_DATA") != "" {`},
 		},
 		Standard: []gomlxoverlay.Edit{
 			// A seed that is taken from the clock is the same in every run; others stay.
-			{File: "math/rand/rand.go", Old: "func NewSource(seed int64) Source {\n", New: "func NewSource(seed int64) Source {\n\tif seed > 1e15 {\n\t\tseed = 1\n\t}\n"},
+			{File: "math/rand/rand.go", Old: "func NewSource(seed int64) Source {\n",
+				New: "func NewSource(seed int64) Source {\n\tif seed > 1e15 {\n\t\tseed = 1\n\t}\n"},
 		},
 	})
 	if err != nil {
@@ -125,7 +130,8 @@ func (b *built) run(ctx context.Context, p program, on devices, dir, name string
 	cmd := exec.CommandContext(ctx, b.binary(p), p.arguments(r.place)...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOMLX_BACKEND="+on.backend, "TPUSTRATEGY_EXAMPLES_HOME="+filepath.Join(dir, "home"),
-		"TPUSTRATEGY_EXAMPLES_LOSSES="+losses, "TPUSTRATEGY_EXAMPLES_DATA=1", "GODEBUG=randautoseed=0", "TF_CPP_MIN_LOG_LEVEL=2")
+		"TPUSTRATEGY_EXAMPLES_LOSSES="+losses, "TPUSTRATEGY_EXAMPLES_DATA=1", "GODEBUG=randautoseed=0",
+		"TF_CPP_MIN_LOG_LEVEL=2")
 	start := time.Now()
 	out, err := cmd.CombinedOutput()
 	r.wall, r.output = time.Since(start), string(out)

@@ -105,13 +105,15 @@ func page(of versions, columns []devices, rows []row) string {
 		}
 		line(&b, append(out, yes(r.bar), yes(r.plots), yes(r.resumed != 0))...)
 	}
-	fmt.Fprintf(&b, "\n%d rows are of programs that train; %d are of programs that only print, whose text is compared.\n", trained, printed)
+	fmt.Fprintf(&b, "\n%d rows are of programs that train; %d are of programs that only print, whose text is compared.\n",
+		trained, printed)
 	for _, r := range rows {
 		if r.why != "" {
 			b.WriteString("\n" + wrapped(fmt.Sprintf("The limit for `%s` is %.0e, because %s.", r.name, r.tolerance, r.why)))
 		}
 	}
-	return strings.NewReplacer("EXAMPLES", of.examples, "VERSION", of.gomlx, "USUAL", fmt.Sprintf("%.0e", usual), "TABLE", b.String()).Replace(text)
+	return strings.NewReplacer("EXAMPLES", of.examples, "VERSION", of.gomlx, "USUAL", fmt.Sprintf("%.0e", usual), "TABLE",
+		b.String()).Replace(text)
 }
 
 func line(b *strings.Builder, cells ...string) {

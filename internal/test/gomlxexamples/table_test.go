@@ -13,12 +13,14 @@ import (
 func TestThePageHasARowForEachProgram(t *testing.T) {
 	columns := []devices{{name: "1"}, {name: "8 x 1"}}
 	rows := []row{
-		{program: program{name: "a/demo, cnn", main: "a/demo", steps: 100, bar: true, resumed: 5, tolerance: 1e-3, why: "reasons" + strings.Repeat(" word", 40)},
+		{program: program{name: "a/demo, cnn", main: "a/demo", steps: 100, bar: true, resumed: 5, tolerance: 1e-3,
+			why: "reasons" + strings.Repeat(" word", 40)},
 			From: 2, To: 0.5, Cells: []cell{{}, {Apart: 2e-6, Variables: 3}}},
 		{program: program{name: "b", main: "b"}, Cells: []cell{{}, {}}},
 	}
 	text := page(versions{"v1", "v2"}, columns, rows)
-	assert.Contains(t, text, "| program | steps | loss | 8 x 1 | bar | plots | restart |\n| --- | --- | --- | --- | --- | --- | --- |\n")
+	assert.Contains(t, text,
+		"| program | steps | loss | 8 x 1 | bar | plots | restart |\n| --- | --- | --- | --- | --- | --- | --- |\n")
 	assert.Contains(t, text, "| `a/demo`, cnn | 100 | 2 to 0.5 | 2.0e-06, 3 split | yes |  | yes |\n")
 	assert.Contains(t, text, "| `b` |  |  | same text |  |  |  |\n")
 	assert.Contains(t, text, "1 rows are of programs that train; 1 are of programs that only print")

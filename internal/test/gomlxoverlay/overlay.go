@@ -103,7 +103,8 @@ func Prepare(ctx context.Context, dir string, o Options) (*Overlay, error) {
 
 // Flags are the arguments that the go command takes after build, run or test, in the folder Module.
 func (o *Overlay) Flags() []string {
-	return []string{"-mod=mod", "-modfile=" + filepath.Join(o.Dir, "go.mod"), "-overlay=" + filepath.Join(o.Dir, "overlay.json")}
+	return []string{"-mod=mod", "-modfile=" + filepath.Join(o.Dir, "go.mod"), "-overlay=" + filepath.Join(o.Dir,
+		"overlay.json")}
 }
 
 // Build runs the go command's build, with more arguments after Flags.
@@ -154,7 +155,8 @@ func (w *writer) edit(root string, e Edit) error {
 		return err
 	}
 	if n := strings.Count(string(text), e.Old); n != 1 {
-		return fmt.Errorf("gomlxoverlay: edit %s: %q is there %d times, want once: the file is of another version", e.File, e.Old, n)
+		return fmt.Errorf("gomlxoverlay: edit %s: %q is there %d times, want once: the file is of another version", e.File,
+			e.Old, n)
 	}
 	changed := strings.Replace(string(text), e.Old, e.New, 1)
 	if again {

@@ -19,9 +19,11 @@ func prepared(t *testing.T, o Options) (*Overlay, error) {
 
 func TestABuildSeesWhatIsAddedAndChanged(t *testing.T) {
 	o, err := prepared(t, Options{
-		Add:      map[string]string{"backends/default/added.go": "package _default\n"},
-		Edits:    []Edit{{"ml/train/loop.go", "package train\n", "package train // one\n"}, {"ml/train/loop.go", "// one\n", "// two\n"}},
-		Standard: []Edit{{"math/rand/rand.go", "func NewSource(seed int64) Source {\n", "func NewSource(seed int64) Source { /* here */\n"}},
+		Add: map[string]string{"backends/default/added.go": "package _default\n"},
+		Edits: []Edit{{"ml/train/loop.go", "package train\n", "package train // one\n"}, {"ml/train/loop.go", "// one\n",
+			"// two\n"}},
+		Standard: []Edit{{"math/rand/rand.go", "func NewSource(seed int64) Source {\n",
+			"func NewSource(seed int64) Source { /* here */\n"}},
 	})
 	require.NoError(t, err)
 	text, err := os.ReadFile(filepath.Join(o.Dir, "overlay.json"))
@@ -44,7 +46,8 @@ func TestABuildSeesWhatIsAddedAndChanged(t *testing.T) {
 	assert.Len(t, o.Flags(), 3)
 
 	// The go command takes it: the package has the added file.
-	files, err := run(t.Context(), o.Module, append(append([]string{"list"}, o.Flags()...), "-f", "{{.GoFiles}}", "github.com/gomlx/gomlx/backends/default")...)
+	files, err := run(t.Context(), o.Module, append(append([]string{"list"}, o.Flags()...), "-f", "{{.GoFiles}}",
+		"github.com/gomlx/gomlx/backends/default")...)
 	require.NoError(t, err)
 	assert.Contains(t, files, "added.go")
 }
@@ -54,9 +57,10 @@ func TestWhatAnotherVersionHasOtherwiseIsAnError(t *testing.T) {
 		options Options
 		says    string
 	}{
-		"added over a file":    {Options{Add: map[string]string{"ml/train/loop.go": ""}}, "has that file"},
-		"text is not there":    {Options{Edits: []Edit{{"ml/train/loop.go", "no such text", ""}}}, "0 times, want once"},
-		"text is there often":  {Options{Edits: []Edit{{"ml/train/loop.go", "loop", ""}}}, "want once: the file is of another version"},
+		"added over a file": {Options{Add: map[string]string{"ml/train/loop.go": ""}}, "has that file"},
+		"text is not there": {Options{Edits: []Edit{{"ml/train/loop.go", "no such text", ""}}}, "0 times, want once"},
+		"text is there often": {Options{Edits: []Edit{{"ml/train/loop.go", "loop", ""}}},
+			"want once: the file is of another version"},
 		"no such file":         {Options{Edits: []Edit{{"ml/train/nosuch.go", "a", ""}}}, "no such file"},
 		"standard library too": {Options{Standard: []Edit{{"math/rand/rand.go", "no such text", ""}}}, "0 times, want once"},
 	} {

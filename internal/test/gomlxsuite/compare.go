@@ -73,7 +73,8 @@ func Reasons(text string) (reasons []Reason, err error) {
 		}
 		fields := strings.Split(line, "\t")
 		if len(fields) != 5 {
-			return nil, fmt.Errorf("differences.tsv:%d: %d fields, want backends, package, test, outcomes, why", number, len(fields))
+			return nil, fmt.Errorf("differences.tsv:%d: %d fields, want backends, package, test, outcomes, why", number,
+				len(fields))
 		}
 		theirs, ours, ok := strings.Cut(fields[3], "->")
 		if !ok || fields[4] == "" {

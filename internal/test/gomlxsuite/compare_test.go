@@ -56,7 +56,8 @@ func TestADifferenceNeedsAReasonOfItsOwn(t *testing.T) {
 	left, _ = Unexplained(found, reasons)
 	assert.Contains(t, left, Difference{"8x1", "core/graph", "TestA/one", Pass, None})
 	// A subtest that fails is not explained by a test that is skipped.
-	assert.False(t, Reason{Package: "p", Test: "TestA/...", Theirs: Pass, Ours: Skip}.Explains(Difference{"8x1", "p", "TestA/one", Pass, Fail}))
+	assert.False(t, Reason{Package: "p", Test: "TestA/...", Theirs: Pass, Ours: Skip}.Explains(Difference{"8x1", "p",
+		"TestA/one", Pass, Fail}))
 }
 
 func TestLinesOfReasonsAreWhole(t *testing.T) {

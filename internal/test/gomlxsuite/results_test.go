@@ -50,7 +50,8 @@ func TestEventsBecomeOutcomes(t *testing.T) {
 	assert.Equal(t, "said\nSIGSEGV\n", r.Stderr)
 	assert.False(t, r.ended)
 
-	r, err = read(events(t, event{Action: "run", Test: "TestA"}, event{Action: "fail", Test: "TestA"}, event{Action: "output", Output: "FAIL\n"}), Backend{}, "")
+	r, err = read(events(t, event{Action: "run", Test: "TestA"}, event{Action: "fail", Test: "TestA"},
+		event{Action: "output", Output: "FAIL\n"}), Backend{}, "")
 	require.NoError(t, err)
 	assert.True(t, r.ended, "tests failed, and the program came to its end")
 
@@ -69,5 +70,6 @@ func TestNamesAreThoseOfEveryBackend(t *testing.T) {
 	} {
 		assert.Equal(t, want, neutral(name, "go"), name)
 	}
-	assert.Equal(t, "TestA/BACKEND/x", neutral("TestA/tpustrategy:devices=8,logical=2/x", "tpustrategy:devices=8,logical=2"))
+	assert.Equal(t, "TestA/BACKEND/x", neutral("TestA/tpustrategy:devices=8,logical=2/x",
+		"tpustrategy:devices=8,logical=2"))
 }

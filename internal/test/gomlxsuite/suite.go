@@ -90,8 +90,10 @@ func (s *Suite) Files() int { return s.files }
 // belongs to the tests that import the package: of a package that the backend imports itself, no
 // other file could import the backend.
 func (s *Suite) list(ctx context.Context) (added map[string]string, err error) {
-	const form = "{{$n := len .TestGoFiles}}{{$x := len .XTestGoFiles}}{{if or $n $x}}{{.ImportPath}} {{.Name}} {{$n}} {{$x}}{{end}}"
-	out, err := s.command(ctx, "list", "-f", form, upstream+"cmd/...", upstream+"core/...", upstream+"internal/...", upstream+"ml/...", upstream+"support/...", upstream+"ui/...")
+	const form = "{{$n := len .TestGoFiles}}{{$x := len .XTestGoFiles}}{{if or $n $x}}{{.ImportPath}} {{.Name}} {{$n}} " +
+		"{{$x}}{{end}}"
+	out, err := s.command(ctx, "list", "-f", form, upstream+"cmd/...", upstream+"core/...", upstream+"internal/...",
+		upstream+"ml/...", upstream+"support/...", upstream+"ui/...")
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +152,8 @@ func (s *Suite) once(ctx context.Context, p string, b Backend, limit time.Durati
 	// The program's own limit says which test hangs; the one of the process is for a hang in C.
 	ctx, cancel := context.WithTimeout(ctx, limit+10*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, s.tool, "-t", "-p", p, s.program(p), "-test.v=test2json", "-test.timeout="+limit.String())
+	cmd := exec.CommandContext(ctx, s.tool, "-t", "-p", p, s.program(p), "-test.v=test2json", "-test.timeout="+
+		limit.String())
 	if len(done) > 0 {
 		cmd.Args = append(cmd.Args, "-test.skip=^("+strings.Join(done, "|")+")$")
 	}

@@ -67,7 +67,8 @@ func Table(runs Runs, packages []string, backends []Backend, found []Difference,
 		if r.Backends != nil {
 			on = strings.Join(r.Backends, ", ")
 		}
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %d | %s, %s | %s |\n", r.Package, r.Test, on, len(tests), r.Theirs, r.Ours, r.Why)
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %d | %s, %s | %s |\n", r.Package, r.Test, on, len(tests), r.Theirs, r.Ours,
+			r.Why)
 	}
 	b.WriteString("\n")
 	return b.String()

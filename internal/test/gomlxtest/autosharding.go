@@ -105,7 +105,8 @@ func namedResult(t *testing.T, b compute.Backend) {
 	m := mesh(t, []int{8}, "replica")
 	g := graph.NewGraph(b, "named")
 	require.NoError(t, g.SetAutoSharding(m))
-	double := graph.NewFunctionWithSharding(g, "double", func(g *graph.Graph) ([]*graph.Node, []*distributed.ShardingSpec) {
+	double := graph.NewFunctionWithSharding(g, "double", func(g *graph.Graph) ([]*graph.Node,
+		[]*distributed.ShardingSpec) {
 		x := graph.Parameter(g, "x", shapes.Make(dtypes.Float32, 8))
 		return []*graph.Node{graph.Add(x, x)}, []*distributed.ShardingSpec{split(t, m, "replica")}
 	})
@@ -168,11 +169,15 @@ func openVariable(t *testing.T, b compute.Backend) {
 func autoAssignment(t *testing.T, b compute.Backend) {
 	m := mesh(t, []int{4}, "replica")
 	spec := split(t, m, "replica")
-	exec, err := graph.NewExec(b, func(x *graph.Node) (*graph.Node, *graph.Node) { return graph.Neg(x), graph.ReduceAllSum(x) })
+	exec, err := graph.NewExec(b, func(x *graph.Node) (*graph.Node, *graph.Node) {
+		return graph.Neg(x),
+			graph.ReduceAllSum(x)
+	})
 	require.NoError(t, err)
 	finalized(t, exec)
 	devices := []compute.DeviceNum{7, 1, 4, 2}
-	exec.AutoSharding(m).WithInputShardingSpecs(spec).WithOutputShardingSpecs(spec, split(t, m)).WithDeviceAssignment(devices)
+	exec.AutoSharding(m).WithInputShardingSpecs(spec).WithOutputShardingSpecs(spec,
+		split(t, m)).WithDeviceAssignment(devices)
 	out, err := exec.DistributedCall(shard(t, spec, []float32{1, 2, 3, 4}))
 	require.NoError(t, err)
 	for i, s := range out[0].Shards() {
@@ -196,7 +201,8 @@ func twoMeshes(t *testing.T, b compute.Backend) {
 	left, right := split(t, flat, "all", ""), split(t, grid, "row", "column")
 	unused := mesh(t, []int{2}, "some")
 	unused.SetName("unused")
-	exec.AutoSharding(unused, flat, grid).WithInputShardingSpecs(left, right).WithOutputShardingSpecs(split(t, flat, "", ""))
+	exec.AutoSharding(unused, flat, grid).WithInputShardingSpecs(left, right).WithOutputShardingSpecs(split(t, flat, "",
+		""))
 	out, err := exec.DistributedCall(shard(t, left, x), shard(t, right, w))
 	require.NoError(t, err)
 	assert.Equal(t, product(x, w), out[0].Shards()[5].Value())

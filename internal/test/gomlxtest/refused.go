@@ -42,25 +42,31 @@ func Refused(t *testing.T, b compute.Backend) {
 		kind       errkind.Kind
 		try        func(t *testing.T, b compute.Backend) error
 	}{
-		{"an axis that the mesh does not have", `result 0.*dimension 0 is split over axis "diagonal"`, invalid, func(t *testing.T, b compute.Backend) error {
-			return call(t, b, vector, distributed.AxisSpec{"diagonal"})
-		}},
-		{"an axis that splits two dimensions", `axis "row" splits it twice`, invalid, func(t *testing.T, b compute.Backend) error {
-			return call(t, b, [][]float32{vector, vector, vector, vector}, distributed.AxisSpec{"row"}, distributed.AxisSpec{"row"})
-		}},
-		{"a size that does not divide", `dimension 0 of size 6 does not split into 4 equal parts`, invalid, func(t *testing.T, b compute.Backend) error {
-			return call(t, b, vector[:6], distributed.AxisSpec{"row"})
-		}},
-		{"a sharding of more dimensions than the tensor's", `the sharding is of 2 dimensions, the tensor has 1`, invalid, func(t *testing.T, b compute.Backend) error {
-			return call(t, b, vector, distributed.AxisSpec{"row"}, distributed.AxisSpec{"column"})
-		}},
-		{"a split over a mesh of fewer devices", `mesh "small" has 2 devices, the computation runs on the 8 of mesh "mesh"`, invalid, func(t *testing.T, b compute.Backend) error {
-			small := mesh(t, []int{2}, "x")
-			small.SetName("small")
-			g := graph.NewGraph(b, "meshes")
-			require.NoError(t, g.SetAutoSharding(grid(t), small))
-			return g.Compile(graph.Neg(graph.ShardedParameter(g, "x", shapes.Make(dtypes.Float32, 8), split(t, small, "x"))))
-		}},
+		{"an axis that the mesh does not have", `result 0.*dimension 0 is split over axis "diagonal"`, invalid,
+			func(t *testing.T, b compute.Backend) error {
+				return call(t, b, vector, distributed.AxisSpec{"diagonal"})
+			}},
+		{"an axis that splits two dimensions", `axis "row" splits it twice`, invalid,
+			func(t *testing.T, b compute.Backend) error {
+				return call(t, b, [][]float32{vector, vector, vector, vector}, distributed.AxisSpec{"row"},
+					distributed.AxisSpec{"row"})
+			}},
+		{"a size that does not divide", `dimension 0 of size 6 does not split into 4 equal parts`, invalid,
+			func(t *testing.T, b compute.Backend) error {
+				return call(t, b, vector[:6], distributed.AxisSpec{"row"})
+			}},
+		{"a sharding of more dimensions than the tensor's", `the sharding is of 2 dimensions, the tensor has 1`, invalid,
+			func(t *testing.T, b compute.Backend) error {
+				return call(t, b, vector, distributed.AxisSpec{"row"}, distributed.AxisSpec{"column"})
+			}},
+		{"a split over a mesh of fewer devices", `mesh "small" has 2 devices, the computation runs on the 8 of mesh "mesh"`,
+			invalid, func(t *testing.T, b compute.Backend) error {
+				small := mesh(t, []int{2}, "x")
+				small.SetName("small")
+				g := graph.NewGraph(b, "meshes")
+				require.NoError(t, g.SetAutoSharding(grid(t), small))
+				return g.Compile(graph.Neg(graph.ShardedParameter(g, "x", shapes.Make(dtypes.Float32, 8), split(t, small, "x"))))
+			}},
 		{"a mesh with an order of its own", `an order of its own`, invalid, func(t *testing.T, b compute.Backend) error {
 			m := mesh(t, []int{2}, "x")
 			require.NoError(t, m.SetLogicalDeviceAssignment(1, 0))
@@ -68,22 +74,24 @@ func Refused(t *testing.T, b compute.Backend) {
 			require.NoError(t, g.SetAutoSharding(m))
 			return g.Compile(graph.Neg(graph.Parameter(g, "x", shapes.Make(dtypes.Float32, 8))))
 		}},
-		{"a part of another shape", `input 1, parameter "arg0" of device 1, is .*2.*, want .*4`, invalid, func(t *testing.T, b compute.Backend) error {
-			m := mesh(t, []int{2}, "x")
-			exec, err := graph.NewExec(b, func(x *graph.Node) *graph.Node { return graph.Neg(x) })
-			require.NoError(t, err)
-			finalized(t, exec)
-			_, err = exec.AutoSharding(m).WithInputShardingSpecs(split(t, m, "x")).Call(vector[:4], vector[:2])
-			return err
-		}},
-		{"a part of as many bytes in another shape", `input 0, parameter "arg0" of device 0, is .*nt32.*, want .*loat32`, invalid, func(t *testing.T, b compute.Backend) error {
-			m := mesh(t, []int{2}, "x")
-			g := graph.NewGraph(b, "bytes")
-			require.NoError(t, g.SetAutoSharding(m))
-			x := graph.ShardedParameter(g, "arg0", shapes.Make(dtypes.Float32, 8), split(t, m, "x"))
-			require.NoError(t, g.Compile(graph.Neg(x)))
-			return caught(func() { g.Run([]int32{1, 2, 3, 4}, []int32{1, 2, 3, 4}) })
-		}},
+		{"a part of another shape", `input 1, parameter "arg0" of device 1, is .*2.*, want .*4`, invalid,
+			func(t *testing.T, b compute.Backend) error {
+				m := mesh(t, []int{2}, "x")
+				exec, err := graph.NewExec(b, func(x *graph.Node) *graph.Node { return graph.Neg(x) })
+				require.NoError(t, err)
+				finalized(t, exec)
+				_, err = exec.AutoSharding(m).WithInputShardingSpecs(split(t, m, "x")).Call(vector[:4], vector[:2])
+				return err
+			}},
+		{"a part of as many bytes in another shape", `input 0, parameter "arg0" of device 0, is .*nt32.*, want .*loat32`,
+			invalid, func(t *testing.T, b compute.Backend) error {
+				m := mesh(t, []int{2}, "x")
+				g := graph.NewGraph(b, "bytes")
+				require.NoError(t, g.SetAutoSharding(m))
+				x := graph.ShardedParameter(g, "arg0", shapes.Make(dtypes.Float32, 8), split(t, m, "x"))
+				require.NoError(t, g.Compile(graph.Neg(x)))
+				return caught(func() { g.Run([]int32{1, 2, 3, 4}, []int32{1, 2, 3, 4}) })
+			}},
 		{"fewer parts than devices", `number of devices`, 0, func(t *testing.T, b compute.Backend) error {
 			m := mesh(t, []int{2}, "x")
 			exec, err := graph.NewExec(b, func(x *graph.Node) *graph.Node { return graph.Neg(x) })

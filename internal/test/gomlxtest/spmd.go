@@ -100,7 +100,8 @@ func allReduceDTypes(t *testing.T, b compute.Backend) {
 	g := graph.NewGraph(b, "dtypes")
 	require.NoError(t, g.SetSPMD(mesh(t, []int{2}, "replica")))
 	var in []*graph.Node
-	for i, d := range []dtypes.DType{dtypes.Float32, dtypes.Int32, dtypes.Float64, dtypes.Float32, dtypes.Int64, dtypes.Int32} {
+	for i, d := range []dtypes.DType{dtypes.Float32, dtypes.Int32, dtypes.Float64, dtypes.Float32, dtypes.Int64,
+		dtypes.Int32} {
 		in = append(in, graph.Parameter(g, string(rune('a'+i)), shapes.Make(d)))
 	}
 	require.NoError(t, g.Compile(g.Distributed().AllReduce(in, compute.ReduceOpSum)...))

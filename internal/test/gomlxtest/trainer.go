@@ -65,7 +65,8 @@ func batches(t testing.TB, b compute.Backend, size int) *dataset.InMemoryDataset
 }
 
 // distribute is the same data in batches of all devices, of which each row of the mesh has a part.
-func distribute(t testing.TB, b compute.Backend, source train.Dataset, m *distributed.DeviceMesh, strategy distributed.Strategy) train.Dataset {
+func distribute(t testing.TB, b compute.Backend, source train.Dataset, m *distributed.DeviceMesh,
+	strategy distributed.Strategy) train.Dataset {
 	t.Helper()
 	spec := []*distributed.ShardingSpec{split(t, m, m.AxesNames()[0])}
 	ds, err := dataset.NewDistributedAccumulator(b, source, strategy, spec, spec, nil)
@@ -91,7 +92,10 @@ func fit(t testing.TB, b compute.Backend, ds train.Dataset, steps int, opt optim
 	t.Helper()
 	out := trained{store: model.NewStore()}
 	out.store.SetParam(model.ParamInitialSeed, int64(9))
-	trainer := train.NewTrainer(b, out.store, func(scope *model.Scope, x *graph.Node) *graph.Node { return body(scope, x) },
+	trainer := train.NewTrainer(b, out.store, func(scope *model.Scope, x *graph.Node) *graph.Node {
+		return body(scope,
+			x)
+	},
 		loss.MeanSquaredError, opt, nil, nil)
 	if prepare != nil {
 		prepare(out.store, trainer)
@@ -202,8 +206,10 @@ func trainSPMD(t *testing.T, b compute.Backend) {
 	got, err := fit(t, b, ds, 4, summing{adam(), 8}, learner, nil)
 	require.NoError(t, err)
 	require.Len(t, got.losses, 4)
-	for _, path := range []string{"/hidden/dense/weights", "/hidden/dense/biases", "/output/dense/weights", "/output/dense/biases"} {
-		assert.InDeltaSlice(t, flattened(t, want.store.GetVariable(path)), flattened(t, got.store.GetVariable(path)), 2e-5, path)
+	for _, path := range []string{"/hidden/dense/weights", "/hidden/dense/biases", "/output/dense/weights",
+		"/output/dense/biases"} {
+		assert.InDeltaSlice(t, flattened(t, want.store.GetVariable(path)), flattened(t, got.store.GetVariable(path)), 2e-5,
+			path)
 	}
 }
 
@@ -218,7 +224,10 @@ func trainSplit(t *testing.T, b compute.Backend) {
 	weights := func(store *model.Store) *model.Variable {
 		return store.VariableWithValue("/hidden/dense/weights", numbers(4, 8, -0.1))
 	}
-	want, err := fit(t, b, batches(t, b, global), 4, sgd(), learner, func(store *model.Store, _ *train.Trainer) { weights(store) })
+	want, err := fit(t, b, batches(t, b, global), 4, sgd(), learner, func(store *model.Store,
+		_ *train.Trainer) {
+		weights(store)
+	})
 	require.NoError(t, err)
 	prepare := func(store *model.Store, trainer *train.Trainer) {
 		weights(store).WithShardingSpec(columns)
@@ -234,7 +243,8 @@ func trainSplit(t *testing.T, b compute.Backend) {
 func evaluate(t *testing.T, b compute.Backend) {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(9))
-	mean := metric.NewMeanMetric("Mean Output", "#out", "mean", func(_ *model.Scope, _, predictions []*graph.Node) *graph.Node {
+	mean := metric.NewMeanMetric("Mean Output", "#out", "mean", func(_ *model.Scope, _,
+		predictions []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(predictions[0])
 	}, nil)
 	trainer := train.NewTrainer(b, store, learner, loss.MeanSquaredError, adam(), nil, []metric.Interface{mean})

@@ -44,10 +44,22 @@ type harm struct {
 var harms = []harm{
 	{name: "SIGKILL of a host", do: func(_ *campaign, l *life, v int) { l.signal(v, syscall.SIGKILL) }},
 	{name: "SIGKILL of all hosts", do: func(_ *campaign, l *life, _ int) { l.killed() }},
-	{name: "SIGKILL of a host in a save", at: "save", do: func(_ *campaign, l *life, v int) { l.signal(v, syscall.SIGKILL) }},
-	{name: "SIGKILL of a host in a restore", at: "restore", do: func(_ *campaign, l *life, v int) { l.signal(v, syscall.SIGKILL) }},
-	{name: "SIGKILL of a host in an agreement", at: "exchange", do: func(_ *campaign, l *life, v int) { l.signal(v, syscall.SIGKILL) }},
-	{name: "SIGKILL of a host in a start", at: "start", do: func(_ *campaign, l *life, v int) { l.signal(v, syscall.SIGKILL) }},
+	{name: "SIGKILL of a host in a save", at: "save", do: func(_ *campaign, l *life,
+		v int) {
+		l.signal(v, syscall.SIGKILL)
+	}},
+	{name: "SIGKILL of a host in a restore", at: "restore", do: func(_ *campaign, l *life,
+		v int) {
+		l.signal(v, syscall.SIGKILL)
+	}},
+	{name: "SIGKILL of a host in an agreement", at: "exchange", do: func(_ *campaign, l *life,
+		v int) {
+		l.signal(v, syscall.SIGKILL)
+	}},
+	{name: "SIGKILL of a host in a start", at: "start", do: func(_ *campaign, l *life,
+		v int) {
+		l.signal(v, syscall.SIGKILL)
+	}},
 	{name: "SIGTERM in a start", at: "start", do: (*campaign).terminate},
 	{name: "a socket cut in a start", at: "start", do: func(c *campaign, l *life, v int) { l.machine.Cut(l.name, v) }},
 	{name: "SIGTERM", do: (*campaign).terminate},
@@ -60,10 +72,16 @@ var harms = []harm{
 		l.signal(v, syscall.SIGCONT)
 	}},
 	{name: "a socket cut", do: func(c *campaign, l *life, v int) { l.machine.Cut(l.name, v) }},
-	{name: "a store that fails, then SIGKILL of all hosts", needs: "store", store: faults{Fail: 0.3}, do: func(_ *campaign, l *life, _ int) { l.killed() }},
-	{name: "a store that fails, then SIGTERM", needs: "store", store: faults{Fail: 0.3}, do: func(_ *campaign, l *life, v int) { l.signal(v, syscall.SIGTERM) }},
-	{name: "a store that is slow, then SIGKILL of all hosts", needs: "store", store: faults{Slow: 200 * time.Millisecond}, do: func(_ *campaign, l *life, _ int) { l.killed() }},
-	{name: "a store that lies, then SIGKILL of all hosts", needs: "store", store: faults{Lie: 0.3}, do: func(_ *campaign, l *life, _ int) { l.killed() }},
+	{name: "a store that fails, then SIGKILL of all hosts", needs: "store", store: faults{Fail: 0.3},
+		do: func(_ *campaign, l *life, _ int) { l.killed() }},
+	{name: "a store that fails, then SIGTERM", needs: "store", store: faults{Fail: 0.3}, do: func(_ *campaign, l *life,
+		v int) {
+		l.signal(v, syscall.SIGTERM)
+	}},
+	{name: "a store that is slow, then SIGKILL of all hosts", needs: "store", store: faults{Slow: 200 * time.Millisecond},
+		do: func(_ *campaign, l *life, _ int) { l.killed() }},
+	{name: "a store that lies, then SIGKILL of all hosts", needs: "store", store: faults{Lie: 0.3},
+		do: func(_ *campaign, l *life, _ int) { l.killed() }},
 	{name: "a full disk, then SIGKILL of all hosts", needs: "tmpfs", do: (*campaign).fill},
 }
 
@@ -236,9 +254,10 @@ func (c *campaign) live(name string, hosts int, j job, h harm) (through bool) {
 		if other := l.hosts[0].resumed; resumed >= 0 && other >= 0 && resumed != other {
 			c.fail(l, "host %d went on from step %d, host 0 from step %d", i, resumed, other)
 		}
-		if text := p.log(); slices.ContainsFunc([]string{"panic:", "fatal error:", "DATA RACE", "damaged"}, func(w string) bool {
-			return strings.Contains(text, w) && !(w == "damaged" && c.lied)
-		}) {
+		if text := p.log(); slices.ContainsFunc([]string{"panic:", "fatal error:", "DATA RACE", "damaged"},
+			func(w string) bool {
+				return strings.Contains(text, w) && !(w == "damaged" && c.lied)
+			}) {
 			c.fail(l, "host %d: that must not be", i)
 		}
 		through = through && p.last() == "done" && p.code == 0

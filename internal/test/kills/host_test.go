@@ -96,7 +96,8 @@ func dataset() (fit.Data, error) {
 	if err != nil {
 		return fit.Data{}, err
 	}
-	return fit.Dataset(input.FromSlices(input.Tuple(input.Leaf(x), input.Leaf(y))).Shuffle(32, input.ShuffleOptions{Seed: 5}).Batch(rows, true)), nil
+	return fit.Dataset(input.FromSlices(input.Tuple(input.Leaf(x), input.Leaf(y))).Shuffle(32,
+		input.ShuffleOptions{Seed: 5}).Batch(rows, true)), nil
 }
 
 // batches has all passes in a row, each in another order.
@@ -106,7 +107,8 @@ func batches() fit.Data {
 		for pass := range passes {
 			order := rand.New(rand.NewPCG(7, uint64(pass))).Perm(examples)
 			for ; len(order) > 0; order = order[rows:] {
-				x, y := tensors.FromShape(shapes.Make(dtypes.Float32, rows, 8)), tensors.FromShape(shapes.Make(dtypes.Float32, rows, 1))
+				x, y := tensors.FromShape(shapes.Make(dtypes.Float32, rows, 8)), tensors.FromShape(shapes.Make(dtypes.Float32, rows,
+					1))
 				tensors.MustMutableFlatData(x, func(flat []float32) {
 					for i, k := range order[:rows] {
 						copy(flat[8*i:], xs[8*k:8*k+8])
@@ -183,7 +185,8 @@ func runHost(ctx context.Context, h prochost.Host, j job) (err error) {
 	}
 	defer func() { err = errors.Join(err, sys.Close()) }()
 	fmt.Println("doing start")
-	s, err := strategy.New(sys, strategy.Options{Replicas: j.Replicas, LogicalDevices: j.Logical, Variables: strategytest.AnnotatedRules(j.Logical)})
+	s, err := strategy.New(sys, strategy.Options{Replicas: j.Replicas, LogicalDevices: j.Logical,
+		Variables: strategytest.AnnotatedRules(j.Logical)})
 	if err != nil {
 		return err
 	}
@@ -195,9 +198,12 @@ func runHost(ctx context.Context, h prochost.Host, j job) (err error) {
 			return err
 		}
 	}
-	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.05).Done(), loss(j.Logical), train.Options{Metrics: []train.Metric{
-		{Name: "examples", Values: numbers(1), Form: train.Total}, {Name: "squares", Values: numbers(2), Form: train.Total}}}))
-	place, options := filepath.Join(j.Directory, "checkpoints"), fit.CheckpointOptions{Keep: keep, Background: j.Saving == background}
+	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.05).Done(),
+		loss(j.Logical), train.Options{Metrics: []train.Metric{
+			{Name: "examples", Values: numbers(1), Form: train.Total}, {Name: "squares", Values: numbers(2),
+				Form: train.Total}}}))
+	place, options := filepath.Join(j.Directory, "checkpoints"), fit.CheckpointOptions{Keep: keep,
+		Background: j.Saving == background}
 	if j.Saving == toStore {
 		open := func(_ context.Context, url string) (storage.Store, error) {
 			below, err := storage.Directory(strings.TrimPrefix(url, harmedScheme+"://"))

@@ -65,7 +65,8 @@ func TestRunsAreKilledAndLoseNothing(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, machine.Close()) }()
 	small := t.TempDir()
-	all := &campaign{t: t, machine: machine, chance: rand.New(rand.NewPCG(uint64(seed), 17)), counts: map[string]int{}, tmpfs: mountSmall(t, small)}
+	all := &campaign{t: t, machine: machine, chance: rand.New(rand.NewPCG(uint64(seed), 17)), counts: map[string]int{},
+		tmpfs: mountSmall(t, small)}
 	wholes := map[plan]*outcome{}
 	whole := func(p plan) *outcome {
 		if !p.dataset {
@@ -125,7 +126,8 @@ func TestRunsAreKilledAndLoseNothing(t *testing.T) {
 		got.compare(t, whole(first), !changing)
 		require.NoError(t, os.RemoveAll(c.dir))
 		if os.Getenv("TPUSTRATEGY_KILLS") != "" {
-			fmt.Printf("%v: run %d is through after %d lives; %d harmed\n", time.Since(start).Round(time.Second), run, lives, harmed)
+			fmt.Printf("%v: run %d is through after %d lives; %d harmed\n", time.Since(start).Round(time.Second), run, lives,
+				harmed)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(all.counts)) {

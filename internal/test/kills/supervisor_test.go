@@ -58,7 +58,8 @@ func begin(t *testing.T, m *prochost.Machine, name string, hosts int, j job) *li
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &process{cmd: exec.Command(os.Args[0]), step: -1, resumed: -1, doing: map[string]int{}, ended: make(chan struct{})}
+		p := &process{cmd: exec.Command(os.Args[0]), step: -1, resumed: -1, doing: map[string]int{},
+			ended: make(chan struct{})}
 		// One thread of Go for each: many processes share few processors.
 		p.cmd.Env = append(os.Environ(), env, jobVariable+"="+string(text), "GOMAXPROCS=2", "TF_CPP_MIN_LOG_LEVEL=2")
 		p.cmd.Stderr = &locked{to: &p.stderr, mu: &p.mu}
@@ -225,7 +226,8 @@ func (l *life) String() string {
 	for i, p := range l.hosts {
 		step, resumed := p.at()
 		log := inOurs(p.log())
-		fmt.Fprintf(&b, "host %d: resumed %d, step %d, %q, code %d, signal %d\n%s", i, resumed, step, p.last(), p.code, p.signal, log)
+		fmt.Fprintf(&b, "host %d: resumed %d, step %d, %q, code %d, signal %d\n%s", i, resumed, step, p.last(), p.code,
+			p.signal, log)
 	}
 	return b.String()
 }
@@ -235,7 +237,8 @@ func inOurs(log string) string {
 	blocks := strings.Split(log, "\n\n")
 	ours := blocks[:0]
 	for _, b := range blocks {
-		if !strings.HasPrefix(b, "goroutine ") || strings.Contains(b, "tpustrategy/strategy/") || strings.Contains(b, "tpustrategy/fit") {
+		if !strings.HasPrefix(b, "goroutine ") || strings.Contains(b, "tpustrategy/strategy/") || strings.Contains(b,
+			"tpustrategy/fit") {
 			ours = append(ours, b)
 		}
 	}

@@ -18,7 +18,8 @@ func TestASystemIsClosedWithItsTest(t *testing.T) {
 		sys = plugintest.System(t, 3)
 		require.Equal(t, 3, sys.Topology().NumDevices())
 	})
-	_, err := sys.Client().Compile(t.Context(), pjrt.Program{Code: []byte("module {}"), Format: "mlir", Trusted: true}, pjrt.CompileOptions{})
+	_, err := sys.Client().Compile(t.Context(), pjrt.Program{Code: []byte("module {}"), Format: "mlir", Trusted: true},
+		pjrt.CompileOptions{})
 	require.ErrorIs(t, err, pjrt.ErrClosed)
 }
 

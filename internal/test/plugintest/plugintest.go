@@ -30,8 +30,9 @@ func Path(t testing.TB, kind string) string {
 	if err != nil {
 		cache = ""
 	}
-	found, err := pjrt.FindPlugin(pjrt.FindOptions{Kind: kind, Getenv: os.Getenv, GOARCH: runtime.GOARCH, UserCacheDir: cache,
-		Stat: func(name string) (fs.FileInfo, error) { return os.Stat(name) }})
+	found, err := pjrt.FindPlugin(pjrt.FindOptions{Kind: kind, Getenv: os.Getenv, GOARCH: runtime.GOARCH,
+		UserCacheDir: cache,
+		Stat:         func(name string) (fs.FileInfo, error) { return os.Stat(name) }})
 	if err != nil {
 		if _, unpublished := pins.Find(kind, runtime.GOARCH); unpublished != nil {
 			t.Skipf("plugintest: %v", unpublished)
@@ -57,7 +58,8 @@ func Open(t testing.TB, kind string) *pjrt.Plugin {
 // ends; a test that still holds something open in it fails.
 func CPU(t testing.TB, devices int) *pjrt.Client {
 	t.Helper()
-	c, err := Open(t, "cpu").NewClient(t.Context(), pjrt.ClientOptions{Options: map[string]any{"cpu_device_count": devices}})
+	c, err := Open(t, "cpu").NewClient(t.Context(),
+		pjrt.ClientOptions{Options: map[string]any{"cpu_device_count": devices}})
 	if err != nil {
 		t.Fatalf("plugintest: %v", err)
 	}
@@ -92,7 +94,8 @@ func Header(t testing.TB) string {
 func TPUEnv() []string {
 	// ALLOW_MULTIPLE_LIBTPU_LOAD lets other processes have libtpu loaded at the same time, and what
 	// PlainCode asks of the CPU's compiler is unknown to libtpu.
-	return []string{"TPU_SKIP_MDS_QUERY=1", "TPU_ACCELERATOR_TYPE=v5litepod-8", "TPU_WORKER_HOSTNAMES=localhost", "TPU_WORKER_ID=0", "ALLOW_MULTIPLE_LIBTPU_LOAD=1", "XLA_FLAGS="}
+	return []string{"TPU_SKIP_MDS_QUERY=1", "TPU_ACCELERATOR_TYPE=v5litepod-8", "TPU_WORKER_HOSTNAMES=localhost",
+		"TPU_WORKER_ID=0", "ALLOW_MULTIPLE_LIBTPU_LOAD=1", "XLA_FLAGS="}
 }
 
 // Child runs the same test again in a process of its own, with extra
@@ -108,7 +111,8 @@ func Child(t testing.TB, env ...string) (string, error) {
 // ctx's. The duration is the processor time that the process took.
 func ChildWithin(t testing.TB, ctx context.Context, env ...string) (string, time.Duration, error) {
 	t.Helper()
-	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v", "-test.count=1")
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v",
+		"-test.count=1")
 	cmd.Env = append(append(os.Environ(), env...), childMark+"="+t.Name())
 	cmd.WaitDelay = 5 * time.Second // for what the process started and left behind
 	out, err := cmd.CombinedOutput()

@@ -32,7 +32,8 @@ func optimized() bool { return os.Getenv(Optimized) == "1" }
 // plainCode compiles without what takes long. What a program's own options say counts more.
 type plainCode struct{}
 
-func (plainCode) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+func (plainCode) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program,
+	opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	overrides := maps.Clone(plain)
 	maps.Copy(overrides, opts.Overrides)
 	opts.Overrides = overrides

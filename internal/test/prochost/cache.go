@@ -38,7 +38,8 @@ func (k *kept) Loaded() *pjrt.LoadedExecutable { return system.UnwrapExecutable(
 // Compile compiles what is not kept. One program is compiled at a time.
 func (r *keeping) Compile(ctx context.Context, code pjrt.Program, o pjrt.CompileOptions) (system.Executable, error) {
 	hash := sha256.New()
-	fmt.Fprintf(hash, "%s\n%d %d %v %t %t %q %v\n", code.Format, o.Replicas, o.Partitions, o.DeviceAssignment, o.SPMD, o.Shardy, o.DumpDir, o.Overrides)
+	fmt.Fprintf(hash, "%s\n%d %d %v %t %t %q %v\n", code.Format, o.Replicas, o.Partitions, o.DeviceAssignment, o.SPMD,
+		o.Shardy, o.DumpDir, o.Overrides)
 	hash.Write(code.Code)
 	key := [sha256.Size]byte(hash.Sum(nil))
 	r.mu.Lock()

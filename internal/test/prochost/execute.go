@@ -45,7 +45,8 @@ func wrong(result bool, device, index int, format string, args ...any) error {
 func (e *executable) check(args, results [][]*pjrt.Buffer, opts pjrt.ExecuteOptions) (types []tensor, err error) {
 	n := len(e.devices)
 	if len(args) != n || len(results) != n {
-		return nil, fault("execute", errkind.ValueError, "%d and %d lists for the %d devices of this host", len(args), len(results), n)
+		return nil, fault("execute", errkind.ValueError, "%d and %d lists for the %d devices of this host", len(args),
+			len(results), n)
 	}
 	width := len(args[0])
 	if opts.Donate != nil && len(opts.Donate) != width {
@@ -73,7 +74,8 @@ func (e *executable) check(args, results [][]*pjrt.Buffer, opts pjrt.ExecuteOpti
 				return nil, wrong(false, d, i, "%v, and that of device %d is %v", b, e.devices[0].ID(), args[0][i])
 			}
 			if before, twice := used[b]; twice && (before || donated) {
-				return nil, &pjrt.ArgumentError{Device: d, Index: i, Reason: "the buffer is donated and an argument twice", Err: pjrt.ErrBusy}
+				return nil, &pjrt.ArgumentError{Device: d, Index: i, Reason: "the buffer is donated and an argument twice",
+					Err: pjrt.ErrBusy}
 			}
 			used[b] = donated
 		}
@@ -89,7 +91,8 @@ func (e *executable) check(args, results [][]*pjrt.Buffer, opts pjrt.ExecuteOpti
 			case filled[b]:
 				return nil, wrong(true, d, j, "the buffer is that of another result too")
 			case b.State() == pjrt.Live && !used[b]:
-				return nil, &pjrt.ArgumentError{IsResult: true, Device: d, Index: j, Reason: fmt.Sprintf("%v is live", b), Err: pjrt.ErrBusy}
+				return nil, &pjrt.ArgumentError{IsResult: true, Device: d, Index: j, Reason: fmt.Sprintf("%v is live", b),
+					Err: pjrt.ErrBusy}
 			}
 			filled[b] = b != nil
 		}
@@ -114,7 +117,8 @@ func (e *executable) read(ctx context.Context, args [][]*pjrt.Buffer) (*[]byte, 
 		}
 	}
 	if limit := e.runtime.link.maxBytes; int64(size) > limit {
-		return nil, fault("execute", errkind.ResourceExhaustedError, "the arguments of the host take %d bytes, the limit is %d", size, limit)
+		return nil, fault("execute", errkind.ResourceExhaustedError,
+			"the arguments of the host take %d bytes, the limit is %d", size, limit)
 	}
 	body, _ := e.scratch.Get().(*[]byte)
 	if body == nil {

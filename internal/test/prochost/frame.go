@@ -55,16 +55,19 @@ func readFrame(r io.Reader, header any, maxBody int64) (body []byte, err error) 
 	headerBytes, bodyBytes := binary.BigEndian.Uint32(prefix[4:]), binary.BigEndian.Uint64(prefix[8:])
 	switch {
 	case headerBytes > maxHeader:
-		return nil, fault("frame", errkind.InvalidArgumentError, "a header of %d bytes is over the limit of %d", headerBytes, maxHeader)
+		return nil, fault("frame", errkind.InvalidArgumentError, "a header of %d bytes is over the limit of %d", headerBytes,
+			maxHeader)
 	case bodyBytes > uint64(maxBody):
-		return nil, fault("frame", errkind.InvalidArgumentError, "a body of %d bytes is over the limit of %d", bodyBytes, maxBody)
+		return nil, fault("frame", errkind.InvalidArgumentError, "a body of %d bytes is over the limit of %d", bodyBytes,
+			maxBody)
 	}
 	text, err := readGrowing(r, int(headerBytes))
 	if err != nil {
 		return nil, err
 	}
 	if err := json.Unmarshal(text, header); err != nil {
-		return nil, &errkind.Fault{Op: "prochost: frame", Reason: "a header is not what it should be", Err: err, Class: errkind.InvalidArgumentError}
+		return nil, &errkind.Fault{Op: "prochost: frame", Reason: "a header is not what it should be", Err: err,
+			Class: errkind.InvalidArgumentError}
 	}
 	return readGrowing(r, int(bodyBytes))
 }

@@ -86,13 +86,15 @@ func compile(t testing.TB, sys *system.System, name string, ids ...int) system.E
 
 func compileSum(sys *system.System, name string, ids ...int) (system.Executable, error) {
 	code := []byte(strings.ReplaceAll(sum, "%NAME", name))
-	return sys.Runtime().Compile(context.Background(), pjrt.Program{Code: code, Format: "mlir", Trusted: true}, pjrt.CompileOptions{
-		Replicas: 1, Partitions: len(ids), DeviceAssignment: [][]int{ids}, SPMD: true, Shardy: true,
-	})
+	return sys.Runtime().Compile(context.Background(), pjrt.Program{Code: code, Format: "mlir", Trusted: true},
+		pjrt.CompileOptions{
+			Replicas: 1, Partitions: len(ids), DeviceAssignment: [][]int{ids}, SPMD: true, Shardy: true,
+		})
 }
 
 // put gives each device of a program a number.
-func put(ctx context.Context, sys *system.System, x system.Executable, value float32) (rows [][]*pjrt.Buffer, err error) {
+func put(ctx context.Context, sys *system.System, x system.Executable, value float32) (rows [][]*pjrt.Buffer,
+	err error) {
 	for _, d := range x.AddressableDevices() {
 		b, err := sys.Runtime().BufferFromHost(ctx, bytesOf(value), pjrt.F32, []int{1}, d)
 		if err != nil {

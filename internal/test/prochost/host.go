@@ -45,7 +45,8 @@ func FromEnviron(getenv func(string) string) (h Host, here bool, err error) {
 		return h, false, nil
 	}
 	if err := json.Unmarshal([]byte(text), &h); err != nil {
-		return h, true, &errkind.Fault{Op: "prochost: environment", Subject: variable, Err: err, Hint: "have Host.Environ write it", Class: errkind.ValueError}
+		return h, true, &errkind.Fault{Op: "prochost: environment", Subject: variable, Err: err,
+			Hint: "have Host.Environ write it", Class: errkind.ValueError}
 	}
 	return h, true, nil
 }
@@ -80,7 +81,8 @@ func (h Host) connect(ctx context.Context) (_ *runtime, err error) {
 	if err != nil {
 		return nil, err
 	}
-	topology, err := tpu.LogicalTopology(tpu.LogicalOptions{Devices: w.Devices, MeshShape: w.MeshShape, Tasks: h.Processes})
+	topology, err := tpu.LogicalTopology(tpu.LogicalOptions{Devices: w.Devices, MeshShape: w.MeshShape,
+		Tasks: h.Processes})
 	if err != nil {
 		return nil, &errkind.Fault{Op: "prochost: open", Err: err}
 	}
@@ -88,7 +90,8 @@ func (h Host) connect(ctx context.Context) (_ *runtime, err error) {
 	if err != nil {
 		return nil, err
 	}
-	rt := &runtime{link: newLink(conn, h, w), base: base, topology: topology, platform: w.Platform, name: w.Name, ids: topology.DeviceIDs()[h.Process]}
+	rt := &runtime{link: newLink(conn, h, w), base: base, topology: topology, platform: w.Platform, name: w.Name,
+		ids: topology.DeviceIDs()[h.Process]}
 	if _, _, err := rt.link.call(ctx, request{Op: opJoin}); err != nil {
 		rt.link.end(err)
 		return nil, errors.Join(err, base.Close())

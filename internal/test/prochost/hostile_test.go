@@ -87,27 +87,32 @@ func TestAMachineOutlivesItsPeers(t *testing.T) {
 		sent   []byte
 		want   string // of an answer; empty where the peer is cut off
 	}{
-		"nothing":                   {nil, nil, ""},
-		"another protocol":          {nil, []byte("GET / HTTP/1.1\r\n\r\n    "), ""},
-		"a header of 4 GB":          {nil, frame("", nil, 1<<32-1, 0), ""},
-		"a body before the hello":   {nil, whole(greeting, 1), ""},
-		"no JSON":                   {nil, whole("{"), ""},
-		"half a header":             {nil, frame(`{"ID"`, nil, 100, 0), ""},
-		"no hello":                  {nil, whole(`{"Op":"join"}`), `a host begins with \"hello\"`},
-		"too many hosts":            {nil, whole(`{"Op":"hello","Hello":{"Processes":1000000000}}`), "1000000000 processes on 4 devices"},
-		"no hosts":                  {nil, whole(`{"Op":"hello","Hello":{"Processes":-1}}`), "-1 processes"},
-		"a number that is none":     {nil, whole(`{"Op":"hello","Hello":{"Process":7,"Processes":2}}`), "host 7 of 2"},
-		"compile before join":       {ready[:1], compiled, `before`},
-		"a body that is too long":   {ready, frame("{}", nil, 2, 1<<40), ""},
-		"half a body":               {ready, frame(`{"ID":4,"Op":"execute"}`, []byte{1}, 23, 9), ""},
-		"no request":                {ready, whole(`{"ID":4,"Op":"reboot"}`), "there is no request"},
-		"no launch":                 {ready, whole(`{"ID":4,"Op":"execute"}`), "there is no request"},
-		"no such program":           {ready, whole(`{"ID":4,"Op":"execute","Launch":{"Executable":9}}`), "there is no program 9"},
-		"close no such program":     {ready, whole(`{"ID":4,"Op":"release","Executable":-1}`), "there is no program -1"},
-		"join twice":                {ready, whole(`{"ID":4,"Op":"join"}`), "has joined"},
-		"bytecode":                  {joined, whole(`{"ID":3,"Op":"compile","Program":{`+options+`}}`, 'M', 'L', 0xef, 'R', 1, 2, 3), "Program.Trusted"},
-		"an option of no type":      {joined, whole(`{"ID":3,"Op":"compile","Program":{"Overrides":[{"Name":"x","Type":"rune"}]}}`), "rune"},
-		"a device that is not here": {joined, whole(`{"ID":3,"Op":"compile","Program":{"DeviceAssignment":[[-7]]}}`, code...), "but none of"},
+		"nothing":                 {nil, nil, ""},
+		"another protocol":        {nil, []byte("GET / HTTP/1.1\r\n\r\n    "), ""},
+		"a header of 4 GB":        {nil, frame("", nil, 1<<32-1, 0), ""},
+		"a body before the hello": {nil, whole(greeting, 1), ""},
+		"no JSON":                 {nil, whole("{"), ""},
+		"half a header":           {nil, frame(`{"ID"`, nil, 100, 0), ""},
+		"no hello":                {nil, whole(`{"Op":"join"}`), `a host begins with \"hello\"`},
+		"too many hosts": {nil, whole(`{"Op":"hello","Hello":{"Processes":1000000000}}`),
+			"1000000000 processes on 4 devices"},
+		"no hosts":                {nil, whole(`{"Op":"hello","Hello":{"Processes":-1}}`), "-1 processes"},
+		"a number that is none":   {nil, whole(`{"Op":"hello","Hello":{"Process":7,"Processes":2}}`), "host 7 of 2"},
+		"compile before join":     {ready[:1], compiled, `before`},
+		"a body that is too long": {ready, frame("{}", nil, 2, 1<<40), ""},
+		"half a body":             {ready, frame(`{"ID":4,"Op":"execute"}`, []byte{1}, 23, 9), ""},
+		"no request":              {ready, whole(`{"ID":4,"Op":"reboot"}`), "there is no request"},
+		"no launch":               {ready, whole(`{"ID":4,"Op":"execute"}`), "there is no request"},
+		"no such program": {ready, whole(`{"ID":4,"Op":"execute","Launch":{"Executable":9}}`),
+			"there is no program 9"},
+		"close no such program": {ready, whole(`{"ID":4,"Op":"release","Executable":-1}`), "there is no program -1"},
+		"join twice":            {ready, whole(`{"ID":4,"Op":"join"}`), "has joined"},
+		"bytecode": {joined, whole(`{"ID":3,"Op":"compile","Program":{`+options+`}}`, 'M', 'L', 0xef, 'R', 1,
+			2, 3), "Program.Trusted"},
+		"an option of no type": {joined,
+			whole(`{"ID":3,"Op":"compile","Program":{"Overrides":[{"Name":"x","Type":"rune"}]}}`), "rune"},
+		"a device that is not here": {joined, whole(`{"ID":3,"Op":"compile","Program":{"DeviceAssignment":[[-7]]}}`, code...),
+			"but none of"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := enter(t, m)
@@ -127,9 +132,12 @@ func TestAMachineOutlivesItsPeers(t *testing.T) {
 		})
 	}
 	launches := []string{
-		`"Arguments":[]`, `"Arguments":null`, `"Arguments":[{"Type":11,"Dims":[1]},{"Type":11,"Dims":[1]}]`, `"Arguments":[{"Type":-1,"Dims":[1]}]`,
-		`"Arguments":[{"Type":11,"Dims":[-1]}]`, `"Arguments":[{"Type":11,"Dims":[4611686018427387904,4]}]`, `"Arguments":[{"Type":99,"Dims":[1]}]`,
-		`"Arguments":[{"Type":17,"Dims":[1]}]`, `"Arguments":[{"Type":5,"Dims":[1]}]`, `"Arguments":[{"Type":11,"Dims":[1]}],"Donate":[true,true,true]`,
+		`"Arguments":[]`, `"Arguments":null`, `"Arguments":[{"Type":11,"Dims":[1]},{"Type":11,"Dims":[1]}]`,
+		`"Arguments":[{"Type":-1,"Dims":[1]}]`,
+		`"Arguments":[{"Type":11,"Dims":[-1]}]`, `"Arguments":[{"Type":11,"Dims":[4611686018427387904,4]}]`,
+		`"Arguments":[{"Type":99,"Dims":[1]}]`,
+		`"Arguments":[{"Type":17,"Dims":[1]}]`, `"Arguments":[{"Type":5,"Dims":[1]}]`,
+		`"Arguments":[{"Type":11,"Dims":[1]}],"Donate":[true,true,true]`,
 		`"Arguments":[{"Type":11,"Dims":[0]}]`, `"Arguments":[{"Type":11,"Dims":[]}]`,
 	}
 	for _, l := range launches {
@@ -232,7 +240,8 @@ func TestOptionsAreChecked(t *testing.T) {
 	for _, c := range []struct {
 		network string
 		opts    prochost.Options
-	}{{"udp", prochost.Options{}}, {"unix", prochost.Options{Patience: -1}}, {"unix", prochost.Options{MaxBytes: -1}}, {"unix", prochost.Options{MeshShape: []int{3}}}} {
+	}{{"udp", prochost.Options{}}, {"unix", prochost.Options{Patience: -1}}, {"unix", prochost.Options{MaxBytes: -1}},
+		{"unix", prochost.Options{MeshShape: []int{3}}}} {
 		_, err := prochost.Listen(base, c.network, filepath.Join(t.TempDir(), "m"), c.opts)
 		require.Error(t, err)
 		assert.NotEqual(t, errkind.Unknown, errkind.KindOf(err))

@@ -50,7 +50,8 @@ func (s *session) fetch(results [][]*pjrt.Buffer) (parts [][]byte, err error) {
 		}
 	}
 	if int64(size) > s.machine.opts.MaxBytes {
-		return nil, fault("execute", errkind.ResourceExhaustedError, "the results of the host take %d bytes, the limit is %d", size, s.machine.opts.MaxBytes)
+		return nil, fault("execute", errkind.ResourceExhaustedError, "the results of the host take %d bytes, the limit is %d",
+			size, s.machine.opts.MaxBytes)
 	}
 	all := make([]byte, size)
 	rest := all

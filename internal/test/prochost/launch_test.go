@@ -101,17 +101,23 @@ func TestWrongBuffersAreRefusedAndNothingIsLaunched(t *testing.T) {
 		opts          pjrt.ExecuteOptions
 		want          string
 	}{
-		"too few devices":      {rows[:3], empty(), donate, "3 and 4 lists for the 4 devices"},
-		"too few arguments":    {[][]*pjrt.Buffer{rows[0], rows[1], rows[2], nil}, empty(), donate, "arguments of device 3: 0 buffers"},
-		"no argument at all":   {[][]*pjrt.Buffer{nil, nil, nil, nil}, empty(), pjrt.ExecuteOptions{}, "arguments"},
-		"nil":                  {[][]*pjrt.Buffer{{nil}, rows[1], rows[2], rows[3]}, empty(), donate, "argument 0 of device 0: it is nil"},
-		"another device":       {[][]*pjrt.Buffer{rows[1], rows[0], rows[2], rows[3]}, empty(), donate, "argument 0 of device 0"},
-		"another shape":        {[][]*pjrt.Buffer{rows[0], {other}, rows[2], rows[3]}, empty(), donate, "argument 0 of device 1: F32[2] on device 1"},
-		"too few results":      {rows, [][]*pjrt.Buffer{{nil}, {nil}, {nil}, nil}, donate, "results of device 3: 0 places"},
-		"a live result":        {rows, rows, pjrt.ExecuteOptions{}, "result 0 of device 0: F32[1] on device 0 is live"},
-		"a result twice":       {rows, [][]*pjrt.Buffer{rows[0], rows[0], {nil}, {nil}}, donate, "result 0 of device 1: the buffer is that of another"},
-		"a wrong donate":       {rows, empty(), pjrt.ExecuteOptions{Donate: []bool{true, true}}, "2 entries of Donate"},
-		"all of another shape": {[][]*pjrt.Buffer{rows[0], rows[1], rows[2], {other}}, empty(), donate, "argument 0 of device 3"},
+		"too few devices": {rows[:3], empty(), donate, "3 and 4 lists for the 4 devices"},
+		"too few arguments": {[][]*pjrt.Buffer{rows[0], rows[1], rows[2], nil}, empty(), donate,
+			"arguments of device 3: 0 buffers"},
+		"no argument at all": {[][]*pjrt.Buffer{nil, nil, nil, nil}, empty(), pjrt.ExecuteOptions{}, "arguments"},
+		"nil": {[][]*pjrt.Buffer{{nil}, rows[1], rows[2], rows[3]}, empty(), donate,
+			"argument 0 of device 0: it is nil"},
+		"another device": {[][]*pjrt.Buffer{rows[1], rows[0], rows[2], rows[3]}, empty(), donate,
+			"argument 0 of device 0"},
+		"another shape": {[][]*pjrt.Buffer{rows[0], {other}, rows[2], rows[3]}, empty(), donate,
+			"argument 0 of device 1: F32[2] on device 1"},
+		"too few results": {rows, [][]*pjrt.Buffer{{nil}, {nil}, {nil}, nil}, donate, "results of device 3: 0 places"},
+		"a live result":   {rows, rows, pjrt.ExecuteOptions{}, "result 0 of device 0: F32[1] on device 0 is live"},
+		"a result twice": {rows, [][]*pjrt.Buffer{rows[0], rows[0], {nil}, {nil}}, donate,
+			"result 0 of device 1: the buffer is that of another"},
+		"a wrong donate": {rows, empty(), pjrt.ExecuteOptions{Donate: []bool{true, true}}, "2 entries of Donate"},
+		"all of another shape": {[][]*pjrt.Buffer{rows[0], rows[1], rows[2], {other}}, empty(), donate,
+			"argument 0 of device 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := x.Execute(ctx, c.args, c.results, c.opts)
@@ -174,7 +180,8 @@ func TestACompilersErrorIsThatOfTheMachine(t *testing.T) {
 	m := listen(t, 4, prochost.Options{})
 	sys := open(t, m, "run", 1)[0]
 	compile := func(code string, o pjrt.CompileOptions) error {
-		_, err := sys.Runtime().Compile(context.Background(), pjrt.Program{Code: []byte(code), Format: "mlir", Trusted: true}, o)
+		_, err := sys.Runtime().Compile(context.Background(), pjrt.Program{Code: []byte(code), Format: "mlir", Trusted: true},
+			o)
 		return err
 	}
 	var refused *pjrt.Error
@@ -182,6 +189,7 @@ func TestACompilersErrorIsThatOfTheMachine(t *testing.T) {
 	require.ErrorIs(t, refused, pjrt.Unknown)
 	var wrong *pjrt.CompileError
 	require.ErrorAs(t, compile("", pjrt.CompileOptions{DeviceAssignment: [][]int{{0}}}), &wrong)
-	require.ErrorAs(t, compile("module {}", pjrt.CompileOptions{DeviceAssignment: [][]int{{0}}, Overrides: map[string]any{"x": []int{1}}}), &wrong)
+	require.ErrorAs(t, compile("module {}", pjrt.CompileOptions{DeviceAssignment: [][]int{{0}},
+		Overrides: map[string]any{"x": []int{1}}}), &wrong)
 	require.ErrorContains(t, compile("module {}", pjrt.CompileOptions{}), "device assignment")
 }

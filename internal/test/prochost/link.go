@@ -58,7 +58,8 @@ func (l *link) read() {
 		var a reply
 		body, err := readFrame(l.conn, &a, l.maxBytes)
 		if err != nil {
-			l.end(&MachineError{Address: l.host.Address, Op: "connection", Reason: "it has ended, or has cut this host off", Err: err})
+			l.end(&MachineError{Address: l.host.Address, Op: "connection", Reason: "it has ended, or has cut this host off",
+				Err: err})
 			return
 		}
 		l.heard.Store(time.Now().UnixNano())
@@ -83,7 +84,8 @@ func (l *link) beat() {
 		case <-every.C:
 		}
 		if quiet := time.Since(time.Unix(0, l.heard.Load())); quiet > l.silence {
-			l.end(&MachineError{Address: l.host.Address, Op: "connection", Reason: fmt.Sprintf("it has said nothing for %v", quiet.Round(time.Second))})
+			l.end(&MachineError{Address: l.host.Address, Op: "connection", Reason: fmt.Sprintf("it has said nothing for %v",
+				quiet.Round(time.Second))})
 			return
 		}
 		// Where a call is writing, that tells as much.
@@ -145,7 +147,8 @@ func (l *link) call(ctx context.Context, q request, body ...[]byte) (reply, []by
 	case <-ctx.Done():
 	}
 	go func() {
-		_ = l.write(context.Background(), request{Op: opCancel, Cancel: q.ID, Deadline: errors.Is(ctx.Err(), context.DeadlineExceeded)}, nil)
+		_ = l.write(context.Background(), request{Op: opCancel, Cancel: q.ID, Deadline: errors.Is(ctx.Err(),
+			context.DeadlineExceeded)}, nil)
 	}()
 	late := time.NewTimer(grace)
 	defer late.Stop()
@@ -155,7 +158,8 @@ func (l *link) call(ctx context.Context, q request, body ...[]byte) (reply, []by
 	case <-l.dead:
 		return reply{}, nil, l.failed()
 	case <-late.C:
-		return reply{}, nil, &MachineError{Address: l.host.Address, Op: q.Op, Reason: "it does not answer", Err: context.Cause(ctx)}
+		return reply{}, nil, &MachineError{Address: l.host.Address, Op: q.Op, Reason: "it does not answer",
+			Err: context.Cause(ctx)}
 	}
 }
 

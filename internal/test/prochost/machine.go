@@ -71,7 +71,8 @@ type run struct {
 // system stays the caller's, to be closed after the machine.
 func Listen(base *system.System, network, address string, opts Options) (*Machine, error) {
 	if opts.Patience < 0 || opts.MaxBytes < 0 {
-		return nil, fault("listen", errkind.ValueError, "a patience of %v and bodies of %d bytes: give numbers from 0", opts.Patience, opts.MaxBytes)
+		return nil, fault("listen", errkind.ValueError, "a patience of %v and bodies of %d bytes: give numbers from 0",
+			opts.Patience, opts.MaxBytes)
 	}
 	if opts.Patience == 0 {
 		opts.Patience = time.Minute
@@ -119,7 +120,8 @@ func (m *Machine) Addr() net.Addr { return m.listener.Addr() }
 
 // Host returns what a host of a run is to be told.
 func (m *Machine) Host(run string, process, processes int) Host {
-	return Host{Network: m.Addr().Network(), Address: m.Addr().String(), Secret: m.opts.Secret, Run: run, Process: process, Processes: processes}
+	return Host{Network: m.Addr().Network(), Address: m.Addr().String(), Secret: m.opts.Secret, Run: run, Process: process,
+		Processes: processes}
 }
 
 // Cut cuts the connection of a host of a run, as a network that fails, and reports whether there
@@ -193,7 +195,8 @@ func (m *Machine) enter(s *session, h *hello) (*run, error) {
 		for i := range min(h.Processes, m.devices) {
 			names = append(names, m.opts.Name(i))
 		}
-		cluster, err := simhost.New(m.base, simhost.Options{Processes: h.Processes, Names: names, MeshShape: m.opts.MeshShape, Patience: m.opts.Patience})
+		cluster, err := simhost.New(m.base, simhost.Options{Processes: h.Processes, Names: names, MeshShape: m.opts.MeshShape,
+			Patience: m.opts.Patience})
 		if err != nil {
 			return nil, err
 		}
@@ -201,7 +204,8 @@ func (m *Machine) enter(s *session, h *hello) (*run, error) {
 	}
 	switch {
 	case h.Processes != r.processes:
-		return nil, fault("open", errkind.ValueError, "%s counts %d hosts in run %q, and another counts %d", m.opts.Name(h.Process), h.Processes, h.Run, r.processes)
+		return nil, fault("open", errkind.ValueError, "%s counts %d hosts in run %q, and another counts %d",
+			m.opts.Name(h.Process), h.Processes, h.Run, r.processes)
 	case h.Process < 0 || h.Process >= r.processes:
 		return nil, fault("open", errkind.ValueError, "host %d of %d: hosts count from 0", h.Process, r.processes)
 	case r.sessions[h.Process] != nil:

@@ -128,13 +128,15 @@ func split(body []byte, devices int, tensors []tensor) ([][][]byte, error) {
 				return nil, err
 			}
 			if n > len(rest) {
-				return nil, fault("frame", errkind.InvalidArgumentError, "%d bytes are too few for %d devices of %d tensors", len(body), devices, len(tensors))
+				return nil, fault("frame", errkind.InvalidArgumentError, "%d bytes are too few for %d devices of %d tensors",
+					len(body), devices, len(tensors))
 			}
 			out[d][i], rest = rest[:n:n], rest[n:]
 		}
 	}
 	if len(rest) > 0 {
-		return nil, fault("frame", errkind.InvalidArgumentError, "%d bytes are %d too many for %d devices of %d tensors", len(body), len(rest), devices, len(tensors))
+		return nil, fault("frame", errkind.InvalidArgumentError, "%d bytes are %d too many for %d devices of %d tensors",
+			len(body), len(rest), devices, len(tensors))
 	}
 	return out, nil
 }
@@ -177,7 +179,8 @@ func (p *programs) options() (pjrt.CompileOptions, error) {
 			err = fault("compile", errkind.InvalidArgumentError, "type %q", v.Type)
 		}
 		if err != nil {
-			return o, &errkind.Fault{Op: "prochost: compile", Subject: fmt.Sprintf("option %q", v.Name), Err: err, Class: errkind.InvalidArgumentError}
+			return o, &errkind.Fault{Op: "prochost: compile", Subject: fmt.Sprintf("option %q", v.Name), Err: err,
+				Class: errkind.InvalidArgumentError}
 		}
 		if o.Overrides == nil {
 			o.Overrides = map[string]any{}

@@ -154,7 +154,10 @@ func TestHostsAreProcessesThatCanBeKilled(t *testing.T) {
 }
 
 func TestAHostThatDoesNotComeIsNamed(t *testing.T) {
-	m := listen(t, 4, prochost.Options{Patience: 500 * time.Millisecond, Name: func(i int) string { return []string{"red", "green"}[i] }})
+	m := listen(t, 4, prochost.Options{Patience: 500 * time.Millisecond, Name: func(i int) string {
+		return []string{"red",
+			"green"}[i]
+	}})
 	_, err := system.Open(context.Background(), system.Options{Connect: host(t, m, "run", 1, 2).Connect()})
 	var missing *simhost.MissingError
 	require.ErrorAs(t, err, &missing)

@@ -48,14 +48,16 @@ func (r *runtime) check(d *pjrt.Device) error {
 	return r.link.failed()
 }
 
-func (r *runtime) BufferFromHost(ctx context.Context, data []byte, dtype pjrt.DType, dims []int, d *pjrt.Device) (*pjrt.Buffer, error) {
+func (r *runtime) BufferFromHost(ctx context.Context, data []byte, dtype pjrt.DType, dims []int,
+	d *pjrt.Device) (*pjrt.Buffer, error) {
 	if err := r.check(d); err != nil {
 		return nil, err
 	}
 	return r.base.Runtime().BufferFromHost(ctx, data, dtype, dims, d)
 }
 
-func (r *runtime) RefillFromHost(ctx context.Context, into *pjrt.Buffer, data []byte, dtype pjrt.DType, dims []int, d *pjrt.Device) error {
+func (r *runtime) RefillFromHost(ctx context.Context, into *pjrt.Buffer, data []byte, dtype pjrt.DType, dims []int,
+	d *pjrt.Device) error {
 	if err := r.check(d); err != nil {
 		return err
 	}
@@ -79,7 +81,8 @@ func (r *runtime) Compile(ctx context.Context, code pjrt.Program, opts pjrt.Comp
 	for _, id := range a.Compiled.Devices {
 		device, ok := r.base.Device(id)
 		if !ok || !r.Addressable(id) {
-			return nil, fault("compile", errkind.InternalError, "the machine's answer names device %d, which is not of %s", id, r.name)
+			return nil, fault("compile", errkind.InternalError, "the machine's answer names device %d, which is not of %s", id,
+				r.name)
 		}
 		e.devices = append(e.devices, device)
 	}
@@ -90,7 +93,8 @@ func (r *runtime) Compile(ctx context.Context, code pjrt.Program, opts pjrt.Comp
 // Close ends the host. It fails while programs or buffers of it are open.
 func (r *runtime) Close() error {
 	if n := r.open.Load(); n > 0 {
-		return &errkind.Fault{Op: "prochost: close", Reason: fmt.Sprintf("%s: %d executables are open", r.name, n), Hint: "close them first", Class: errkind.FailedPreconditionError}
+		return &errkind.Fault{Op: "prochost: close", Reason: fmt.Sprintf("%s: %d executables are open", r.name, n),
+			Hint: "close them first", Class: errkind.FailedPreconditionError}
 	}
 	if err := r.base.Close(); err != nil {
 		return err

@@ -260,7 +260,8 @@ func (s *session) compile(ctx context.Context, p *programs, code []byte) (*compi
 		return nil, err
 	}
 	// Hosts that were let in send text.
-	x, err := s.joined().Compile(ctx, pjrt.Program{Code: code, Format: p.Format, Trusted: !bytes.HasPrefix(code, []byte("ML\xefR"))}, opts)
+	x, err := s.joined().Compile(ctx, pjrt.Program{Code: code, Format: p.Format, Trusted: !bytes.HasPrefix(code,
+		[]byte("ML\xefR"))}, opts)
 	if err != nil {
 		return nil, err
 	}

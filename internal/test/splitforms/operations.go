@@ -93,8 +93,9 @@ func convolution(b *builder, x *graph.Node) (*graph.Node, string) {
 		kernel = b.Split(kernel, split...)
 	}
 	y := graph.Convolve(x, kernel).StridePerAxis(strides...).DilationPerAxis(dilations...)
-	return y.ChannelGroupCount(groups).PaddingPerDim(paddings).Done(), fmt.Sprintf("kernel %v stride %v dilation %v padding %v groups %d",
-		kernel.Shape().Dimensions, strides, dilations, paddings, groups)
+	return y.ChannelGroupCount(groups).PaddingPerDim(paddings).Done(),
+		fmt.Sprintf("kernel %v stride %v dilation %v padding %v groups %d",
+			kernel.Shape().Dimensions, strides, dilations, paddings, groups)
 }
 
 // generalConvolution convolves with dilated inputs, batch groups and permuted dimensions.
@@ -216,7 +217,8 @@ func slice(b *builder, x *graph.Node) (*graph.Node, string) {
 	}
 	start, stride := b.r.IntN(dim-1), 1+b.r.IntN(3)
 	end := start + 1 + b.r.IntN(dim-start)
-	return graph.SliceAxis(x, axis, graph.AxisRange(start, end).Stride(stride)), fmt.Sprintf("axis %d [%d:%d:%d]", axis, start, end, stride)
+	return graph.SliceAxis(x, axis, graph.AxisRange(start, end).Stride(stride)), fmt.Sprintf("axis %d [%d:%d:%d]", axis,
+		start, end, stride)
 }
 
 func concatenate(b *builder, x *graph.Node) (*graph.Node, string) {
@@ -302,7 +304,8 @@ func fourier(b *builder, x *graph.Node) (*graph.Node, string) {
 	} else {
 		c = graph.FFT(c, lengths...)
 	}
-	return graph.Concatenate([]*graph.Node{graph.Real(c), graph.Imag(c)}, b.r.IntN(x.Rank())), fmt.Sprintf("%s %v", name, lengths)
+	return graph.Concatenate([]*graph.Node{graph.Real(c), graph.Imag(c)}, b.r.IntN(x.Rank())), fmt.Sprintf("%s %v", name,
+		lengths)
 }
 
 // realFourier transforms the last axis of a real tensor, and for even lengths back after a change.

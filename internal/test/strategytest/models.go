@@ -53,7 +53,8 @@ func AnnotatedStep(s *strategy.TPUStrategy) *train.Step { return AnnotatedOver(s
 
 // AnnotatedOver is a training step of [Annotated] over a store.
 func AnnotatedOver(s *strategy.TPUStrategy, store *model.Store) *train.Step {
-	return OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), Annotated(s.NumLogicalDevices()), train.Options{}))
+	return OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), Annotated(s.NumLogicalDevices()),
+		train.Options{}))
 }
 
 // SeededStore is an empty store whose first values are always the same.
@@ -159,7 +160,8 @@ func Classes(rng *rand.Rand, n int, dims ...int) *tensors.Tensor {
 // Linear is the loss of a linear model with weights [2, 2] and a bias [2]; LinearW are first
 // weights, and LinearX and LinearY a batch of 4 rows.
 func Linear(w, b *graph.Node, in []*graph.Node) *graph.Node {
-	return graph.ReduceAllMean(graph.Square(graph.Sub(graph.Add(graph.MatMul(in[0], w), graph.ExpandLeftToRank(b, 2)), in[1])))
+	return graph.ReduceAllMean(graph.Square(graph.Sub(graph.Add(graph.MatMul(in[0], w), graph.ExpandLeftToRank(b, 2)),
+		in[1])))
 }
 
 // First weights and a batch of [Linear].
@@ -180,5 +182,6 @@ func Flat(t testing.TB, v *strategy.Variable) []float32 {
 // Share returns the rule by which the replicas share out the state of all variables of that many
 // elements and more; nothing of it for a state that is not set.
 func Share(state logical.StateSharding, smallest int) logical.Rules {
-	return logical.Rules{{Pattern: regexp.MustCompile(""), State: cmp.Or(state, logical.ShardNothing), MinElements: smallest}}
+	return logical.Rules{{Pattern: regexp.MustCompile(""), State: cmp.Or(state, logical.ShardNothing),
+		MinElements: smallest}}
 }

@@ -67,7 +67,8 @@ func NamedLayer(mesh sharding.Mesh, scope *model.Scope, x *graph.Node) *graph.No
 		return put(layers.Dense(scope.At("%s", name), x, false, 4, 2), "", "sequence", "model", "")
 	}
 	scores := put(graph.Einsum("blhe,bmhe->bhlm", project("query"), project("key")), "", "model,expert", "sequence", "")
-	attended := put(graph.Einsum("bhlm,bmhe->blhe", graph.Softmax(scores, -1), project("value")), "", "sequence", "model", "")
+	attended := put(graph.Einsum("bhlm,bmhe->blhe", graph.Softmax(scores, -1), project("value")), "", "sequence", "model",
+		"")
 	attended = graph.Reshape(attended, attended.Shape().Dimensions[0], attended.Shape().Dimensions[1], 8)
 	x = put(graph.Add(x, layers.Dense(scope.At("out"), attended, false, 8)), "", "sequence", "")
 	h := graph.Tanh(put(layers.Dense(scope.At("up"), x, true, 16), "", "sequence", "model,expert"))

@@ -36,7 +36,8 @@ func TestAStrategyIsClosedWithItsTest(t *testing.T) {
 
 func TestProcessesShareTheDevices(t *testing.T) {
 	fault := errors.New("mine")
-	errs := strategytest.OnProcesses(t, plugintest.System(t, 2), simhost.Options{Processes: 2}, strategy.Options{Replicas: 2},
+	errs := strategytest.OnProcesses(t, plugintest.System(t, 2), simhost.Options{Processes: 2},
+		strategy.Options{Replicas: 2},
 		func(ctx context.Context, s *strategy.TPUStrategy) error {
 			assert.Equal(t, 2, s.NumReplicasInSync())
 			if s.Process() == 1 {

@@ -24,12 +24,14 @@ import (
 // CheckFlags checks the lowered step of a classifier of 8 x 8 images: with -precision bf16 it contains
 // bfloat16 products, and with -remat full its backward pass repeats products. logits builds the scores
 // of images, uint8 [rows, 8, 8], with the flags.
-func CheckFlags(t *testing.T, logits func(f *trainer.Flags, rc *strategy.ReplicaContext, images *graph.Node) *graph.Node) {
+func CheckFlags(t *testing.T, logits func(f *trainer.Flags, rc *strategy.ReplicaContext,
+	images *graph.Node) *graph.Node) {
 	s := strategytest.New(t, 2, 1)
 	text := func(args ...string) string {
 		f := trainer.AddFlags(flag.NewFlagSet(t.Name(), flag.ContinueOnError), trainer.Defaults{Steps: 1, Devices: 2})
 		require.NoError(t, f.Parse(args, io.Discard))
-		step := strategytest.OK(train.New(s, f.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		step := strategytest.OK(train.New(s, f.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext,
+			in []*graph.Node) *graph.Node {
 			return graph.ReduceAllMean(precision.Output(logits(f, rc, in[0])))
 		}, train.Options{Precision: f.Precision}))
 		m, err := step.Lowered(t.Context(), shapes.Make(dtypes.Uint8, 4, 8, 8))

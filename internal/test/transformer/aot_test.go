@@ -43,9 +43,12 @@ func compiled(t *testing.T, slice string, c transformer.Config, logicalDevices i
 func line(c transformer.Config, r *report.Report, text int) string {
 	var b strings.Builder
 	mib := func(bytes int64) int64 { return (bytes + mebibyte/2) / mebibyte }
-	fmt.Fprintf(&b, "%s as %d x %d, %.2f billion parameters, batch %d, loop %v, %v, %v: %d bytes of text, %.1f s to lower, %.1f s to compile; MiB: arguments %d, temporaries %d, code %d, needs %d of %d (%s)\n",
-		r.Target.Name, r.Replicas, r.LogicalDevices, float64(c.Parameters())/1e9, c.Batch, c.Loop, c.Keep, c.Shared, text, r.LoweringSeconds, r.CompilingSeconds,
-		mib(r.Memory.Arguments), mib(r.Memory.Temporaries), mib(r.Memory.Code), mib(r.Memory.Needs), mib(r.Memory.Limit), r.Memory.Verdict)
+	fmt.Fprintf(&b, "%s as %d x %d, %.2f billion parameters, batch %d, loop %v, %v, %v: %d bytes of text, %.1f s to "+
+		"lower, %.1f s to compile; MiB: arguments %d, temporaries %d, code %d, needs %d of %d (%s)\n",
+		r.Target.Name, r.Replicas, r.LogicalDevices, float64(c.Parameters())/1e9, c.Batch, c.Loop, c.Keep, c.Shared, text,
+		r.LoweringSeconds, r.CompilingSeconds,
+		mib(r.Memory.Arguments), mib(r.Memory.Temporaries), mib(r.Memory.Code), mib(r.Memory.Needs), mib(r.Memory.Limit),
+		r.Memory.Verdict)
 	for _, d := range r.CollectiveDTypes {
 		fmt.Fprintf(&b, "%s over %s of %s: %.3f GB\n", d.Kind, d.Axis, d.DType, float64(d.Bytes)/1e9)
 	}

@@ -64,17 +64,20 @@ func TinyLlama() Config {
 
 // Billion returns 1.3 billion parameters: 24 layers of width 2,048, with two rows for each of 4 replicas.
 func Billion() Config {
-	return Config{Layers: 24, Width: 2048, Heads: 16, Sequence: 2048, Vocabulary: 32000, Batch: 8, Compute: dtypes.BFloat16}
+	return Config{Layers: 24, Width: 2048, Heads: 16, Sequence: 2048, Vocabulary: 32000, Batch: 8,
+		Compute: dtypes.BFloat16}
 }
 
 // Llama8B returns the shapes of Llama 3 8B. The caller sets the batch.
 func Llama8B() Config {
-	return Config{Layers: 32, Width: 4096, Heads: 32, KeyHeads: 8, Hidden: 14336, Sequence: 8192, Vocabulary: 128256, Llama: true, Compute: dtypes.BFloat16}
+	return Config{Layers: 32, Width: 4096, Heads: 32, KeyHeads: 8, Hidden: 14336, Sequence: 8192, Vocabulary: 128256,
+		Llama: true, Compute: dtypes.BFloat16}
 }
 
 // Llama70B returns the shapes of Llama 3 70B. The caller sets the batch.
 func Llama70B() Config {
-	return Config{Layers: 80, Width: 8192, Heads: 64, KeyHeads: 8, Hidden: 28672, Sequence: 8192, Vocabulary: 128256, Llama: true, Compute: dtypes.BFloat16}
+	return Config{Layers: 80, Width: 8192, Heads: 64, KeyHeads: 8, Hidden: 28672, Sequence: 8192, Vocabulary: 128256,
+		Llama: true, Compute: dtypes.BFloat16}
 }
 
 // filled returns the config with its defaults in place.
@@ -99,7 +102,8 @@ func (c Config) filled() Config {
 // Options returns those of a strategy of R replicas of P logical devices that splits the model's
 // variables and shares out its state.
 func (c Config) Options(replicas, logicalDevices int) strategy.Options {
-	return strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices, Variables: append(c.Rules(logicalDevices), c.Shared...)}
+	return strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices, Variables: append(c.Rules(logicalDevices),
+		c.Shared...)}
 }
 
 // Step returns the model's training step over a store. It takes one argument, of the shape and

@@ -26,7 +26,8 @@ type values map[string]*Node
 
 // Loss returns the mean cross-entropy of a replica's next tokens. It is the loss of [Config.Step].
 func (c Config) Loss(rc *strategy.ReplicaContext, in []*Node) *Node {
-	tokens, labels := graph.Slice(in[0], graph.AxisRange(), graph.AxisRange(0, c.Sequence)), graph.Slice(in[0], graph.AxisRange(), graph.AxisRange(1))
+	tokens, labels := graph.Slice(in[0], graph.AxisRange(), graph.AxisRange(0, c.Sequence)),
+		graph.Slice(in[0], graph.AxisRange(), graph.AxisRange(1))
 	return crossEntropy(c.Logits(rc, tokens, nil), labels)
 }
 
@@ -69,7 +70,8 @@ func (c Config) Logits(rc *strategy.ReplicaContext, tokens *Node, cache *generat
 // Generator returns the options of a generator of the model.
 func (c Config) Generator() generate.Options {
 	c = c.filled()
-	return generate.Options{Layers: c.Layers, KeyHeads: c.KeyHeads, HeadSize: c.Width / c.Heads, Vocabulary: c.Vocabulary, MaxLength: c.Sequence, DType: c.Compute}
+	return generate.Options{Layers: c.Layers, KeyHeads: c.KeyHeads, HeadSize: c.Width / c.Heads, Vocabulary: c.Vocabulary,
+		MaxLength: c.Sequence, DType: c.Compute}
 }
 
 // crossEntropy is written without a gather, as each logical device has a part of the vocabulary.
@@ -79,7 +81,8 @@ func crossEntropy(logits, labels *Node) *Node {
 	sum = graph.Add(sum, graph.Squeeze(largest, -1))
 	indices := logits.Shape().Clone()
 	indices.DType = labels.DType()
-	labelled := graph.Equal(graph.BroadcastToShape(graph.InsertAxes(labels, -1), indices), graph.Iota(logits.Graph(), indices, -1))
+	labelled := graph.Equal(graph.BroadcastToShape(graph.InsertAxes(labels, -1), indices), graph.Iota(logits.Graph(),
+		indices, -1))
 	chosen := graph.ReduceSum(graph.Where(labelled, logits, graph.ZerosLike(logits)), -1)
 	return graph.ReduceAllMean(graph.Sub(sum, chosen))
 }
@@ -117,7 +120,8 @@ func (d decoder) split(x *Node, dim int) *Node {
 func (d decoder) weights(scores *Node) *Node {
 	g, n := scores.Graph(), scores.Shape().Dim(-1)
 	places := shapes.Make(dtypes.Int32, n, n)
-	seen := graph.BroadcastToDims(graph.ExpandLeftToRank(graph.LessOrEqual(graph.Iota(g, places, 1), graph.Iota(g, places, 0)), scores.Rank()),
+	seen := graph.BroadcastToDims(graph.ExpandLeftToRank(graph.LessOrEqual(graph.Iota(g, places, 1),
+		graph.Iota(g, places, 0)), scores.Rank()),
 		scores.Shape().Dimensions...)
 	scores = graph.Where(seen, scores, graph.Scalar(g, scores.DType(), -1e9))
 	return d.compute(graph.Softmax(scores, -1))

@@ -43,7 +43,8 @@ func explained(t *testing.T, r *report.Report) {
 	if r.Predicted != nil {
 		assert.InEpsilon(t, r.Predicted.Seconds, seconds, 1e-6)
 		assert.GreaterOrEqual(t, known, 0.95*seconds)
-		t.Logf("%.2f %% of %s and %.2f %% of %s have a line", 100*known/seconds, units.Seconds(seconds), 100*float64(knownBytes)/float64(bytes), units.Bytes(bytes))
+		t.Logf("%.2f %% of %s and %.2f %% of %s have a line", 100*known/seconds, units.Seconds(seconds),
+			100*float64(knownBytes)/float64(bytes), units.Bytes(bytes))
 	}
 }
 

@@ -59,7 +59,8 @@ func (d decoder) rotated(x *Node) *Node {
 	if d.positions != nil {
 		places := graph.InsertAxes(graph.ConvertDType(d.positions, dtypes.Float32), -1, -1) // [rows, places, 1, 1]
 		dims := []int{x.Shape().Dim(0), n, 1, half}
-		angle = graph.Mul(graph.BroadcastToDims(places, dims...), graph.BroadcastToDims(graph.Slice(speed, graph.AxisRange(), graph.AxisElem(0)), dims...))
+		angle = graph.Mul(graph.BroadcastToDims(places, dims...), graph.BroadcastToDims(graph.Slice(speed, graph.AxisRange(),
+			graph.AxisElem(0)), dims...))
 	}
 	cos, sin := graph.Cos(angle), graph.Sin(angle)
 	x = graph.ConvertDType(x, dtypes.Float32)

@@ -18,7 +18,8 @@ import (
 const devices = 8
 
 // losses are those of a number of steps on the same tokens.
-func losses(t *testing.T, sys *system.System, c transformer.Config, replicas, logicalDevices, steps int) (all []float64) {
+func losses(t *testing.T, sys *system.System, c transformer.Config, replicas, logicalDevices,
+	steps int) (all []float64) {
 	t.Helper()
 	s := strategytest.On(t, sys, c.Options(replicas, logicalDevices))
 	step := c.Step(s, model.NewStore())

@@ -110,7 +110,8 @@ func TestStateInPartsIsGatheredAndScatteredWithinItsSplit(t *testing.T) {
 		for _, c := range r.Collectives {
 			over[c.Kind+" over "+c.Axis] = true
 		}
-		assert.Equal(t, map[string]bool{"all-reduce over replica": true, "all-reduce over logical": true, "all-gather over replica": true,
+		assert.Equal(t, map[string]bool{"all-reduce over replica": true, "all-reduce over logical": true,
+			"all-gather over replica":     true,
 			"reduce-scatter over replica": true}, over, state)
 	}
 }

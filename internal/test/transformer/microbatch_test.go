@@ -30,7 +30,8 @@ func TestMicrobatchesNeedTheMemoryOfOne(t *testing.T) {
 	batch, accumulated := temporaries(c, 0), temporaries(c, 8)
 	c.Batch /= 8
 	eighth := temporaries(c, 0)
-	t.Logf("KiB of temporaries: %d of the batch, %d of an eighth, %d of 8 microbatches; %d of gradients", batch>>10, eighth>>10, accumulated>>10, gradients>>10)
+	t.Logf("KiB of temporaries: %d of the batch, %d of an eighth, %d of 8 microbatches; %d of gradients", batch>>10,
+		eighth>>10, accumulated>>10, gradients>>10)
 	assert.Less(t, accumulated, eighth+gradients*5/4)
 	assert.Less(t, accumulated, batch/4)
 }

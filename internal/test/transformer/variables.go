@@ -121,7 +121,8 @@ func (v variable) make(scope *model.Scope, seed int) *model.Variable {
 // stack adds a variable of n layers to the store with the initial values of separate layers. seed is the
 // seed of the first layer, and consecutive seeds differ by step.
 func (v variable) stack(scope *model.Scope, n, seed, step int) {
-	scope.WithInitializer(v.initializer(seed, step)).VariableWithShape(v.name, shapes.Make(dtypes.Float32, append([]int{n}, v.dims...)...))
+	scope.WithInitializer(v.initializer(seed, step)).VariableWithShape(v.name, shapes.Make(dtypes.Float32,
+		append([]int{n}, v.dims...)...))
 }
 
 // initializer returns the first values: zeros, ones, or numbers of the variable's deviation around

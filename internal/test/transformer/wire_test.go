@@ -77,10 +77,12 @@ func TestAOTHalfPrecisionCrossesTheLogicalDevicesInHalfPrecision(t *testing.T) {
 		}
 		return graph.ReduceAllMean(graph.Square(graph.ConvertDType(x, dtypes.Float32)))
 	}
-	s := strategytest.Ahead(t, "v5e:4x4", strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices, Variables: logical.Rules{
-		logical.Match(`up/dense/weights`, logical.SplitInto(1, logicalDevices)), logical.Match(`up/dense/biases`, logical.SplitInto(logicalDevices)),
-		logical.Match(`down/dense/weights`, logical.SplitInto(logicalDevices, 1)),
-	}})
+	s := strategytest.Ahead(t, "v5e:4x4", strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices,
+		Variables: logical.Rules{
+			logical.Match(`up/dense/weights`, logical.SplitInto(1, logicalDevices)), logical.Match(`up/dense/biases`,
+				logical.SplitInto(logicalDevices)),
+			logical.Match(`down/dense/weights`, logical.SplitInto(logicalDevices, 1)),
+		}})
 	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), dense, train.Options{}))
 	got := reduced(t, step, shapes.Make(dtypes.Float32, replicas*rows, width))
 	t.Log("layers", got)

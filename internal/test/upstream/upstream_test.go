@@ -72,7 +72,8 @@ func TestAPatchThatDoesNotFitIsRefused(t *testing.T) {
 	}
 	_, err = files[0].apply("b\nc\nd\n", true)
 	assert.NoError(t, err, "the lines stand elsewhere")
-	for _, diff := range []string{"what", "@@ -1 +1 @@\n-a\n+b", "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1 @@\n-a", "diff --git a/x b/x\n+++ b/x\n@@ -1 +1 @@\n*a"} {
+	for _, diff := range []string{"what", "@@ -1 +1 @@\n-a\n+b", "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1 @@\n-a",
+		"diff --git a/x b/x\n+++ b/x\n@@ -1 +1 @@\n*a"} {
 		_, err := parseDiff(diff)
 		assert.Error(t, err, "%q", diff)
 	}

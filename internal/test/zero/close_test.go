@@ -151,7 +151,8 @@ func TestEveryCloserIsInTheTable(t *testing.T) {
 		name := d.Name()
 		if d.IsDir() {
 			_, module := os.Stat(filepath.Join(path, "go.mod"))
-			if path != root && (module == nil || slices.Contains([]string{"internal", "testdata", "cmd", "examples", ".git"}, name) || strings.HasPrefix(name, "x_")) {
+			if path != root && (module == nil || slices.Contains([]string{"internal", "testdata", "cmd", "examples", ".git"},
+				name) || strings.HasPrefix(name, "x_")) {
 				return fs.SkipDir
 			}
 			return nil

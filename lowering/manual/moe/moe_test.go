@@ -57,14 +57,17 @@ func arguments(tokens, width, experts, hidden int) []any {
 
 func TestLayerOnDevicesMatchesOneDevice(t *testing.T) {
 	args := arguments(32, 4, 8, 6)
-	for _, opts := range []moe.Options{{TopK: 2, CapacityFactor: 0.75, Groups: 4}, {TopK: 1, CapacityFactor: 8, Groups: 8}} {
+	for _, opts := range []moe.Options{{TopK: 2, CapacityFactor: 0.75, Groups: 4}, {TopK: 1, CapacityFactor: 8,
+		Groups: 8}} {
 		opts.Axis = "expert"
-		one := strategytest.On(t, plugintest.System(t, 1), strategy.Options{LogicalAxes: []sharding.Axis{{Name: "expert", Size: 1}}})
+		one := strategytest.On(t, plugintest.System(t, 1),
+			strategy.Options{LogicalAxes: []sharding.Axis{{Name: "expert", Size: 1}}})
 		want := run(t, one, opts, args)
 		dropped := want[2][0]
 		assert.Equal(t, opts.CapacityFactor < 8, dropped > 0, "dropped %v", dropped)
 		assert.Less(t, dropped, float32(0.8))
-		for _, axes := range [][]sharding.Axis{{{Name: "expert", Size: 4}}, {{Name: "model", Size: 2}, {Name: "expert", Size: 2}}} {
+		for _, axes := range [][]sharding.Axis{{{Name: "expert", Size: 4}}, {{Name: "model", Size: 2},
+			{Name: "expert", Size: 2}}} {
 			t.Run(fmt.Sprintf("%+v over %v", opts, axes), func(t *testing.T) {
 				s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{LogicalAxes: axes})
 				for i, got := range run(t, s, opts, args) {
@@ -96,11 +99,13 @@ func TestLayerIsWeightedSumOfExperts(t *testing.T) {
 }
 
 func TestLayerErrors(t *testing.T) {
-	for want, change := range map[string]func(x, gate, up *graph.Node, opts *moe.Options) (*graph.Node, *graph.Node, []*graph.Node){
+	for want, change := range map[string]func(x, gate, up *graph.Node, opts *moe.Options) (*graph.Node, *graph.Node,
+		[]*graph.Node){
 		"6 experts on 4 devices": func(x, gate, up *graph.Node, _ *moe.Options) (*graph.Node, *graph.Node, []*graph.Node) {
 			return x, graph.SliceAxis(gate, 1, graph.AxisRange(0, 6)), nil
 		},
-		"Options.TopK is 9 for 8 experts": func(x, gate, up *graph.Node, opts *moe.Options) (*graph.Node, *graph.Node, []*graph.Node) {
+		"Options.TopK is 9 for 8 experts": func(x, gate, up *graph.Node, opts *moe.Options) (*graph.Node, *graph.Node,
+			[]*graph.Node) {
 			opts.TopK = 9
 			return x, gate, []*graph.Node{up}
 		},
@@ -122,11 +127,13 @@ func TestLayerErrors(t *testing.T) {
 		"pass [tokens, width]": func(x, gate, up *graph.Node, _ *moe.Options) (*graph.Node, *graph.Node, []*graph.Node) {
 			return up, gate, nil
 		},
-		`axis "stage": the replica does not have it`: func(x, gate, up *graph.Node, opts *moe.Options) (*graph.Node, *graph.Node, []*graph.Node) {
+		`axis "stage": the replica does not have it`: func(x, gate, up *graph.Node, opts *moe.Options) (*graph.Node,
+			*graph.Node, []*graph.Node) {
 			opts.Axis = "stage"
 			return x, gate, nil
 		},
-		"return [experts, places, width]": func(x, gate, up *graph.Node, _ *moe.Options) (*graph.Node, *graph.Node, []*graph.Node) {
+		"return [experts, places, width]": func(x, gate, up *graph.Node, _ *moe.Options) (*graph.Node, *graph.Node,
+			[]*graph.Node) {
 			return x, gate, []*graph.Node{up}
 		},
 	} {

@@ -35,9 +35,10 @@ func layer(x, w, b *graph.Node) *graph.Node {
 
 // stage runs its layers in a loop.
 func stage(x *graph.Node, w []*graph.Node) *graph.Node {
-	return loop.Run(nil, w[0].Shape().Dimensions[0], loop.Arguments{Carried: []*graph.Node{x}, Sliced: w}, func(l *loop.Layer) loop.Results {
-		return loop.Results{Carried: []*graph.Node{layer(l.Carried[0], l.Sliced[0], l.Sliced[1])}}
-	}, loop.Options{}).Carried[0]
+	return loop.Run(nil, w[0].Shape().Dimensions[0], loop.Arguments{Carried: []*graph.Node{x}, Sliced: w},
+		func(l *loop.Layer) loop.Results {
+			return loop.Results{Carried: []*graph.Node{layer(l.Carried[0], l.Sliced[0], l.Sliced[1])}}
+		}, loop.Options{}).Carried[0]
 }
 
 func sequential(x *graph.Node, w []*graph.Node) *graph.Node {
@@ -51,7 +52,8 @@ func sequential(x *graph.Node, w []*graph.Node) *graph.Node {
 func TestPipelineMatchesSequentialStages(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	args := []any{strategytest.Normals(rng, 12, 4), strategytest.Normals(rng, 8, 4, 4), strategytest.Normals(rng, 8, 4)}
-	run := func(t *testing.T, s *strategy.TPUStrategy, of func(x *graph.Node, w []*graph.Node) *graph.Node) (all [][]float32) {
+	run := func(t *testing.T, s *strategy.TPUStrategy, of func(x *graph.Node,
+		w []*graph.Node) *graph.Node) (all [][]float32) {
 		t.Helper()
 		f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			y := of(in[0], in[1:])
@@ -72,7 +74,8 @@ func TestPipelineMatchesSequentialStages(t *testing.T) {
 	}{
 		{[]sharding.Axis{{Name: "stage", Size: 1}}, pipeline.Options{Microbatches: 3}},
 		{[]sharding.Axis{{Name: "stage", Size: 4}}, pipeline.Options{Microbatches: 6, Keep: remat.Nothing()}},
-		{[]sharding.Axis{{Name: "stage", Size: 2}, {Name: "model", Size: 2}}, pipeline.Options{Microbatches: 4, Keep: remat.Products()}},
+		{[]sharding.Axis{{Name: "stage", Size: 2}, {Name: "model", Size: 2}}, pipeline.Options{Microbatches: 4,
+			Keep: remat.Products()}},
 		{[]sharding.Axis{{Name: "stage", Size: 4}}, pipeline.Options{Microbatches: 1}},
 	} {
 		t.Run(fmt.Sprintf("%v, %d microbatches, keep %s", c.axes, c.opts.Microbatches, c.opts.Keep), func(t *testing.T) {
@@ -81,7 +84,10 @@ func TestPipelineMatchesSequentialStages(t *testing.T) {
 				devices *= a.Size
 			}
 			s := strategytest.On(t, plugintest.System(t, devices), strategy.Options{LogicalAxes: c.axes})
-			for i, got := range run(t, s, func(x *graph.Node, w []*graph.Node) *graph.Node { return pipeline.Run("stage", x, w, stage, c.opts) }) {
+			for i, got := range run(t, s, func(x *graph.Node, w []*graph.Node) *graph.Node {
+				return pipeline.Run("stage", x, w,
+					stage, c.opts)
+			}) {
 				require.InDeltaSlice(t, want[i], got, 1e-4, "result %d", i)
 			}
 		})
@@ -90,14 +96,33 @@ func TestPipelineMatchesSequentialStages(t *testing.T) {
 
 func TestRunErrors(t *testing.T) {
 	for want, of := range map[string]func(x, w *graph.Node){
-		"5 microbatches of a batch of 12 rows":       func(x, w *graph.Node) { pipeline.Run("stage", x, nil, stage, pipeline.Options{Microbatches: 5}) },
-		"-1 microbatches":                            func(x, w *graph.Node) { pipeline.Run("stage", x, nil, stage, pipeline.Options{Microbatches: -1}) },
-		"the batch is nil or a scalar":               func(x, w *graph.Node) { pipeline.Run("stage", nil, nil, stage, pipeline.Options{}) },
-		"the stage is nil":                           func(x, w *graph.Node) { pipeline.Run("stage", x, nil, nil, pipeline.Options{}) },
-		"that the number of stages divides":          func(x, w *graph.Node) { pipeline.Run("stage", x, []*graph.Node{w}, stage, pipeline.Options{}) },
-		`axis "model": the replica does not have it`: func(x, w *graph.Node) { pipeline.Run("model", x, nil, stage, pipeline.Options{}) },
+		"5 microbatches of a batch of 12 rows": func(x, w *graph.Node) {
+			pipeline.Run("stage", x, nil, stage,
+				pipeline.Options{Microbatches: 5})
+		},
+		"-1 microbatches": func(x, w *graph.Node) {
+			pipeline.Run("stage", x, nil, stage,
+				pipeline.Options{Microbatches: -1})
+		},
+		"the batch is nil or a scalar": func(x, w *graph.Node) {
+			pipeline.Run("stage", nil, nil, stage,
+				pipeline.Options{})
+		},
+		"the stage is nil": func(x, w *graph.Node) {
+			pipeline.Run("stage", x, nil, nil,
+				pipeline.Options{})
+		},
+		"that the number of stages divides": func(x, w *graph.Node) {
+			pipeline.Run("stage", x, []*graph.Node{w},
+				stage, pipeline.Options{})
+		},
+		`axis "model": the replica does not have it`: func(x, w *graph.Node) {
+			pipeline.Run("model", x, nil, stage,
+				pipeline.Options{})
+		},
 		"return the shape and the dtype of the argument": func(x, w *graph.Node) {
-			pipeline.Run("stage", x, nil, func(x *graph.Node, _ []*graph.Node) *graph.Node { return graph.ReduceAllSum(x) }, pipeline.Options{})
+			pipeline.Run("stage", x, nil, func(x *graph.Node, _ []*graph.Node) *graph.Node { return graph.ReduceAllSum(x) },
+				pipeline.Options{})
 		},
 	} {
 		g := graph.NewGraph(spmd.NewTrace(spmd.Options{LogicalAxes: []sharding.Axis{{Name: "stage", Size: 4}}}), "step")
@@ -108,7 +133,8 @@ func TestRunErrors(t *testing.T) {
 				require.ErrorAs(t, err, &fault, want)
 				assert.ErrorContains(t, err, want)
 			}()
-			of(graph.Parameter(g, "x", shapes.Make(dtypes.Float32, 12, 4)), graph.Parameter(g, "w", shapes.Make(dtypes.Float32, 6, 4, 4)))
+			of(graph.Parameter(g, "x", shapes.Make(dtypes.Float32, 12, 4)), graph.Parameter(g, "w", shapes.Make(dtypes.Float32,
+				6, 4, 4)))
 		}()
 	}
 }

@@ -29,14 +29,16 @@ func whole(q, k, v *graph.Node, causal bool) *graph.Node {
 	if causal {
 		at := shapes.Make(dtypes.Int32, length, length)
 		sees := graph.ExpandLeftToRank(graph.GreaterOrEqual(graph.Iota(g, at, 0), graph.Iota(g, at, 1)), 4)
-		s = graph.Where(graph.BroadcastToShape(sees, s.Shape()), s, graph.BroadcastToShape(graph.Const(g, float32(-1e30)), s.Shape()))
+		s = graph.Where(graph.BroadcastToShape(sees, s.Shape()), s, graph.BroadcastToShape(graph.Const(g, float32(-1e30)),
+			s.Shape()))
 	}
 	return graph.Einsum("bhqk,bkhd->bqhd", graph.Softmax(s, -1), v)
 }
 
 func TestRingAttentionMatchesAttention(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	args := []any{strategytest.Normals(rng, 2, 16, 2, 4), strategytest.Normals(rng, 2, 16, 2, 4), strategytest.Normals(rng, 2, 16, 2, 4)}
+	args := []any{strategytest.Normals(rng, 2, 16, 2, 4), strategytest.Normals(rng, 2, 16, 2, 4), strategytest.Normals(rng,
+		2, 16, 2, 4)}
 	run := func(s *strategy.TPUStrategy, attend func(q, k, v *graph.Node) *graph.Node) (all [][]float32) {
 		f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			y := attend(in[0], in[1], in[2])

@@ -111,19 +111,27 @@ func TestABIMatchesHeaders(t *testing.T) {
 					require.False(t, grown, "%s.%s: a field after one that this header lacks", s.name, f)
 					seen[s.name+"."+f] = true
 					asserts++
-					fmt.Fprintf(&c, "_Static_assert(offsetof(tps_%[1]s, %[2]s) == offsetof(PJRT_%[1]s, %[2]s), \"offset of %[1]s.%[2]s\");\n", s.name, f)
-					fmt.Fprintf(&c, "_Static_assert(sizeof(((tps_%[1]s*)0)->%[2]s) == sizeof(((PJRT_%[1]s*)0)->%[2]s), \"size of %[1]s.%[2]s\");\n", s.name, f)
+					fmt.Fprintf(&c,
+						"_Static_assert(offsetof(tps_%[1]s, %[2]s) == offsetof(PJRT_%[1]s, %[2]s), \"offset of %[1]s.%[2]s\");\n", s.name,
+						f)
+					fmt.Fprintf(&c,
+						"_Static_assert(sizeof(((tps_%[1]s*)0)->%[2]s) == sizeof(((PJRT_%[1]s*)0)->%[2]s), \"size of %[1]s.%[2]s\");\n",
+						s.name, f)
 				}
 				last := s.fields[len(s.fields)-1]
 				if !grown && s.name != "Extension_Base" {
 					// Later headers may append fields, but do not remove any.
-					fmt.Fprintf(&c, "_Static_assert(TPS_SIZE(tps_%[1]s, %[2]s) <= PJRT_%[1]s_STRUCT_SIZE, \"struct size of %[1]s\");\n", s.name, last)
+					fmt.Fprintf(&c,
+						"_Static_assert(TPS_SIZE(tps_%[1]s, %[2]s) <= PJRT_%[1]s_STRUCT_SIZE, \"struct size of %[1]s\");\n", s.name, last)
 				}
 			}
-			fmt.Fprintf(&c, "_Static_assert(sizeof(tps_Api) == offsetof(PJRT_Api, PJRT_Error_Destroy), \"head of the table\");\n")
+			fmt.Fprintf(&c,
+				"_Static_assert(sizeof(tps_Api) == offsetof(PJRT_Api, PJRT_Error_Destroy), \"head of the table\");\n")
 			for i, slot := range capi.Functions() {
 				if i < len(h.slots) {
-					fmt.Fprintf(&c, "_Static_assert(sizeof(tps_Api) + %d * sizeof(void*) == offsetof(PJRT_Api, PJRT_%s), \"slot %s\");\n", i, slot.Name, slot.Name)
+					fmt.Fprintf(&c,
+						"_Static_assert(sizeof(tps_Api) + %d * sizeof(void*) == offsetof(PJRT_Api, PJRT_%s), \"slot %s\");\n", i,
+						slot.Name, slot.Name)
 				}
 			}
 			require.Greater(t, asserts, 300)

@@ -26,7 +26,8 @@ func TestWhatTheServiceAnswersHasAReason(t *testing.T) {
 	defer server.Close()
 	t.Setenv("AZURE_STORAGE_ACCOUNT", "account")
 	t.Setenv("AZURE_STORAGE_KEY", "a2V5")
-	url := "azblob://container/run?protocol=http&localemu=true&patience=1ms&domain=" + strings.TrimPrefix(server.URL, "http://")
+	url := "azblob://container/run?protocol=http&localemu=true&patience=1ms&domain=" + strings.TrimPrefix(server.URL,
+		"http://")
 	for c, want := range map[string]struct {
 		status int
 		reason blobstore.Reason
@@ -47,7 +48,8 @@ func TestWhatTheServiceAnswersHasAReason(t *testing.T) {
 // TestAListingThatIsNoneIsAnError checks that a malformed listing is an error, and neither a panic
 // of the driver nor an empty result.
 func TestAListingThatIsNoneIsAnError(t *testing.T) {
-	const head, tail = `<?xml version="1.0" encoding="utf-8"?><EnumerationResults ContainerName="container"><Blobs>`, `</Blobs><NextMarker/></EnumerationResults>`
+	const head, tail = `<?xml version="1.0" encoding="utf-8"?><EnumerationResults ContainerName="container"><Blobs>`,
+		`</Blobs><NextMarker/></EnumerationResults>`
 	body := head + tail
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/xml")
@@ -56,7 +58,8 @@ func TestAListingThatIsNoneIsAnError(t *testing.T) {
 	defer server.Close()
 	t.Setenv("AZURE_STORAGE_ACCOUNT", "account")
 	t.Setenv("AZURE_STORAGE_KEY", "a2V5")
-	s, err := storage.Open(t.Context(), "azblob://container/run?protocol=http&localemu=true&patience=1ms&domain="+strings.TrimPrefix(server.URL, "http://"))
+	s, err := storage.Open(t.Context(), "azblob://container/run?protocol=http&localemu=true&patience=1ms&domain="+
+		strings.TrimPrefix(server.URL, "http://"))
 	require.NoError(t, err)
 	defer s.Close()
 	for _, text := range []string{
@@ -70,7 +73,8 @@ func TestAListingThatIsNoneIsAnError(t *testing.T) {
 		var e *blobstore.Error
 		assert.ErrorAs(t, err, &e, "%s: %v", text, infos)
 	}
-	body = head + `<Blob><Name>run/a</Name><Properties><Last-Modified>Fri, 02 Jan 2026 03:04:05 GMT</Last-Modified><Content-Length>7</Content-Length></Properties></Blob>` + tail
+	body = head + `<Blob><Name>run/a</Name><Properties><Last-Modified>Fri, 02 Jan 2026 03:04:05 ` +
+		`GMT</Last-Modified><Content-Length>7</Content-Length></Properties></Blob>` + tail
 	infos, err := s.List(t.Context(), "")
 	require.NoError(t, err)
 	require.Len(t, infos, 1)

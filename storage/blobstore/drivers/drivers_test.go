@@ -29,7 +29,8 @@ func TestEachCommandTakesObjectStores(t *testing.T) {
 		for _, file := range found {
 			folder := strings.TrimPrefix(filepath.Dir(file), "../../../")
 			packages = append(packages, core+"/"+folder)
-			assert.Equal(t, "drivers/gs.go.txt", overlay.Replace["../../"+folder+"/object_stores.go"], "a line of gs.json for %s", folder)
+			assert.Equal(t, "drivers/gs.go.txt", overlay.Replace["../../"+folder+"/object_stores.go"],
+				"a line of gs.json for %s", folder)
 		}
 	}
 	assert.Len(t, overlay.Replace, len(packages))
@@ -41,7 +42,8 @@ func TestEachCommandTakesObjectStores(t *testing.T) {
 // TestTheCoreHasNoObjectStores checks that the core module depends on no object store.
 func TestTheCoreHasNoObjectStores(t *testing.T) {
 	for _, p := range consists(t, "../../..", "./...") {
-		for _, heavy := range []string{"gocloud.dev/", "cloud.google.com/go/storage", "github.com/aws/", "github.com/Azure/", "google.golang.org/grpc"} {
+		for _, heavy := range []string{"gocloud.dev/", "cloud.google.com/go/storage", "github.com/aws/", "github.com/Azure/",
+			"google.golang.org/grpc"} {
 			assert.False(t, strings.HasPrefix(p, heavy), "the core imports %s", p)
 		}
 	}

@@ -76,7 +76,8 @@ func New(client *gcloud.Client, bucket string, opts blobstore.Options, closers .
 	if err != nil {
 		return nil, &errkind.Fault{Op: "gcs: open", Subject: bucket, Err: err, Class: errkind.ValueError}
 	}
-	opts.Service = blobstore.Service{Status: status, Hint: hintsFor(bucket), Upload: prepareUpload, Checksum: responseChecksum}
+	opts.Service = blobstore.Service{Status: status, Hint: hintsFor(bucket), Upload: prepareUpload,
+		Checksum: responseChecksum}
 	if opts.Name == "" {
 		opts.Name = "gs://" + bucket
 		if opts.Prefix != "" {
@@ -136,12 +137,16 @@ func hintsFor(bucket string) func(blobstore.Reason) string {
 	return func(r blobstore.Reason) string {
 		switch r {
 		case blobstore.Unauthenticated:
-			return "on your own machine run `gcloud auth application-default login`; on a TPU VM or in GKE give the machine or the pod a service account and the scope cloud-platform"
+			return "on your own machine run `gcloud auth application-default login`; on a TPU VM or in GKE give the machine " +
+				"or the pod a service account and the scope cloud-platform"
 		case blobstore.PermissionDenied:
-			return fmt.Sprintf("`gcloud storage buckets add-iam-policy-binding gs://%s --member=serviceAccount:ACCOUNT --role=roles/storage.objectUser`, "+
+			return fmt.Sprintf("`gcloud storage buckets add-iam-policy-binding gs://%s --member=serviceAccount:ACCOUNT "+
+				"--role=roles/storage.objectUser`, "+
 				"and on a VM the access scope cloud-platform", bucket)
 		case blobstore.BucketNotFound:
-			return fmt.Sprintf("correct the name, or `gcloud storage buckets create gs://%s --location=REGION`, in the region of the slice", bucket)
+			return fmt.Sprintf(
+				"correct the name, or `gcloud storage buckets create gs://%s --location=REGION`, in the region of the slice",
+				bucket)
 		}
 		return ""
 	}

@@ -55,7 +55,8 @@ func TestWhatTheServiceAnswersHasAReason(t *testing.T) {
 // TestAListingThatIsNoneIsAnError checks that a malformed listing is an error, and neither a panic
 // of the driver nor an empty result.
 func TestAListingThatIsNoneIsAnError(t *testing.T) {
-	const head, tail = `<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">`, `</ListBucketResult>`
+	const head, tail = `<?xml version="1.0" encoding="UTF-8"?><ListBucketResult ` +
+		`xmlns="http://s3.amazonaws.com/doc/2006-03-01/">`, `</ListBucketResult>`
 	const whole = `<Contents><Key>run/a</Key><LastModified>2026-01-02T03:04:05.000Z</LastModified><Size>7</Size></Contents>`
 	body := head + tail
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -66,13 +67,16 @@ func TestAListingThatIsNoneIsAnError(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "id")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
 	t.Setenv("AWS_MAX_ATTEMPTS", "1")
-	s, err := storage.Open(t.Context(), "s3://bucket/run?region=us-east-1&use_path_style=true&patience=1ms&endpoint="+server.URL)
+	s, err := storage.Open(t.Context(), "s3://bucket/run?region=us-east-1&use_path_style=true&patience=1ms&endpoint="+
+		server.URL)
 	require.NoError(t, err)
 	defer s.Close()
 	for name, text := range map[string]string{
-		"has no date":                       head + `<Contents><Key>run/a</Key><Size>7</Size></Contents>` + tail,
-		`has the date "yesterday"`:          head + `<Contents><Key>run/a</Key><Size>7</Size><LastModified>yesterday</LastModified></Contents>` + tail,
-		"has no size":                       head + `<Contents><Key>run/a</Key><LastModified>2026-01-02T03:04:05Z</LastModified></Contents>` + tail,
+		"has no date": head + `<Contents><Key>run/a</Key><Size>7</Size></Contents>` + tail,
+		`has the date "yesterday"`: head +
+			`<Contents><Key>run/a</Key><Size>7</Size><LastModified>yesterday</LastModified></Contents>` + tail,
+		"has no size": head +
+			`<Contents><Key>run/a</Key><LastModified>2026-01-02T03:04:05Z</LastModified></Contents>` + tail,
 		`"run/a" has no size`:               head + `<Contents><Key>run/a</Key><Size>-7</Size></Contents>` + tail,
 		"object 1 has no key":               head + whole + `<Contents><Size>7</Size></Contents>` + tail,
 		"in \"garbage\"":                    "garbage",

@@ -65,7 +65,8 @@ func TestGraphsComputeTheSame(t *testing.T) {
 			got := exec.MustCall(step)[0]
 			require.Equal(t, dtypes.Float32, got.DType())
 			want := s.At(step)
-			assert.InDelta(t, want, float64(tensors.ToScalar[float32](got)), 3e-7*max(s.At(0), s.At(5)), "%s at step %d", s, step)
+			assert.InDelta(t, want, float64(tensors.ToScalar[float32](got)), 3e-7*max(s.At(0), s.At(5)), "%s at step %d", s,
+				step)
 		}
 		exec.Finalize()
 	}
@@ -106,7 +107,8 @@ func TestSchedulesThatAreNone(t *testing.T) {
 		{schedule.Schedule{}.Then(3, schedule.Constant(1)), "there is no schedule before or after the change"},
 		{schedule.Constant(1).Then(-3, schedule.Constant(1)), "-3 steps"},
 		{schedule.Constant(1).Then(3, schedule.Cosine(1, nan, 2)), "NaN is no rate"},
-		{schedule.Piecewise(1, schedule.Change{Step: 5, Rate: 1}, schedule.Change{Step: 5, Rate: 2}), "a change at step 5 after one at step 5"},
+		{schedule.Piecewise(1, schedule.Change{Step: 5, Rate: 1}, schedule.Change{Step: 5, Rate: 2}),
+			"a change at step 5 after one at step 5"},
 		{schedule.Piecewise(1, schedule.Change{Step: 5, Rate: -1}), "-1 is no rate"},
 		{schedule.Piecewise(1e60), "1e+60 is no rate"},
 	} {

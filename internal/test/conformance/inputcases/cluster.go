@@ -51,11 +51,15 @@ type Outcome struct {
 // limit is no limit.
 func RunCluster(t *testing.T, ds input.Dataset, cl Cluster, opts input.Options, limit int) Outcome {
 	t.Helper()
-	return RunHosts(t, cl, opts, limit, func(o input.Options) (*input.DistributedDataset, error) { return input.Distribute(ds, o) })
+	return RunHosts(t, cl, opts, limit, func(o input.Options) (*input.DistributedDataset,
+		error) {
+		return input.Distribute(ds, o)
+	})
 }
 
 // RunHosts is RunCluster of what open makes on each host.
-func RunHosts(t *testing.T, cl Cluster, opts input.Options, limit int, open func(input.Options) (*input.DistributedDataset, error)) Outcome {
+func RunHosts(t *testing.T, cl Cluster, opts input.Options, limit int,
+	open func(input.Options) (*input.DistributedDataset, error)) Outcome {
 	t.Helper()
 	opts.Replicas, opts.Processes = cl.Replicas, cl.Hosts
 	votes := newVote(cl.Hosts)

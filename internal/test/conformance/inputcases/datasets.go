@@ -31,7 +31,8 @@ func TextFiles(t *testing.T, files, lines int, tens bool) input.Dataset {
 		require.NoError(t, os.WriteFile(path, []byte(text.String()), 0o600))
 		paths = append(paths, path)
 	}
-	return input.Lines(paths, input.FileOptions{}).Map(ParseNumber, input.MapOptions{Spec: input.Leaf(input.TensorSpec{Kind: input.Float32})})
+	return input.Lines(paths, input.FileOptions{}).Map(ParseNumber,
+		input.MapOptions{Spec: input.Leaf(input.TensorSpec{Kind: input.Float32})})
 }
 
 // ParseNumber maps a line of text to its number, a float32.

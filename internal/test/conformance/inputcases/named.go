@@ -36,7 +36,8 @@ func Ragged(list []input.Element) input.Dataset {
 func runRebatch(t *testing.T, c recorded) {
 	var want map[string]json.RawMessage
 	if len(c.Outputs) > 0 && c.Outputs[0] == '[' {
-		checkPieces(t, c, input.Range(*c.Inputs.Range).Batch(*c.Inputs.Batch, c.Inputs.DropRemainder).Rebatch(*c.Inputs.NumReplicas))
+		checkPieces(t, c, input.Range(*c.Inputs.Range).Batch(*c.Inputs.Batch,
+			c.Inputs.DropRemainder).Rebatch(*c.Inputs.NumReplicas))
 		return
 	}
 	require.NoError(t, json.Unmarshal(c.Outputs, &want))
@@ -119,13 +120,22 @@ func runNamed(t *testing.T, c recorded, cl Cluster, opts input.Options) {
 		distributed(input.Range(8).Batch(4, false))
 	case strings.HasPrefix(name, "PER_REPLICA with distribute_datasets_from_function"):
 		opts.Replication = input.PerReplica
-		checkSteps(t, c, RunHosts(t, cl, opts, -1, func(o input.Options) (*input.DistributedDataset, error) { return input.FromFunction(Hundreds, o) }))
+		checkSteps(t, c, RunHosts(t, cl, opts, -1, func(o input.Options) (*input.DistributedDataset,
+			error) {
+			return input.FromFunction(Hundreds, o)
+		}))
 	case strings.HasPrefix(name, "place_dataset_on_device without PER_REPLICA"):
 		opts.PlaceOnDevice = true
-		checkSteps(t, c, RunHosts(t, cl, opts, -1, func(o input.Options) (*input.DistributedDataset, error) { return input.FromFunction(Hundreds, o) }))
+		checkSteps(t, c, RunHosts(t, cl, opts, -1, func(o input.Options) (*input.DistributedDataset,
+			error) {
+			return input.FromFunction(Hundreds, o)
+		}))
 	case strings.HasPrefix(name, "PER_REPLICA + place_on_device + fetch_to_device"):
 		opts.PlaceOnDevice, opts.Replication = true, input.PerReplica
-		checkSteps(t, c, RunHosts(t, cl, opts, -1, func(o input.Options) (*input.DistributedDataset, error) { return input.FromFunction(Hundreds, o) }))
+		checkSteps(t, c, RunHosts(t, cl, opts, -1, func(o input.Options) (*input.DistributedDataset,
+			error) {
+			return input.FromFunction(Hundreds, o)
+		}))
 	case strings.HasPrefix(name, "doc example: shard by pipeline"):
 		checkSteps(t, c, RunHosts(t, cl, opts, -1, func(o input.Options) (*input.DistributedDataset, error) {
 			return input.FromFunction(func(ctx input.Context) (input.Dataset, error) {
@@ -153,7 +163,8 @@ func runNamed(t *testing.T, c recorded, cl Cluster, opts input.Options) {
 		}
 	case strings.Contains(name, "get_next"):
 		runGetNext(t, c, cl, opts)
-	case strings.Contains(name, "batch_sizes_for_worker") || c.Section == "rebatch" && bytes.Contains(c.Outputs, []byte(`"batch_sizes"`)):
+	case strings.Contains(name, "batch_sizes_for_worker") || c.Section == "rebatch" && bytes.Contains(c.Outputs,
+		[]byte(`"batch_sizes"`)):
 		runBatchSizes(t, c)
 	default:
 		if ds, ok := Pipeline(name); ok {
@@ -189,7 +200,10 @@ func Hundreds(ctx input.Context) (input.Dataset, error) {
 func sumAll(t *testing.T, ds input.Dataset, cl Cluster) int64 {
 	d, err := input.Distribute(ds, input.Options{Replicas: cl.Replicas})
 	require.NoError(t, err)
-	total, err := input.Reduce(context.Background(), d, int64(0), func(sum int64, s input.Step) (int64, error) { return sum + sumStep(s), nil })
+	total, err := input.Reduce(context.Background(), d, int64(0), func(sum int64, s input.Step) (int64,
+		error) {
+		return sum + sumStep(s), nil
+	})
 	require.NoError(t, err)
 	return total
 }

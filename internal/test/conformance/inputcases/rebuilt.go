@@ -34,7 +34,8 @@ func runRebuilt(t *testing.T, c recorded, cl Cluster, opts input.Options) {
 		require.NoError(t, d.Decode(&want))
 	}
 	require.Nil(t, want.Error, "this case has neither inputs nor a name that says them")
-	require.True(t, cl.Hosts == 1 && (want.Steps != nil || want.Spec != ""), "this case has neither inputs nor a name that says them")
+	require.True(t, cl.Hosts == 1 && (want.Steps != nil || want.Spec != ""),
+		"this case has neither inputs nor a name that says them")
 	perReplica, known := input.Nest[input.TensorSpec]{}, want.Spec != ""
 	if known {
 		perReplica = (&specParser{t: t, text: want.Spec}).nest()
@@ -49,7 +50,10 @@ func runRebuilt(t *testing.T, c recorded, cl Cluster, opts input.Options) {
 			}
 		}
 		checkSteps(t, c, RunHosts(t, cl, opts, -1, func(o input.Options) (*input.DistributedDataset, error) {
-			return input.FromFunction(func(input.Context) (input.Dataset, error) { return batches(list, anyRows(t, list, perReplica)), nil }, o)
+			return input.FromFunction(func(input.Context) (input.Dataset, error) {
+				return batches(list,
+					anyRows(t, list, perReplica)), nil
+			}, o)
 		}))
 		return
 	}
@@ -139,13 +143,23 @@ func rows(t *testing.T, parts []any, spec input.Spec, known bool) input.Tensor {
 	case input.String:
 		made, err = input.NewTensor(numbers(flat, func(s string) (string, error) { return s, nil }), dims...)
 	case input.Int32:
-		made, err = input.NewTensor(numbers(flat, func(s string) (int32, error) { n, err := strconv.ParseInt(s, 10, 32); return int32(n), err }), dims...)
+		made, err = input.NewTensor(numbers(flat, func(s string) (int32, error) {
+			n, err := strconv.ParseInt(s, 10,
+				32)
+			return int32(n), err
+		}), dims...)
 	case input.Int64:
-		made, err = input.NewTensor(numbers(flat, func(s string) (int64, error) { return strconv.ParseInt(s, 10, 64) }), dims...)
+		made, err = input.NewTensor(numbers(flat, func(s string) (int64, error) { return strconv.ParseInt(s, 10, 64) }),
+			dims...)
 	case input.Float32:
-		made, err = input.NewTensor(numbers(flat, func(s string) (float32, error) { x, err := strconv.ParseFloat(s, 32); return float32(x), err }), dims...)
+		made, err = input.NewTensor(numbers(flat, func(s string) (float32, error) {
+			x, err := strconv.ParseFloat(s,
+				32)
+			return float32(x), err
+		}), dims...)
 	case input.Float64:
-		made, err = input.NewTensor(numbers(flat, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }), dims...)
+		made, err = input.NewTensor(numbers(flat, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }),
+			dims...)
 	default:
 		t.Fatalf("elements of %v", kind)
 	}
@@ -196,7 +210,10 @@ func dataset(t *testing.T, list []input.Element, spec input.Spec) input.Dataset 
 		even = even && (n == size || i == len(list)-1 && n < size)
 	}
 	static := len(spec.Leaves()) > 0 && len(spec.Leaves()[0].Dims) > 0 && spec.Leaves()[0].Dims[0] >= 0
-	if !even || size == 0 || slices.ContainsFunc(spec.Leaves(), func(s input.TensorSpec) bool { return len(s.Dims) > 1 && slices.Contains(s.Dims[1:], input.Unknown) }) {
+	if !even || size == 0 || slices.ContainsFunc(spec.Leaves(), func(s input.TensorSpec) bool {
+		return len(s.Dims) > 1 &&
+			slices.Contains(s.Dims[1:], input.Unknown)
+	}) {
 		return batches(list, anyRows(t, list, spec))
 	}
 	return batches(list, anyRows(t, list, spec)).Unbatch().Batch(size, static)

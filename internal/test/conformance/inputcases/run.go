@@ -62,7 +62,8 @@ func policyOf(t *testing.T, c recorded) input.AutoShardPolicy {
 }
 
 func policyNamed(t *testing.T, text string) input.AutoShardPolicy {
-	p, ok := map[string]input.AutoShardPolicy{"": input.Auto, "OFF": input.Off, "AUTO": input.Auto, "FILE": input.File, "DATA": input.Data, "HINT": input.Hint}[text]
+	p, ok := map[string]input.AutoShardPolicy{"": input.Auto, "OFF": input.Off, "AUTO": input.Auto, "FILE": input.File,
+		"DATA": input.Data, "HINT": input.Hint}[text]
 	require.True(t, ok, "policy %q", text)
 	return p
 }

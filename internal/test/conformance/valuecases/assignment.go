@@ -167,7 +167,8 @@ func checkRing(c *T, name string, want [][3]int) {
 	assert.Equal(c, want, got)
 }
 
-var orders = map[string]tpu.DeviceOrder{"": tpu.AutoOrder, "AUTO": tpu.AutoOrder, "RING": tpu.RingOrder, "MESH": tpu.MeshOrder}
+var orders = map[string]tpu.DeviceOrder{"": tpu.AutoOrder, "AUTO": tpu.AutoOrder, "RING": tpu.RingOrder,
+	"MESH": tpu.MeshOrder}
 
 // assignmentCase runs one case by its kind.
 func assignmentCase(c *T, all assignmentFile, g assignmentGolden) {
@@ -233,13 +234,17 @@ func assignmentCase(c *T, all assignmentFile, g assignmentGolden) {
 			checkAssignment(c.T, g, func() (tpu.DeviceAssignment, error) { return tpu.NewDeviceAssignment(topology(), nil) })
 			return
 		}
-		checkAssignment(c.T, g, func() (tpu.DeviceAssignment, error) { return tpu.BuildDeviceAssignment(topology(), options) })
+		checkAssignment(c.T, g, func() (tpu.DeviceAssignment, error) {
+			return tpu.BuildDeviceAssignment(topology(),
+				options)
+		})
 	case "ctor":
 		build := func() (tpu.DeviceAssignment, error) { // the case that starts from the wire form
 			topology, err := tpu.ParseTopologyProto(topology().MarshalProto())
 			require.NoError(c, err)
 			options := tpu.AssignmentOptions{Replicas: replicas, Order: order}
-			for from, to := range map[*json.RawMessage]*[]int{&in.Shape: &options.ComputationShape, &in.Stride: &options.ComputationStride} {
+			for from, to := range map[*json.RawMessage]*[]int{&in.Shape: &options.ComputationShape,
+				&in.Stride: &options.ComputationStride} {
 				if *from != nil {
 					require.NoError(c, json.Unmarshal(*from, to))
 				}
@@ -248,7 +253,8 @@ func assignmentCase(c *T, all assignmentFile, g assignmentGolden) {
 		}
 		if in.Cores != nil {
 			var cores [][][]int
-			if json.Unmarshal(in.Cores, &cores) != nil || len(cores) > 0 && len(cores[0]) > 0 && len(cores[0][0]) != tpu.MeshRank {
+			if json.Unmarshal(in.Cores, &cores) != nil || len(cores) > 0 && len(cores[0]) > 0 &&
+				len(cores[0][0]) != tpu.MeshRank {
 				c.NotApplicable(OtherRank)
 			}
 			if g.Output != nil && strings.Contains(string(in.Cores), "-") {
@@ -264,7 +270,8 @@ func assignmentCase(c *T, all assignmentFile, g assignmentGolden) {
 	case "lookup":
 		options := tpu.AssignmentOptions{Replicas: replicas}
 		if b := in.Build; b != nil {
-			options = tpu.AssignmentOptions{Replicas: b.Replicas, ComputationShape: b.Shape, ComputationStride: b.Stride, Order: orders[b.Order]}
+			options = tpu.AssignmentOptions{Replicas: b.Replicas, ComputationShape: b.Shape, ComputationStride: b.Stride,
+				Order: orders[b.Order]}
 		}
 		a, err := tpu.BuildDeviceAssignment(topology(), options)
 		require.NoError(c, err)
@@ -279,7 +286,8 @@ func assignmentCase(c *T, all assignmentFile, g assignmentGolden) {
 		assert.JSONEq(c, string(g.Found), string(text))
 	case "topology":
 		var coords [][][]int
-		if json.Unmarshal(in.Coords, &coords) != nil || len(coords) == 0 || len(coords[0]) == 0 || len(coords[0][0]) != tpu.MeshRank {
+		if json.Unmarshal(in.Coords, &coords) != nil || len(coords) == 0 || len(coords[0]) == 0 ||
+			len(coords[0][0]) != tpu.MeshRank {
 			c.NotApplicable(OtherRank)
 		}
 		var placed [][]tpu.Coordinates
@@ -304,7 +312,8 @@ func assignmentCase(c *T, all assignmentFile, g assignmentGolden) {
 		require.NoError(c, err)
 		assert.Equal(c, g.Output.DeviceCoordinates, got.DeviceCoordinates())
 		shape := got.MeshShape()
-		assert.Equal(c, []any{g.Output.MeshShape, g.Output.NumTasks, g.Output.NumTPUsPerTask}, []any{shape[:], got.NumTasks(), got.NumTPUsPerTask()})
+		assert.Equal(c, []any{g.Output.MeshShape, g.Output.NumTasks, g.Output.NumTPUsPerTask}, []any{shape[:], got.NumTasks(),
+			got.NumTPUsPerTask()})
 		assert.Equal(c, wire, got.MarshalProto())
 	default:
 		c.Unmapped("kind %q", g.Kind)
@@ -336,7 +345,8 @@ func checkAssignment(t *testing.T, c assignmentGolden, build func() (tpu.DeviceA
 			for _, err := range []error{err1, err2, err3, err4, err5} {
 				require.NoError(t, err)
 			}
-			assert.Equal(t, []any{want.Task[r][p], want.TPUOrdinal[r][p], want.TPUDevice[r][p], want.HostDevice[r][p], want.CoreAssignment[r][p]},
+			assert.Equal(t, []any{want.Task[r][p], want.TPUOrdinal[r][p], want.TPUDevice[r][p], want.HostDevice[r][p],
+				want.CoreAssignment[r][p]},
 				[]any{task, ordinal, device, host, coords})
 		}
 	}

@@ -314,8 +314,10 @@ func buildFunction(t *T, c opGolden, fn string, in opInput) (sharding.OpSharding
 		return sharding.OpPartialTile(array(in.Tiles))
 	case "subgroup_tile":
 		dims, devices := array(in.Tiles)
-		kinds := map[string]sharding.Kind{"MANUAL": sharding.KindManual, "REPLICATED": sharding.KindReplicated, "UNREDUCED": sharding.KindUnreduced,
-			"UNKNOWN": sharding.KindUnknown, "MAXIMAL": sharding.KindMaximal, "OTHER": sharding.KindTiled, "TUPLE": sharding.KindTuple}
+		kinds := map[string]sharding.Kind{"MANUAL": sharding.KindManual, "REPLICATED": sharding.KindReplicated,
+			"UNREDUCED": sharding.KindUnreduced,
+			"UNKNOWN":   sharding.KindUnknown, "MAXIMAL": sharding.KindMaximal, "OTHER": sharding.KindTiled,
+			"TUPLE": sharding.KindTuple}
 		var modes []sharding.Kind
 		for _, mode := range modesOf(in) {
 			kind, ok := kinds[mode]

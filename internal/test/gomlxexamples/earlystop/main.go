@@ -43,7 +43,8 @@ func trained(data, kept string) error {
 	if err != nil {
 		return err
 	}
-	images, _, held := mnist.CreateDatasets(backend, &mnist.DatasetsConfiguration{DataDir: data, BatchSize: 32, EvalBatchSize: 64, Dtype: dtypes.Float32})
+	images, _, held := mnist.CreateDatasets(backend, &mnist.DatasetsConfiguration{DataDir: data, BatchSize: 32,
+		EvalBatchSize: 64, Dtype: dtypes.Float32})
 	store := model.NewStore()
 	handler, err := checkpoint.Build(store).Dir(kept).Keep(1).Done()
 	if err != nil {

@@ -44,12 +44,14 @@ func mnistParts(dir string, r *rand.Rand, train, test int) error {
 	for _, part := range []struct {
 		images, labels string
 		n              int
-	}{{mnist.TrainImagesFilename, mnist.TrainLabelsFilename, train}, {mnist.TestImagesFilename, mnist.TestLabelsFilename, test}} {
+	}{{mnist.TrainImagesFilename, mnist.TrainLabelsFilename, train}, {mnist.TestImagesFilename, mnist.TestLabelsFilename,
+		test}} {
 		images, labels := bytes.Buffer{}, bytes.Buffer{}
 		for _, header := range []struct {
 			to   *bytes.Buffer
 			data []int32
-		}{{&images, []int32{mnist.ImageMagic, int32(part.n), mnist.Height, mnist.Width}}, {&labels, []int32{mnist.LabelMagic, int32(part.n)}}} {
+		}{{&images, []int32{mnist.ImageMagic, int32(part.n), mnist.Height, mnist.Width}},
+			{&labels, []int32{mnist.LabelMagic, int32(part.n)}}} {
 			if err := binary.Write(header.to, binary.BigEndian, header.data); err != nil {
 				return err
 			}
@@ -111,7 +113,8 @@ func cifarImages(dir string, r *rand.Rand) error {
 		return err
 	}
 	for i := range 5 {
-		if err := os.Symlink("test_batch.bin", filepath.Join(dir, fmt.Sprintf("data_batch_%d.bin", i+1))); err != nil && !os.IsExist(err) {
+		if err := os.Symlink("test_batch.bin", filepath.Join(dir, fmt.Sprintf("data_batch_%d.bin", i+1))); err != nil &&
+			!os.IsExist(err) {
 			return err
 		}
 	}

@@ -12,7 +12,8 @@ var makers = []struct {
 	name string
 	make func(dir string, r *rand.Rand) error
 }{
-	{"adult", adultTable}, {"mnist", mnistImages(2560, 512)}, {"mnist-small", mnistImages(256, 64)}, {"cifar", cifarImages}, {"imdb", imdbTexts},
+	{"adult", adultTable}, {"mnist", mnistImages(2560, 512)}, {"mnist-small", mnistImages(256, 64)},
+	{"cifar", cifarImages}, {"imdb", imdbTexts},
 }
 
 func main() {

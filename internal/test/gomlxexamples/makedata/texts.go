@@ -13,7 +13,8 @@ import (
 // imdbTexts writes film reviews, one a file; what a review says of the film is in a few of its words.
 func imdbTexts(dir string, r *rand.Rand) error {
 	words := map[string][]string{
-		"pos": {"great", "wonderful", "moving", "superb"}, "neg": {"dull", "awful", "boring", "poor"}, "unsup": {"plain", "usual"},
+		"pos": {"great", "wonderful", "moving", "superb"}, "neg": {"dull", "awful", "boring", "poor"},
+		"unsup": {"plain", "usual"},
 	}
 	for _, set := range []struct {
 		part string

@@ -45,9 +45,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	samples := f.SampleHooks(step, logits, generate.Options{Layers: 1, KeyHeads: heads, HeadSize: width / heads, Vocabulary: 256, MaxLength: length},
+	samples := f.SampleHooks(step, logits, generate.Options{Layers: 1, KeyHeads: heads, HeadSize: width / heads,
+		Vocabulary: 256, MaxLength: length},
 		corpus.Tokenizer, "func ", 20, stdout)
-	_, err = fit.Run(ctx, step, fit.Dataset(windows.Repeat(-1).Batch(32, true)), f.FitOptions(nil), append(samples, f.Hooks(20, "loss")...)...)
+	_, err = fit.Run(ctx, step, fit.Dataset(windows.Repeat(-1).Batch(32, true)), f.FitOptions(nil),
+		append(samples, f.Hooks(20, "loss")...)...)
 	return err
 }
 

@@ -49,7 +49,8 @@ const (
 
 var names = map[Fault]string{None: "none", Unavailable: "unavailable", TooMany: "too many",
 	Unauthorized: "unauthorized", Forbidden: "forbidden",
-	CutRequest: "cut request", LoseAnswer: "lose answer", CutAnswer: "cut answer", ShortAnswer: "short answer", Stall: "stall", Slow: "slow",
+	CutRequest: "cut request", LoseAnswer: "lose answer", CutAnswer: "cut answer", ShortAnswer: "short answer",
+	Stall: "stall", Slow: "slow",
 	FlipRequest: "flip request", FlipAnswer: "flip answer", Twice: "twice", Stale: "stale", Rival: "rival"}
 
 // String returns the fault's name.

@@ -29,13 +29,15 @@ func TestACommandWithABucketIsInterruptedAndGoesOn(t *testing.T) {
 	}
 	plugintest.CPU(t, 1)
 	program := filepath.Join(t.TempDir(), "digits")
-	build := exec.Command("go", "build", "-ldflags=-w", "-overlay", "drivers/gs.json", "-o", program, "github.com/tpustrategy/tpustrategy/examples/digits")
+	build := exec.Command("go", "build", "-ldflags=-w", "-overlay", "drivers/gs.json", "-o", program,
+		"github.com/tpustrategy/tpustrategy/examples/digits")
 	build.Dir = "../../.."
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 
 	server := fakegcs.Start(t, "bucket")
-	server.Proxy.Choose(faultproxy.Random(7, 0.05, faultproxy.Unavailable, faultproxy.CutRequest, faultproxy.LoseAnswer, faultproxy.CutAnswer))
+	server.Proxy.Choose(faultproxy.Random(7, 0.05, faultproxy.Unavailable, faultproxy.CutRequest, faultproxy.LoseAnswer,
+		faultproxy.CutAnswer))
 	run := func(place string, interruptIt bool) (code int, text string) {
 		args := []string{"-replicas", "4", "-logical", "2", "-steps", "120", "-save-every", "20"}
 		if place != "" {

@@ -68,9 +68,11 @@ func TestASaveAndARestoreCostWhatTheGuideSays(t *testing.T) {
 			}
 			return s.Barrier(ctx, what+" counted")
 		}
-		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: hosts}, strategy.Options{Replicas: 4, LogicalDevices: 1},
+		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: hosts},
+			strategy.Options{Replicas: 4, LogicalDevices: 1},
 			func(ctx context.Context, s *strategy.TPUStrategy) error {
-				m, err := checkpoint.NewManager(ctx, server.Open(t, "bucket", blobstore.Options{}), checkpoint.ManagerOptions{Strategy: s, Retention: checkpoint.Retention{Last: 1}})
+				m, err := checkpoint.NewManager(ctx, server.Open(t, "bucket", blobstore.Options{}),
+					checkpoint.ManagerOptions{Strategy: s, Retention: checkpoint.Retention{Last: 1}})
 				if err != nil {
 					return err
 				}

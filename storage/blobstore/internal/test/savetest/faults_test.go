@@ -30,7 +30,8 @@ import (
 )
 
 // impatient are options under which an outage of two seconds is one that does not pass.
-var impatient = blobstore.Options{Prefix: "run", ChunkBytes: 256 << 10, RetryTimeout: time.Second, StallTimeout: 250 * time.Millisecond}
+var impatient = blobstore.Options{Prefix: "run", ChunkBytes: 256 << 10, RetryTimeout: time.Second,
+	StallTimeout: 250 * time.Millisecond}
 
 const (
 	kept     = 3
@@ -63,7 +64,8 @@ func (w *weather) choose(r *http.Request, _ int) faultproxy.Fault {
 	content := strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/") || r.Header.Get("Content-Range") != ""
 	listing := r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/o")
 	switch {
-	case f == faultproxy.FlipRequest && !content, f == faultproxy.FlipAnswer && (upload || listing), f == faultproxy.Stale && !listing,
+	case f == faultproxy.FlipRequest && !content, f == faultproxy.FlipAnswer && (upload || listing),
+		f == faultproxy.Stale && !listing,
 		f == faultproxy.ShortAnswer && upload:
 		return faultproxy.Unavailable
 	}
@@ -92,7 +94,8 @@ func TestSavesUnderFaultsLoseNothing(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	server := fakegcs.Start(t, "bucket")
 	sky := &weather{r: rand.New(rand.NewPCG(uint64(want), 1)), left: -1, faults: []faultproxy.Fault{
-		faultproxy.Unavailable, faultproxy.TooMany, faultproxy.CutRequest, faultproxy.LoseAnswer, faultproxy.CutAnswer, faultproxy.ShortAnswer,
+		faultproxy.Unavailable, faultproxy.TooMany, faultproxy.CutRequest, faultproxy.LoseAnswer, faultproxy.CutAnswer,
+		faultproxy.ShortAnswer,
 		faultproxy.Stall, faultproxy.Slow, faultproxy.FlipRequest, faultproxy.FlipAnswer, faultproxy.Twice, faultproxy.Stale}}
 	server.Proxy.Choose(sky.choose)
 	_, clean := server.Second(t, "bucket", impatient)
@@ -118,7 +121,8 @@ func TestSavesUnderFaultsLoseNothing(t *testing.T) {
 		first := last + 1
 		var fails, done atomic.Int64
 		var mine atomic.Int64
-		for _, err := range strategytest.OnProcesses(t, sys, simhost.Options{Processes: hosts}, on, func(ctx context.Context, s *strategy.TPUStrategy) error {
+		for _, err := range strategytest.OnProcesses(t, sys, simhost.Options{Processes: hosts}, on, func(ctx context.Context,
+			s *strategy.TPUStrategy) error {
 			return live(ctx, s, server.Open(t, "bucket", impatient), first, outages, sky, func(step int64, err error) {
 				done.Add(1)
 				if err != nil {
@@ -142,21 +146,26 @@ func TestSavesUnderFaultsLoseNothing(t *testing.T) {
 	sky.outage(-1)
 	server.Proxy.Choose(nil)
 	reader.stop()
-	t.Logf("%d saves in %d lives, %d failed; last step %d; %d reads; faults: %v", saves, lives, failures, confirmed, reader.reads.Load(), server.Proxy.Done())
+	t.Logf("%d saves in %d lives, %d failed; last step %d; %d reads; faults: %v", saves, lives, failures, confirmed,
+		reader.reads.Load(), server.Proxy.Done())
 	require.Positive(t, reader.reads.Load())
 
 	// One more save, without faults, clears everything away.
 	last++
-	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 4, LogicalDevices: 1}, func(ctx context.Context, s *strategy.TPUStrategy) error {
-		return live(ctx, s, server.Open(t, "bucket", impatient), last, []int{-1}, sky, func(_ int64, err error) { assert.NoError(t, err) })
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 4,
+		LogicalDevices: 1}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+		return live(ctx, s, server.Open(t, "bucket", impatient), last, []int{-1}, sky,
+			func(_ int64, err error) { assert.NoError(t, err) })
 	}))
 	holds(t, clean, last)
 	onlyCheckpoints(t, clean)
 }
 
 // live runs saves on one host until one fails.
-func live(ctx context.Context, s *strategy.TPUStrategy, store storage.Store, first int64, outages []int, sky *weather, result func(int64, error)) error {
-	m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: s, Retention: checkpoint.Retention{Last: kept}, PartTimeout: 3 * time.Second})
+func live(ctx context.Context, s *strategy.TPUStrategy, store storage.Store, first int64, outages []int, sky *weather,
+	result func(int64, error)) error {
+	m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: s,
+		Retention: checkpoint.Retention{Last: kept}, PartTimeout: 3 * time.Second})
 	if failed, e := s.AnyProcess(ctx, err != nil); failed || e != nil {
 		if err == nil {
 			err = m.Close()
@@ -253,7 +262,10 @@ func onlyCheckpoints(t *testing.T, s storage.Store) {
 		names = append(names, info.Name)
 	}
 	require.Len(t, saves, kept, "%v", names)
-	manifests := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasSuffix(name, "/checkpoint.json") })
+	manifests := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return !strings.HasSuffix(name,
+			"/checkpoint.json")
+	})
 	require.Len(t, manifests, kept, "%v", names)
 }
 
@@ -266,7 +278,8 @@ type reader struct {
 func read(t *testing.T, server *fakegcs.Server) *reader {
 	t.Helper()
 	proxy, store := server.Second(t, "bucket", impatient)
-	proxy.Choose(faultproxy.Random(5, faulty, faultproxy.Unavailable, faultproxy.CutRequest, faultproxy.LoseAnswer, faultproxy.CutAnswer,
+	proxy.Choose(faultproxy.Random(5, faulty, faultproxy.Unavailable, faultproxy.CutRequest, faultproxy.LoseAnswer,
+		faultproxy.CutAnswer,
 		faultproxy.Slow, faultproxy.Twice))
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &reader{}

@@ -104,7 +104,8 @@ func TestHostsSaveToCloudStorageAndOthersRestore(t *testing.T) {
 				on = strategy.Options{Replicas: 2, LogicalDevices: 2}
 			}
 			server.Proxy.Methods()
-			strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, processes, on, func(ctx context.Context, s *strategy.TPUStrategy) error {
+			strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, processes, on, func(ctx context.Context,
+				s *strategy.TPUStrategy) error {
 				m, err := checkpoint.NewManager(ctx, server.Open(t, "bucket", opts), checkpoint.ManagerOptions{Strategy: s})
 				if err != nil {
 					return err

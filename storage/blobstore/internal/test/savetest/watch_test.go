@@ -28,7 +28,8 @@ func TestHostsSeeEachOtherThroughABucket(t *testing.T) {
 	var mu sync.Mutex
 	named := map[int]watchdog.Finding{}
 	for i := range 3 {
-		w, err := watchdog.Start(t.Context(), watchdog.Options{Host: i, Hosts: 3, Run: "r", Name: "w", RecordStore: watchdog.NewRecordStore(run), MinTimeout: 2 * time.Second,
+		w, err := watchdog.Start(t.Context(), watchdog.Options{Host: i, Hosts: 3, Run: "r", Name: "w",
+			RecordStore: watchdog.NewRecordStore(run), MinTimeout: 2 * time.Second,
 			OnReport: func(r watchdog.Report) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -61,7 +62,8 @@ func TestHostsSeeEachOtherThroughABucket(t *testing.T) {
 		return // make test-saves builds commands
 	}
 	program := filepath.Join(t.TempDir(), "tpustrategy")
-	build := exec.Command("go", "build", "-ldflags=-w", "-overlay", "drivers/gs.json", "-o", program, "github.com/tpustrategy/tpustrategy/cmd/tpustrategy")
+	build := exec.Command("go", "build", "-ldflags=-w", "-overlay", "drivers/gs.json", "-o", program,
+		"github.com/tpustrategy/tpustrategy/cmd/tpustrategy")
 	build.Dir = "../../.."
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
