@@ -42,7 +42,8 @@ func TestCompileChecksOptions(t *testing.T) {
 		"a float32 override":       {pjrt.CompileOptions{Overrides: map[string]any{"x": float32(1)}}, "Overrides"},
 		"a nil override":           {pjrt.CompileOptions{Overrides: map[string]any{"x": nil}}, "Overrides"},
 		"an override without name": {pjrt.CompileOptions{Overrides: map[string]any{"": 1}}, "Overrides"},
-		"a split count below zero": {pjrt.CompileOptions{Overrides: map[string]any{"xla_cpu_parallel_codegen_split_count": -1}}, "Overrides"},
+		"a split count below zero": {pjrt.CompileOptions{
+			Overrides: map[string]any{"xla_cpu_parallel_codegen_split_count": -1}}, "Overrides"},
 		"the dump directory twice": {pjrt.CompileOptions{DumpDir: "/d",
 			Overrides: map[string]any{"xla_dump_to": "/e"}}, "Overrides"},
 		"a NUL in the dump directory": {pjrt.CompileOptions{DumpDir: "/d\x00"}, "DumpDir"},

@@ -11,7 +11,7 @@ import (
 // ends.
 //
 // If an error matches a [Code], the plugin receives this code. For an ended context, the plugin
-// receives Cancelled or DeadlineExceeded, and for all other errors Unknown.
+// receives the code of a canceled call or DeadlineExceeded, and for all other errors Unknown.
 type KeyValueStore interface {
 	// Get waits until the key has a value and returns the value. ctx ends when the plugin's timeout
 	// has elapsed.

@@ -24,10 +24,11 @@ func TestLogicalAxesThatAreNotRightAreRefused(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	pairs := strategytest.Axes("model", "sequence")
 	for says, opts := range map[string]strategy.Options{
-		"model=2,sequence=2 have 4 devices, but a replica has 2":                                               {LogicalDevices: 2, LogicalAxes: pairs},
-		"option LogicalAxes: not right: logical: axes: invalid axes: sharding: mesh axis 0: the name is empty": {LogicalAxes: strategytest.Axes("")},
-		`mesh axis "model": the name is used twice`:                                                            {LogicalAxes: strategytest.Axes("model", "model")},
-		`axis name "replica" is reserved for the replicas`:                                                     {LogicalAxes: strategytest.Axes("replica")},
+		"model=2,sequence=2 have 4 devices, but a replica has 2": {LogicalDevices: 2, LogicalAxes: pairs},
+		"option LogicalAxes: not right: logical: axes: invalid axes: sharding: mesh axis 0: " +
+			"the name is empty": {LogicalAxes: strategytest.Axes("")},
+		`mesh axis "model": the name is used twice`:        {LogicalAxes: strategytest.Axes("model", "model")},
+		`axis name "replica" is reserved for the replicas`: {LogicalAxes: strategytest.Axes("replica")},
 		"its size is 0":         {LogicalAxes: []sharding.Axis{{Name: "model"}}},
 		"no block of 3 devices": {LogicalAxes: []sharding.Axis{{Name: "model", Size: 3}}},
 		`rule 0 ("w" to -,modle): dimension 1 is split over axis "modle", which the replica does not have; use one of replica=2,model=2,sequence=2, or add the axis to the replica`: {

@@ -59,11 +59,13 @@ func TestHostValuesThatDoNotFitAreErrorsOfAKind(t *testing.T) {
 		err  error
 		kind errkind.Kind
 	}{
-		"strategy: mirror: no tensor: a []interface {} is a nest":                                                                    {mirrored, errkind.ValueError},
-		"strategy: per-replica value: 1 values for 2 replicas; give one value for each replica":                                      {few, errkind.ValueError},
-		"strategy: per-replica value: that of replica 1 is (Int64)[1], that of replica 0 (Int64); give values of one dtype and rank": {other, errkind.InvalidArgumentError},
-		"a batch of 3 rows does not divide among 2 replicas; pad it to 4 or drop 1 rows":                                             {uneven, errkind.ValueError},
-		"strategy: mirror: PerReplica(Int64[], none), which has a value for each replica; reduce it first":                           {parts, errkind.ValueError},
+		"strategy: mirror: no tensor: a []interface {} is a nest":                               {mirrored, errkind.ValueError},
+		"strategy: per-replica value: 1 values for 2 replicas; give one value for each replica": {few, errkind.ValueError},
+		"strategy: per-replica value: that of replica 1 is (Int64)[1], that of replica 0 (Int64); " +
+			"give values of one dtype and rank": {other, errkind.InvalidArgumentError},
+		"a batch of 3 rows does not divide among 2 replicas; pad it to 4 or drop 1 rows": {uneven, errkind.ValueError},
+		"strategy: mirror: PerReplica(Int64[], none), which has a value for each " +
+			"replica; reduce it first": {parts, errkind.ValueError},
 		"a scalar is no batch; mirror it": {scalar, errkind.ValueError},
 	} {
 		var own *strategy.Error

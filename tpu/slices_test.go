@@ -82,7 +82,8 @@ func TestBySliceRejectsUnequalSlices(t *testing.T) {
 		"Replicas: 1 replicas cannot be divided equally among 2 slices":                      {BySlice: true},
 		"does not fit into the mesh (4,4,1,1)": {ComputationShape: []int{8, 1,
 			1, 1}, Replicas: 2, BySlice: true},
-		"17 replicas of shape (1,1,1,1) and stride (1,1,1,1) do not fit on a mesh of shape (4,4,1,1) with 16 devices, on each of 2 slices; at most 32 replicas fit": {Replicas: 34, BySlice: true},
+		"17 replicas of shape (1,1,1,1) and stride (1,1,1,1) do not fit on a mesh of shape (4,4,1,1) with 16 devices, on " +
+			"each of 2 slices; at most 32 replicas fit": {Replicas: 34, BySlice: true},
 	} {
 		_, err := tpu.BuildDeviceAssignment(two, options)
 		var assignmentErr *tpu.AssignmentError

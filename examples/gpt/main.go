@@ -84,7 +84,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	result, err := fit.Run(ctx, step, fit.Dataset(windows.Repeat(-1).Batch(c.Batch, true)),
 		f.FitOptions(map[string]string{"preset": c.Name, "batch": fmt.Sprint(c.Batch)}), slices.Concat(held,
 			f.Hooks(third, "loss", "held/nats"), samples)...)
-	fmt.Fprintf(stdout, "Held out: %d bytes. By the frequency of tokens alone %.3f bits per byte, by gzip -9 %.3f. Files: %s\n",
+	fmt.Fprintf(stdout, "Held out: %d bytes. By token frequencies alone %.3f bits per byte, by gzip -9 %.3f. Files: %s\n",
 		corpus.HeldOut.Bytes(), corpus.Unigram, corpus.Gzip, f.Out)
 	return errors.Join(err, trainer.WriteTextResult(stdout, result, c.Sequence, c.Parameters()))
 }

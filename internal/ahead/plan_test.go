@@ -70,7 +70,8 @@ func splittings() (sets []plan.RuleSet) {
 }
 
 // The order of probes is the order of finished programs, the best of the three plans that a search compiles
-// is near the best of all, and what a probe says of memory is near what the program takes. `make test-plan` takes all 232
+// is near the best of all, and what a probe says of memory is near what the program takes. `make
+// test-plan` takes all 232
 // plans, and this some; TPUSTRATEGY_PLANS_KEPT is a folder in which it goes on where it was interrupted.
 func TestAOTLargeProbesOrderPlansAsFinishedProgramsDo(t *testing.T) {
 	plugintest.Large(t)
