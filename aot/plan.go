@@ -169,7 +169,8 @@ func (r *compileRun) printPlan(result *plan.Result, err error, stdout io.Writer)
 	return ahead.WritePlan(r.flags.Plan, result, r.flags.JSON)
 }
 
-// buildStep calls build. target is the topology or the plan, for errors.
+// buildStep calls build to create the step. It returns an error if build returns no step. target is
+// the name of the topology or plan in the error.
 func (r *compileRun) buildStep(strat *strategy.TPUStrategy, target string) (Step, []any, error) {
 	step, args, err := r.build(strat)
 	if err == nil && step == nil {

@@ -33,7 +33,8 @@ type bestTracker struct {
 	recordsSince int
 }
 
-// update processes the value of a record and reports whether it is the best value so far.
+// update compares the metric's value after a step with the best earlier value and reports whether
+// the new value is better. It also counts the values since the best one.
 func (b *bestTracker) update(step int64, value float64) bool {
 	gain := b.value - value
 	if b.opts.Maximize {

@@ -133,8 +133,8 @@ func missingNames(columns, names []string) (more []string) {
 	return more
 }
 
-// truncateFrom reads the header, and removes the rows from step firstStep on and an incomplete last
-// row.
+// truncateFrom removes the rows of step firstStep and later steps, and a last row that is
+// incomplete. It also reads the header.
 func (c *csvTable) truncateFrom(firstStep int64) error {
 	data, err := c.file.Bytes(maxTableBytes)
 	if err != nil {

@@ -20,8 +20,8 @@ func singleOption[T any](name string, opts []T) (o T, err error) {
 	return append(slices.Clone(opts), o)[0], nil
 }
 
-// missingMetricError returns an error for a hook that requires a metric which no hook or step
-// publishes.
+// missingMetricError returns an error for a hook that requires a metric that is published neither
+// by the step nor by another hook.
 func missingMetricError(hook, metric string, known []string) error {
 	return &errkind.Fault{Op: "fit: hook " + hook, Reason: fmt.Sprintf("nothing measures %q", metric),
 		Hint:  fmt.Sprintf("there are %q", known),

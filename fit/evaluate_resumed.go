@@ -9,8 +9,8 @@ import (
 )
 
 // evaluateResumed evaluates the model of a resumed run that ended before its next evaluation. It
-// calls the Measure functions of hooks whose Publishes were not measured in this run. It calls no
-// Record functions.
+// calls the Measure functions of hooks whose published metrics were not measured in this run, but
+// no Record functions.
 func (r *runner) evaluateResumed(ctx context.Context) error {
 	s := &r.state
 	if s.resumedFrom == 0 {

@@ -14,7 +14,8 @@ type Every int64
 
 func (e Every) isDue(step int64) bool { return e > 0 && step%int64(e) == 0 }
 
-// nextDue returns the first step after the given one at which the interval is due, or never.
+// nextDue returns the next multiple of the interval after step. It returns the constant never if
+// the interval is not positive.
 func (e Every) nextDue(step int64) int64 {
 	if e <= 0 {
 		return never
@@ -102,13 +103,15 @@ type Hook struct {
 // publishesAny reports whether the hook may publish metrics that are not in Publishes.
 func (h *Hook) publishesAny() bool { return h.Measure != nil && len(h.Publishes) == 0 }
 
-// isDue reports whether Measure and Record are due at a record.
+// isDue reports whether the run calls the hook's Measure and Record functions after the given step,
+// if it reads the loss at that step.
 func (h *Hook) isDue(step int64) bool { return h.Every == 0 || h.Every.isDue(step) }
 
-// addsRecords reports whether the interval of the hook turns steps into records.
+// addsRecords reports whether the run must read the loss at each interval of the hook, because it
+// then calls the hook.
 func (h *Hook) addsRecords() bool { return h.Every > 0 && (h.Measure != nil || h.Record != nil) }
 
-// makesRecord reports whether this hook turns a step into a record.
+// makesRecord reports whether the run must read the loss after the given step because of this hook.
 func (h *Hook) makesRecord(step int64) bool {
 	return h.addsRecords() && h.Every.isDue(step) || slices.Contains(h.recordSteps, step)
 }

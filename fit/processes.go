@@ -17,7 +17,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// vote is the message that each process sends to the other processes after a record.
+// vote is the message that each process sends to the other processes after a step whose loss it has
+// read.
 type vote struct {
 	Failed string `json:",omitempty"` // text of the process's error
 	// ResumeRefused reports that the error of Failed matches ErrResume.
@@ -32,7 +33,8 @@ type vote struct {
 
 // exchangeVotes exchanges the errors and interrupts of the processes. If one process has an error
 // or was interrupted, all processes return an error. If a hook of one process stops the run, all
-// processes stop. keep is overwritten with the save decisions of process 0.
+// processes stop. keep contains, for each hook, whether it saves variables; exchangeVotes
+// overwrites it with the decisions of process 0.
 func (r *runner) exchangeVotes(ctx context.Context, mine error, keep []bool) error {
 	if !r.isMultiProcess() {
 		return mine
@@ -187,8 +189,8 @@ func (v vote) remoteError(process int) error {
 	return failed
 }
 
-// gather sends mine to all processes and returns the messages of all processes. Long messages are
-// sent in several exchanges.
+// gather sends the message of this process (mine) to all processes and returns the messages of all
+// processes. Long messages are sent in several exchanges.
 func (r *runner) gather(ctx context.Context, name string, mine []byte) ([][]byte, error) {
 	const maxPiece = 1 << 19
 	all := make([][]byte, r.strategy.NumProcesses())

@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/fit/watchdog"
 )
 
-// isRecord reports whether the current step is a record: a step after which the loss is read.
+// isRecord reports whether the run reads the loss and calls the hooks after the current step.
 func (r *runner) isRecord() bool {
 	step := r.state.step
 	if step == 1 || r.options.Every.isDue(step) || step == r.state.totalSteps || r.pendingMetrics != nil {
@@ -72,7 +72,7 @@ func (r *runner) finishStep(ctx context.Context) error {
 	return nil
 }
 
-// hooksToSave reports for each hook, by index, whether it saves variables after this step.
+// hooksToSave returns one bool for each hook: whether the hook saves variables after this step.
 func (r *runner) hooksToSave() []bool {
 	keep := make([]bool, len(r.hooks))
 	for i := range r.hooks {
@@ -139,7 +139,7 @@ func (r *runner) readLoss(ctx context.Context) error {
 	return r.trainStep.ResetMetrics(ctx)
 }
 
-// publishedName returns the name under which hooks see a metric of the training step.
+// publishedName converts the name of a training step's metric to the name that hooks use for it.
 func publishedName(name string) string {
 	if name == Loss { // Loss is the name of the last step's loss
 		return MeanLoss
@@ -147,8 +147,8 @@ func publishedName(name string) string {
 	return strings.ToValidUTF8(name, "\ufffd") // the metric files only support UTF-8
 }
 
-// runRecordHooks calls the Record functions that are due. An error does not prevent the remaining
-// calls.
+// runRecordHooks calls the Record functions of the hooks that are due at this step. After an error
+// it still calls the remaining functions.
 func (r *runner) runRecordHooks(ctx context.Context) error {
 	r.recordStep = r.state.step
 	var err error

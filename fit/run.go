@@ -366,7 +366,8 @@ func (r *runner) finishData(ctx context.Context) error {
 
 func (r *runner) isMultiProcess() bool { return r.strategy.NumProcesses() > 1 }
 
-// stepError adds the step and the operation to err. It returns an *interrupt.Error unchanged.
+// stepError adds the number of the step and the name of the operation to the text of err. It
+// returns an *interrupt.Error unchanged.
 func (r *runner) stepError(doing string, step int64, err error) error {
 	if _, ok := err.(*interrupt.Error); ok {
 		return err

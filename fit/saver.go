@@ -141,7 +141,8 @@ func checkWritable(dir string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// settings returns the settings of the run and the initial seed of its store.
+// settings returns the settings to save in checkpoints: the settings of the run and the initial
+// seed of its store.
 func (r *runner) settings() map[string]string {
 	all := maps.Clone(r.options.Settings)
 	if all == nil {

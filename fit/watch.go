@@ -108,8 +108,8 @@ func (r *runner) waitForSuspect(ctx context.Context) error {
 // defaultMinTimeout is the default of watchdog.Options.MinTimeout.
 const defaultMinTimeout = 5 * time.Second
 
-// endWatch closes the watchdog with the error of the run. It returns err joined with the watchdog's
-// error.
+// endWatch closes the watchdog at the end of the run. err is the error of the run. If the watchdog
+// has found the cause of the failure, endWatch returns err joined with the watchdog's error.
 func (r *runner) endWatch(err error) error {
 	if r.watchdog == nil {
 		return err
@@ -173,7 +173,6 @@ func (r *runner) setActivity(kind watchdog.Activity, name string) {
 	}
 }
 
-// reportSave reports the result of a save to the watchdog.
 func (r *runner) reportSave(err error) {
 	if r.watchdog == nil {
 		return

@@ -16,7 +16,8 @@ func (d Dataset) Cache() Dataset {
 	return d.wrapSource(func(src Source) Source { return cacheSource{input: src, elements: shared} })
 }
 
-// cachedElements contains the cached elements. It is nil until the first pass is complete.
+// cachedElements points to the elements that Cache has stored. The pointer is nil until the first
+// pass is complete.
 type cachedElements = atomic.Pointer[[]lazyElement]
 
 type cacheSource struct {

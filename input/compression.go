@@ -82,8 +82,8 @@ func detectCompression(path string, head []byte, isPlain func(head []byte) bool)
 	return noCompression, nil
 }
 
-// isText returns false, because hardly any text begins like a compressed file. The compression of
-// text files is therefore always detected.
+// isText always returns false. Text formats use it as the isPlain argument of detectCompression, so
+// that compressed files are always detected: hardly any text begins like a compressed file.
 func isText([]byte) bool { return false }
 
 func isRecordHeader(head []byte) bool {

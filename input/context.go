@@ -44,7 +44,8 @@ func indivisibleError(global, replicas int) error {
 		Match: ErrIndivisible, Hint: hint}
 }
 
-// unevenReplicasError reports a number of replicas that is not divisible by the number of processes.
+// unevenReplicasError returns an error for a number of replicas that is not divisible by the number
+// of processes.
 func unevenReplicasError(replicas, processes int) error {
 	return valueError("distribute", "give every process the same number of replicas",
 		"%d replicas in sync cannot be divided by %d processes", replicas, processes)

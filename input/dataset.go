@@ -46,7 +46,8 @@ type Info struct {
 	batchSizeUncertain bool
 }
 
-// mergeBatchSize updates BatchSize for a dataset that also reads a second input, described by next.
+// mergeBatchSize merges the batch sizes of two inputs of a dataset: the size in info with the size
+// in next. Different sizes become Unknown, or 0 if one input is not batched.
 func (info *Info) mergeBatchSize(next Info) {
 	switch {
 	case info.BatchSize == 0 || next.BatchSize == 0:

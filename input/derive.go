@@ -66,7 +66,8 @@ func shardFiles(src Source, num, index int) (Source, error) {
 		Hint: "use the policy Data or Off"}
 }
 
-// keepInfo returns info unchanged, as the updateInfo function of operations such as Prefetch.
+// keepInfo returns info unchanged. Operations such as Prefetch pass it to derive, because they do
+// not change what is known about the elements.
 func keepInfo(info Info) Info { return info }
 
 // openWithCounters returns an openFunc for an operation whose saved position consists of numCounters
@@ -148,8 +149,8 @@ func (p *pieceReader) restorePiece(ctx context.Context, next int64, count func(E
 	return nil
 }
 
-// pieceState returns the position before the next piece. Further counters of the operation follow
-// the index of the piece.
+// pieceState returns the position before the next piece. The position contains the index of the
+// piece in its batch, followed by the operation's other counters.
 func (p *pieceReader) pieceState(op string, counters ...int64) (State, error) {
 	if p.nextPiece >= p.numPieces {
 		return operationState(op, p.Iterator, append([]int64{0}, counters...)...)

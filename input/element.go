@@ -84,8 +84,9 @@ func mapDims(spec Spec, f func(dims []int) []int) Spec {
 	return out
 }
 
-// mergeSpecs returns a spec that matches elements of both specs: dimensions that differ become
-// Unknown. It returns false if the structures, kinds or ranks differ.
+// mergeSpecs returns a spec that matches the elements of both specs. A dimension whose size differs
+// between the specs is Unknown in the result. mergeSpecs returns false if the structures, kinds or
+// ranks differ.
 func mergeSpecs(a, b Spec) (Spec, bool) {
 	if !sameStructure(a, b) {
 		return Spec{}, false

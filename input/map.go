@@ -168,9 +168,9 @@ func (a *prefetchIterator) produce() {
 	}
 }
 
-// readInput reads the next element of the input into p. If saveState is set, it first saves the
-// input's position, which may cost more than reading the element. It recovers panics, because it
-// runs in a separate goroutine.
+// readInput reads the next element of the input and stores it in p. If saveState is set, readInput
+// first saves the input's position, which may cost more than reading the element. It recovers
+// panics, because it runs in a separate goroutine.
 func (a *prefetchIterator) readInput(p *pendingElement, saveState bool) {
 	defer errkind.Recover("input: the input of "+a.op, &p.err)
 	if saveState {

@@ -89,10 +89,11 @@ func gcd(a, b int) int {
 	return a
 }
 
-// MaxRows returns the largest number of rows of a replica in a step of this pass, or Unknown. It
-// can differ from [DistributedDataset.MaxRows] only in a pass that was saved with another number of
-// replicas. The dataset must then be from [FromFunction], or one whose processes split uneven
-// batches separately.
+// MaxRows returns the largest number of rows of a replica in a step of this pass, or Unknown. The
+// result can differ from [DistributedDataset.MaxRows] only if this pass resumes from a position
+// that was saved with another number of replicas. It then differs only for a dataset of
+// [FromFunction], and for a dataset whose batches each process splits on its own into parts of
+// unequal size.
 func (s *Steps) MaxRows() int { return s.maxRows }
 
 // maxRowsAt returns the result of MaxRows for a pass that resumes at p. streams are the pipelines
@@ -125,7 +126,7 @@ type position struct {
 	streams                    []State // positions of the streams, the same number for each process
 }
 
-// streamsPerProcess returns the number of streams of one process.
+// streamsPerProcess returns the number of input pipelines of each process in the position.
 func (p position) streamsPerProcess() int { return len(p.streams) / p.numProcesses }
 
 // parsePosition decodes the State of [Steps]. Its errors match ErrState.

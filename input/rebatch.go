@@ -27,7 +27,8 @@ const (
 	Sizes
 )
 
-// splitter implements a SplitRule. A new rule needs a constant and an entry in splitters.
+// splitter implements one SplitRule. To add a rule, declare its constant and add a splitter to the
+// table splitters.
 type splitter struct {
 	name string
 	op   string // State.Op of the split stream
@@ -103,8 +104,8 @@ const (
 	sizesOp  = "sizes"
 )
 
-// splitterOf returns the splitter that created a position, or the splitter of RuleAuto for a
-// position of another operation.
+// splitterOf returns the splitter that saved the position. If another operation saved it,
+// splitterOf returns the splitter of RuleAuto.
 func splitterOf(s State) splitter {
 	for _, p := range splitters[RuleAuto+1:] {
 		if p.op == s.Op {

@@ -76,8 +76,9 @@ func (d *DistributedDataset) upgradePosition(p position) (position, error) {
 	return p, nil
 }
 
-// convertPosition converts a position that was saved with another number of replicas to a position
-// with the current number, after the same global batches. It returns false if this is not possible.
+// convertPosition converts a position that was saved with another number of replicas, so that the
+// current replicas continue after the same global batches. It returns false if this is not
+// possible.
 func (d *DistributedDataset) convertPosition(p position) (State, bool) {
 	if !d.splitsGlobalBatch || p.job.replicas == d.opts.Replicas || !p.isShared && p.job.processes != 1 {
 		return State{}, false

@@ -104,8 +104,8 @@ func (p *filterIterator) nextRange(ctx context.Context, _ int) (elementRange, er
 func (p *filterIterator) State() (State, error) { return operationState(p.op, p.Iterator, p.index) }
 
 // Concatenate yields the elements of d, then the elements of each of the others in order, like
-// tf.data's Dataset.concatenate. Dimensions that differ are [Unknown] in the spec of the result. If
-// the structures, kinds or ranks differ, the spec is unknown.
+// tf.data's Dataset.concatenate. A dimension whose size differs between the datasets is [Unknown]
+// in the spec of the result. If the structures, kinds or ranks differ, the spec is unknown.
 func (d Dataset) Concatenate(others ...Dataset) Dataset {
 	c := concatSource{d.source()}
 	for _, o := range append([]Dataset{d}, others...) {

@@ -43,8 +43,8 @@ func (p Plan) Logical() int {
 	return n
 }
 
-// State returns the sharding of the training state over the replicas, from the first rule for all
-// variables.
+// State returns how the training state is sharded over the replicas. It reads this from the first
+// rule that applies to all variables.
 func (p Plan) State() logical.StateSharding {
 	for _, r := range p.Rules {
 		if r.State != 0 && r.Pattern != nil && r.Pattern.String() == "" {

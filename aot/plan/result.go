@@ -74,9 +74,10 @@ type Result struct {
 	Candidates []*Candidate `json:"candidates"`
 }
 
-// Best returns the best compiled plan, which is known to fit, or the best probed plan if none was
-// compiled. If there is neither, the error counts the plans by verdict. Its kind is
-// ResourceExhaustedError if any plan is too large, and otherwise FailedPreconditionError.
+// Best returns the best of the plans that were compiled completely and fit. If no plan was
+// compiled, it returns the best plan whose time and memory were only estimated by a probe. If there
+// is neither, the error counts the plans by verdict. Its kind is ResourceExhaustedError if any plan
+// is too large, and otherwise FailedPreconditionError.
 func (r *Result) Best() (*Candidate, error) {
 	for _, verdict := range []Verdict{Compiled, Probed} {
 		if i := slices.IndexFunc(r.Candidates, func(c *Candidate) bool { return c.Verdict == verdict }); i >= 0 {

@@ -261,8 +261,8 @@ func (s *searcher) setExpectedSeconds() {
 	}
 }
 
-// probePlans estimates the step times of candidates by quick, partial compilations. They run
-// concurrently and start in the order of queue.
+// probePlans estimates the step times of the candidates in queue by quick, partial compilations.
+// The compilations run concurrently and start in the order of queue.
 func (s *searcher) probePlans(ctx context.Context, queue []*Candidate) error {
 	index, failed := 0, error(nil)
 	nextCandidate := func() *Candidate {
@@ -324,8 +324,8 @@ func (s *searcher) recordProbe(c *Candidate, f Figures, err error) {
 	}
 }
 
-// compileBest compiles the best plans completely. Each compilation corrects the estimates of the
-// plans that were only probed, so it selects the next plan after each compilation.
+// compileBest compiles the best plans completely, one after another. The result of each compilation
+// corrects the estimates of the plans that were not compiled yet, before the next plan is selected.
 func (s *searcher) compileBest(ctx context.Context) error {
 	numWanted, numFit, memoryRatio := cmp.Or(s.options.Compile, 3), 0, 1.0
 	for {

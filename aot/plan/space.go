@@ -28,13 +28,13 @@ type Space struct {
 	Settings map[string][]string
 }
 
-// Slice is a slice with its number of devices.
+// Slice is a TPU slice and its number of devices.
 type Slice struct {
 	Name    string
 	Devices int
 }
 
-// RuleSet is a named set of rules.
+// RuleSet is a named set of sharding rules.
 type RuleSet struct {
 	Name  string
 	Rules logical.Rules

@@ -33,7 +33,8 @@ func groupVariables(variables []Variable) (groups []variableGroup) {
 	return groups
 }
 
-// neighborPlans returns the plans that differ from p in the sharding of one group of variables.
+// neighborPlans returns all plans that differ from p only in the sharding of one group of
+// variables.
 func (p Plan) neighborPlans(variables []Variable) (all []Plan) {
 	groups := groupVariables(variables)
 	mesh, err := sharding.NewMesh(append([]sharding.Axis{{Name: logical.ReplicaAxis, Size: p.Replicas}}, p.Axes...)...)
@@ -106,7 +107,8 @@ func (s *searcher) searchShardings(ctx context.Context) error {
 	}
 }
 
-// bestShardedPlan returns the best probed plan with several logical devices.
+// bestShardedPlan returns the best plan with several logical devices among the plans that were
+// probed.
 func (s *searcher) bestShardedPlan() (best *Candidate) {
 	for _, c := range s.candidates {
 		if c.Verdict == Probed && c.Plan.Logical() > 1 && (best == nil ||

@@ -18,8 +18,8 @@ type Gradient struct {
 // DistributedApply sums gradients over the towers, in one program, and updates their variables. It
 // is TensorFlow's Optimizer._distributed_apply for an optimizer that is written as an UpdateFunc.
 // apply is called for each tower's component of each variable; its argument is the component of the
-// summed gradient. Then finish, if not nil, runs on the non-slot devices, and step, if not nil, is
-// incremented by one.
+// summed gradient. Then finish, if not nil, runs on the devices of NonSlotDevices, and step, if not
+// nil, is incremented by one.
 //
 // If there is no gradient at all, the error is a ValueError. If a gradient cannot be summed, no
 // variable is updated. An error of apply or finish stops the call, and earlier updates remain.

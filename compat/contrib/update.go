@@ -28,7 +28,7 @@ type updateKey struct{}
 // Context returns the context in which the update function reads and writes variables.
 func (u *UpdateContext) Context() context.Context { return u.ctx }
 
-// Variable returns the updated variable, or nil for a non-slot update.
+// Variable returns the updated variable, or nil in a call of UpdateNonSlot.
 func (u *UpdateContext) Variable() *Variable { return u.variable }
 
 // Device returns the name of the component's device.
@@ -87,9 +87,10 @@ func (d *DistributionStrategy) Update(ctx context.Context, v *Variable, fn Updat
 	})
 }
 
-// UpdateNonSlot runs fn on the devices of NonSlotDevices, with mirrored arguments. It is
-// TensorFlow's update_non_slot. fn runs once, on the first host, or once for each device if the
-// strategy has MirroredStrategy's semantics. fn must not write variables.
+// UpdateNonSlot updates optimizer state that belongs to no variable. It runs fn on the devices of
+// NonSlotDevices, with mirrored arguments. It is TensorFlow's update_non_slot. fn runs once, on the
+// first host, or once for each device if the strategy has MirroredStrategy's semantics. fn must not
+// write variables.
 func (d *DistributionStrategy) UpdateNonSlot(ctx context.Context, devices []string, fn UpdateFunc, args ...any) (any,
 	error) {
 	const op = "update non-slot"
@@ -105,7 +106,7 @@ func (d *DistributionStrategy) UpdateNonSlot(ctx context.Context, devices []stri
 }
 
 // update checks that args are mirrored, and calls run with the arguments and with fn converted to
-// an update function of package eager. v is nil for a non-slot update.
+// an update function of package eager. v is nil for UpdateNonSlot.
 func (d *DistributionStrategy) update(op string, v *Variable, fn UpdateFunc, args []any,
 	run func(fn eager.UpdateFunc, args []any) (any, error)) (any, error) {
 	inner, err := d.unwrapMirrored(op, args)

@@ -119,8 +119,8 @@ func (d *DistributionStrategy) wrapValues(op string, nest any) (any, error) {
 	})
 }
 
-// asPerDevice returns the common part of a PerDevice or Mirrored value, and reports whether x is
-// such a value. A nil pointer yields nil and true.
+// asPerDevice converts a PerDevice or Mirrored value to its common type, and reports whether x is
+// such a value. For a nil pointer it returns nil and true.
 func asPerDevice(x any) (p *perDevice, ok bool) {
 	switch x := x.(type) {
 	case *PerDevice:

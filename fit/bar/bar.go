@@ -115,7 +115,8 @@ func (b *display) update(s runState) {
 	}
 }
 
-// setActivity sets the current activity of the run. A launch counts as one more step.
+// setActivity sets the activity that the bar displays. At the launch of a step, it also increments
+// the displayed step number.
 func (b *display) setActivity(kind watchdog.Activity, name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

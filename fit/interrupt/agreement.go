@@ -54,7 +54,7 @@ type Message struct {
 	TimeLeft int64  `json:"l,omitempty"` // milliseconds until the deadline, 0 if it is not known
 }
 
-// Message encodes the notice, which may be nil.
+// Message encodes the notice for other processes. It returns the zero Message if n is nil.
 func (n *Notice) Message() (m Message) {
 	if n == nil {
 		return m
@@ -66,7 +66,8 @@ func (n *Notice) Message() (m Message) {
 	return m
 }
 
-// Notice decodes the message of a process. It returns nil if the process has no notice.
+// Notice decodes a message that was received from a process. It returns nil for the zero message,
+// which a process sends if it has not received a notice.
 func (m Message) Notice(process int) *Notice {
 	if m.Reason == "" {
 		return nil
@@ -101,11 +102,11 @@ func (a *Agreement) AfterStep(ctx context.Context, step int64) (stop bool, err e
 	return n != nil, err
 }
 
-// Vote is like [Agreement.AfterStep], but receives this process's notice as own, which may be nil,
-// and stops waiting when ctx ends. before is a step, the same on all processes, after which they
-// exchange notices by other means and call MarkExchanged. Vote starts no exchange that would be
-// read after that step. It returns the notice that stopped the processes: own, or a notice whose
-// reason names another process.
+// Vote is like [Agreement.AfterStep], but receives this process's notice, or nil, as the argument
+// own, and stops waiting when ctx ends. After the step before, which must be the same on all
+// processes, the caller exchanges the notices by other means and calls MarkExchanged. Vote
+// therefore starts no exchange that would be read after that step. It returns the notice that
+// stopped the processes: own, or a notice whose reason names another process.
 func (a *Agreement) Vote(ctx context.Context, step int64, own *Notice, before int64) (*Notice, error) {
 	if a.notice != nil {
 		return a.notice, nil
@@ -173,8 +174,8 @@ func (a *Agreement) readExchange(ctx context.Context, own *Notice) error {
 	return nil
 }
 
-// MarkExchanged records that the processes exchanged their notices by other means after a step. It
-// drops the current exchange and schedules the next one.
+// MarkExchanged records that the processes exchanged their notices after a step without the
+// Agreement. It cancels the current exchange and schedules the next one.
 func (a *Agreement) MarkExchanged(step int64) error {
 	a.nextSend, a.lastRead = step+a.interval, time.Time{}
 	return a.Close()

@@ -166,7 +166,8 @@ func (w *watcher) eventNotice(e clusterresolver.Event) *Notice {
 	return nil
 }
 
-// withDefaults returns a custom notice with a reason and a deadline.
+// withDefaults returns a copy of a custom notice. It sets the reason and the deadline if they are
+// missing.
 func (w *watcher) withDefaults(n Notice) *Notice {
 	if n.Reason == "" {
 		n.Reason = "a notice without a reason"

@@ -63,7 +63,7 @@ func (r *Recorder) BeginActivity(name string) {
 	r.nextEvent(&r.activities, &r.activity, xspace.Event{Name: name})
 }
 
-// nextEvent appends the current event to events and begins the next one.
+// nextEvent ends the current event, appends it to events, and begins the next event.
 func (r *Recorder) nextEvent(events *[]xspace.Event, current *xspace.Event, next xspace.Event) {
 	now := time.Now()
 	r.mu.Lock()

@@ -27,8 +27,9 @@ type Options struct {
 	Every time.Duration
 }
 
-// Line shows the compilations that are running. On a terminal without a compilation it shows the
-// text of [Line.StartTask] and [Line.SetStatus]. It is safe for concurrent use.
+// Line shows the progress of running compilations. On a terminal, it shows the text of
+// [Line.StartTask] and [Line.SetStatus] while no program is compiled. It is safe for concurrent
+// use.
 type Line struct {
 	w    io.Writer
 	opts Options
@@ -213,7 +214,7 @@ func (l *Line) draw(now time.Time) {
 	l.drawn = true
 }
 
-// printLine writes a line of text that stays.
+// printLine writes a line of text that is not overwritten later.
 func (l *Line) printLine(text string) {
 	l.erase()
 	fmt.Fprintln(l.w, l.truncate(text))
@@ -250,8 +251,8 @@ func (l *Line) jobText(now time.Time) string {
 	return text
 }
 
-// cpuShare returns the average number of processors that a compilation has used since its line was
-// first shown, or 1 if that is unknown.
+// cpuShare returns the average number of processors that a compilation has used since it was first
+// shown. If that number is unknown, it returns 1.
 func (l *Line) cpuShare(job *compileJob, now time.Time) float64 {
 	used := l.cpuTime(job.pid)
 	if used == 0 || !now.After(job.cpuStart) {

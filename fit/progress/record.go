@@ -42,7 +42,8 @@ const (
 	maxRecord = 128 << 10
 )
 
-// readRecord reads the compilations in a record file. It omits lines that it cannot parse.
+// readRecord reads the durations of earlier compilations from a record file. It omits lines that it
+// cannot parse.
 func readRecord(path string) (entries []recordEntry) {
 	data, err := files.ReadFile(path, 2*maxRecord)
 	if err != nil {
@@ -109,7 +110,7 @@ func deviceKind(target string) string {
 	return target
 }
 
-// appendRecord adds a compilation to a record file. Errors are ignored.
+// appendRecord adds the duration of a compilation to a record file. It ignores errors.
 func appendRecord(path string, p phase.Phase, duration time.Duration) {
 	if path == "" || duration < minRecorded {
 		return

@@ -26,7 +26,7 @@ func (l *Line) StartTask(text string) {
 
 // SetStatus shows the result of state on a terminal while no program is compiled. state receives
 // the number of columns; another goroutine calls it five times a second. If state is nil, the last
-// status is printed as a line that stays.
+// status is printed as a line that is not overwritten.
 func (l *Line) SetStatus(state func(width int) string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,7 +63,7 @@ func (l *Line) Update(text string) {
 	}
 }
 
-// finishTask ends the current task and prints its text as a line that stays.
+// finishTask ends the current task and prints its text as a line that is not overwritten.
 func (l *Line) finishTask(now time.Time) {
 	if l.task != "" {
 		l.printLine(l.taskText(now))
@@ -79,10 +79,10 @@ func (l *Line) taskText(now time.Time) string {
 	return l.task
 }
 
-// IsTerminal reports whether the line is drawn on a terminal.
+// IsTerminal reports whether the progress line is drawn on a terminal.
 func (l *Line) IsTerminal() bool { return l.width != nil }
 
-// Write prints complete lines of text above the line.
+// Write prints complete lines of text above the progress line.
 func (l *Line) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

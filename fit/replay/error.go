@@ -35,7 +35,8 @@ func (e *Error) Error() string {
 		"the state is not saved: restart from the last checkpoint, without the device if it differs again")
 }
 
-// truncateList returns at most six names. It replaces the remaining names by their number.
+// truncateList returns at most six names for an error text. It replaces the remaining names by
+// their number.
 func truncateList(names []string) []string {
 	const limit = 6
 	if len(names) <= limit {

@@ -125,8 +125,8 @@ func (d *diagnosis) findStuck() []Finding {
 	return behind
 }
 
-// checkAbsent returns a finding if the host is missing, silent or has left the loop, and others
-// wait for it. Otherwise the Cause is empty.
+// checkAbsent returns a finding if other hosts wait for this host, but it is missing, is silent, or
+// no longer runs steps. Otherwise it returns a finding with an empty Cause.
 func (d *diagnosis) checkAbsent(h *Host) Finding {
 	f := Finding{Host: h.Record.Host, Name: h.Name, Duration: h.Silent, Certain: true}
 	switch {
@@ -149,8 +149,8 @@ func (d *diagnosis) checkAbsent(h *Host) Finding {
 	return f
 }
 
-// checkBehind returns a finding if others have passed the host and wait for it, or if the host is
-// in a different operation. Otherwise the Cause is empty.
+// checkBehind returns a finding if other hosts are ahead of this host and wait for it, or if this
+// host is in a different operation. Otherwise it returns a finding with an empty Cause.
 func (d *diagnosis) checkBehind(h *Host) (f Finding) {
 	waiting := d.hostsWaitingFor(h)
 	late := h.Timeout > 0 && h.Duration > h.Timeout // above its own timeout
@@ -202,8 +202,9 @@ func (d *diagnosis) isInOtherOperation(h *Host) bool {
 		compareProgress(h, slices.MaxFunc(d.running, compareProgress)) < 0
 }
 
-// exceedsUsualDuration reports whether the activity of h has lasted much longer than on the waiting
-// hosts, if most of these have completed the same kind of activity.
+// exceedsUsualDuration reports whether the current activity of h has lasted much longer than the
+// same kind of activity on the waiting hosts. It returns false unless most of the waiting hosts
+// have completed such an activity.
 func (d *diagnosis) exceedsUsualDuration(h *Host, waiting []*Host) bool {
 	usual, known := 0.0, 0
 	for _, o := range waiting {
@@ -280,8 +281,8 @@ func (d *diagnosis) addClockSkews() {
 	}
 }
 
-// addSlowHosts adds findings for hosts that make progress, but for which the others wait most of
-// the time. It adds none until all hosts have run for minWindow.
+// addSlowHosts adds findings for hosts that make progress, but are so slow that the other hosts
+// wait for them most of the time. It adds no finding until all hosts have run for minWindow.
 func (d *diagnosis) addSlowHosts() {
 	busy := 0 // hosts that do not wait most of the time
 	for i := range d.hosts {
@@ -312,8 +313,9 @@ func (d *diagnosis) addSlowHosts() {
 	}
 }
 
-// workFractions returns the fractions of the host's time in its own work and in collective
-// operations. Saves, hooks and other activities that differ between hosts count for neither.
+// workFractions returns two fractions of the host's time: for its own work and for collective
+// operations. Neither fraction includes activities that differ between hosts, such as saves and
+// hooks.
 func (r *Record) workFractions() (own, collective float64) {
 	s := r.TimeFractions
 	return s[Input.String()] + s[Other.String()], s[Launch.String()] + s[Result.String()] + s[Exchange.String()]

@@ -17,7 +17,7 @@ const (
 	decayTime  = time.Minute
 )
 
-// add adds a duration that ended at now.
+// add adds the duration of an activity that ended at the time now. Older durations lose weight.
 func (p *durationStats) add(duration, now time.Duration) {
 	fades := min(float64(now-p.lastEnd)/float64(decayTime), 1./decayCount)
 	p.count, p.lastEnd, p.longest = p.count+1, now, max(duration, time.Duration(float64(p.longest)*(1-fades)))
@@ -29,7 +29,8 @@ type activityKey struct {
 	hook string
 }
 
-// activityKey returns the key for the durations of an activity. The number of keys is limited.
+// activityKey returns the key for the durations of an activity. To limit the memory, hooks share
+// one key when there are too many names.
 func (w *Watchdog) activityKey(f *activityFrame) activityKey {
 	if f.kind == Hook && len(w.stats) < 256 {
 		return activityKey{Hook, f.name}
@@ -53,7 +54,8 @@ func (w *Watchdog) recordDuration(f *activityFrame) {
 	}
 }
 
-// timeout returns the timeout of an activity. The caller must hold mu.
+// timeout returns how long an activity may last before the watchdog suspects a problem. The caller
+// must hold mu.
 func (w *Watchdog) timeout(f *activityFrame) time.Duration {
 	o, p := &w.opts, w.stats[w.activityKey(f)]
 	ofStep := f.kind == Input || f.kind.WaitsForHosts()
@@ -71,8 +73,9 @@ func (w *Watchdog) timeout(f *activityFrame) time.Duration {
 	return max(o.MinTimeout, timeoutFactor*p.longest)
 }
 
-// standstillTimeout returns how long all hosts may wait in the same operation, given the timeout of
-// the operation on this host. missing reports that some hosts have written no record.
+// standstillTimeout returns how long all hosts may wait in the same operation. timeout is the
+// timeout of that operation on this host. missing means that some hosts have not written a record
+// yet.
 func (o *Options) standstillTimeout(timeout time.Duration, missing bool) time.Duration {
 	if o.StepTimeout == 0 && timeout != o.FirstTimeout {
 		timeout = max(6*o.MinTimeout, timeout*5/2)

@@ -105,7 +105,6 @@ func (v *Monitor) update(records []Record, now time.Duration, wall time.Time) {
 	}
 }
 
-// isOfRun reports whether a record belongs to the run.
 func (v *Monitor) isOfRun(r Record) bool { return r.Run == v.run && r.Host < len(v.hosts) }
 
 func newestRecord(records []Record) Record {

@@ -29,7 +29,7 @@ type Report struct {
 	Goroutines string
 }
 
-// StuckError is the error of a run that cannot continue. Its Findings contain the certain ones
+// StuckError is the error of a run that cannot continue. In Findings, the certain findings are
 // first.
 type StuckError struct{ Report }
 

@@ -275,7 +275,8 @@ func (w *Watchdog) currentRecord() (r Record, moves int64) {
 	return r, w.progress
 }
 
-// toMap returns the nonzero times by the name of the activity, in multiples of unit.
+// toMap returns a map from the names of activities to their total times, in multiples of unit. It
+// omits times of 0.
 func (t *activityTimes) toMap(unit time.Duration) map[string]float64 {
 	result := map[string]float64{}
 	for k, d := range t {

@@ -49,8 +49,8 @@ func (e *UsageError) Unwrap() error { return e.Err }
 // Kind returns the kind of the cause, or ValueError if it has none.
 func (e *UsageError) Kind() errkind.Kind { return errkind.KindOr(e.Err, errkind.ValueError) }
 
-// UsageErrorf returns an error for an invalid command line of the command op. The format is for the
-// reason, and hint suggests a correction.
+// UsageErrorf returns an error for an invalid command line of the command op. format and args
+// describe the reason, and hint suggests a correction.
 func UsageErrorf(op, hint, format string, args ...any) error {
 	return &UsageError{&errkind.Fault{Op: op, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}}
 }

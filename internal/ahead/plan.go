@@ -47,7 +47,7 @@ func (s Search) Run(ctx context.Context) (*plan.Result, error) {
 	return s.searchPlans(ctx, plan.Space.Plans)
 }
 
-// searchPlans evaluates the plans that selectPlans selects from the search space.
+// searchPlans runs the search with the plans that selectPlans returns for the search space.
 func (s Search) searchPlans(ctx context.Context, selectPlans func(plan.Space) []plan.Plan) (*plan.Result, error) {
 	compiler, err := worker.New(worker.Options{Command: s.Worker})
 	if err != nil {
@@ -141,7 +141,8 @@ func (k *programRecorder) CompileTopology(_ context.Context, _ *pjrt.Topology, p
 }
 
 // WritePlan writes the best plan of a result to a file, unless path is empty. It returns an error
-// if there is no usable plan. reported means that the result was already printed.
+// if there is no usable plan. reported means that the result, including the reason of the error,
+// was already printed.
 func WritePlan(path string, result *plan.Result, reported bool) error {
 	best, err := result.Best()
 	if err != nil {

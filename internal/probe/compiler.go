@@ -59,7 +59,8 @@ type Program struct {
 	Kernels []string
 }
 
-// Probe partitions and schedules a program, and predicts its time and memory. It takes seconds.
+// Probe partitions and schedules a program, and predicts its time and memory. It takes a few
+// seconds, much less than [Compiler.Compile].
 func (c *Compiler) Probe(ctx context.Context, p Program) (plan.Figures, error) {
 	a, err := c.loadOrCompile(p, "probe", func() (cacheEntry, error) {
 		module, err := c.Worker.CompileUntil(ctx, p.Slice.Description(), p.Program, p.Options, pjrt.AfterScheduler)

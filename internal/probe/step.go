@@ -58,12 +58,14 @@ func (s *Step) Sketch(ctx context.Context, p plan.Plan) (sketch plan.Sketch, err
 	return built.estimateSketch(), nil
 }
 
-// Probe calls [Compiler.Probe] with the program of a plan that was sketched before.
+// Probe calls [Compiler.Probe] with the program that an earlier call of [Step.Sketch] lowered for
+// the plan.
 func (s *Step) Probe(ctx context.Context, p plan.Plan) (plan.Figures, error) {
 	return s.measure(ctx, p, s.Compiler.Probe)
 }
 
-// Compile calls [Compiler.Compile] with the program of a plan that was sketched before.
+// Compile calls [Compiler.Compile] with the program that an earlier call of [Step.Sketch] lowered
+// for the plan.
 func (s *Step) Compile(ctx context.Context, p plan.Plan) (plan.Figures, error) {
 	return s.measure(ctx, p, s.Compiler.Compile)
 }

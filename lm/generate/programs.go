@@ -126,8 +126,9 @@ func (d *decodeProgram) bindVariables(ctx context.Context) (_ *strategy.Binding,
 	return d.binding, err
 }
 
-// newVariableCheck records the store's variables. check panics with an error if the model has
-// created further variables, although the store already had trained ones.
+// newVariableCheck records which variables are in the store before the model is traced. Call check
+// after the trace: it panics with an error if the store already had trained variables and the model
+// has created further ones, because then the model does not use the trained variables.
 func (g *Generator) newVariableCheck() (check func()) {
 	known, trained := map[string]bool{}, false
 	for v := range g.store.IterVariables() {

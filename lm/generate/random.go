@@ -6,10 +6,10 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// gumbelNoise returns noise of the standard Gumbel distribution, Float32 [rows, n]. The index of
-// the largest sum of log-probability and noise is a sample of the distribution. seed is Uint32
-// [rows, 2], position is int32 [rows]. The noise depends only on a row's seed and position, and not
-// on other rows or replicas.
+// gumbelNoise returns noise of the standard Gumbel distribution, Float32 [rows, n]. To sample a
+// token, add the noise to the log-probabilities and take the index of the largest sum. seed is
+// Uint32 [rows, 2], position is int32 [rows]. The noise depends only on a row's seed and position,
+// and not on other rows or replicas.
 func gumbelNoise(seed, position *graph.Node, n int) *graph.Node {
 	g := seed.Graph()
 	shape := shapes.Make(dtypes.Uint32, position.Shape().Dim(0), n)

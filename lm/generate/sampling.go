@@ -101,9 +101,9 @@ func toOrderedBits(x *graph.Node) *graph.Node {
 	return graph.Where(negative, graph.BitwiseNot(bits), graph.BitwiseOr(bits, sign))
 }
 
-// weightThreshold returns for each row the largest number t for which the keys that are at least t
-// have weights with a sum of at least sum. The result is [rows, 1], for keys and weights [rows, n].
-// It determines t bit by bit, without sorting.
+// weightThreshold returns, for each row, the largest number t such that the keys >= t have a total
+// weight of at least sum. keys and weights are [rows, n], and the result is [rows, 1]. t is
+// computed bit by bit, without sorting the keys.
 func weightThreshold(keys, weights, sum *graph.Node) *graph.Node {
 	g := keys.Graph()
 	zeros, none := graph.ZerosLike(weights), graph.Const(g, uint32(0))

@@ -6,7 +6,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// LoadError reports an incomplete load, and the variables that have changed.
+// LoadError reports a load that failed after it had replaced the values of some variables. It lists
+// these variables.
 type LoadError struct {
 	// Loaded are the paths of the variables with new values. All other variables are unchanged.
 	Loaded []string

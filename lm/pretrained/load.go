@@ -132,7 +132,8 @@ func (p *lazyValue) ReadPart(ctx context.Context, start, size []int, dst []byte)
 	return p.plan.Read(ctx, p.file, p.variable.Path, start, size, dst)
 }
 
-// ReadCells reads a box that is divided into cells; see [weights.Plan.ReadCells].
+// ReadCells reads a range of the variable that is divided into equal cells, such as the shards of
+// several devices; see [weights.Plan.ReadCells].
 func (p *lazyValue) ReadCells(ctx context.Context, start, size, cells []int, dst []byte) error {
 	return p.plan.ReadCells(ctx, p.file, p.variable.Path, start, size, cells, dst)
 }

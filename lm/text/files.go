@@ -141,9 +141,10 @@ func (f Files) Names() []string {
 }
 
 // Split randomly divides the texts into training and held-out texts. heldOut contains at least the
-// fraction share of all bytes, between 0 and 1. The selection depends only on the names, the sizes
-// and the seed. Both results keep the order of f. A single text is divided at the beginning of a
-// line, and heldOut contains its end. If the texts cannot be divided, the error is a ValueError.
+// given share of all bytes, a fraction between 0 and 1. The selection depends only on the names,
+// the sizes and the seed. Both results keep the order of f. A single text is divided at the
+// beginning of a line, and heldOut contains its end. If the texts cannot be divided, the error is a
+// ValueError.
 func (f Files) Split(share float64, seed uint64) (training, heldOut Files, err error) {
 	if !(share > 0 && share < 1) {
 		return Files{}, Files{}, valueError("split", "give a number between 0 and 1, such as 0.05",

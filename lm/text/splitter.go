@@ -35,8 +35,8 @@ type span struct {
 	isMatch    bool
 }
 
-// splitWords applies all steps to piece and calls word for each result. mapped means that the bytes
-// of piece are already visible characters.
+// splitWords applies all steps to piece and calls word for each resulting word. If mapped is set,
+// the bytes of piece were already converted to visible characters.
 func splitWords(steps []splitStep, m *regex.Matcher, piece []byte, mapped bool, word func([]byte)) {
 	if len(piece) == 0 {
 		return
@@ -132,7 +132,8 @@ func (s *splitStep) findSpans(m *regex.Matcher, piece []byte) (spans []span) {
 	return spans
 }
 
-// applyBehavior removes or merges matches, as the behavior specifies.
+// applyBehavior removes the matches, or merges them with adjacent text, as the step's behavior
+// specifies.
 func applyBehavior(behavior string, spans []span) (out []span) {
 	previous := false
 	switch behavior {

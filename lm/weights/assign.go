@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// assignTensors assigns the tensors that fill a variable to ranges of the variable. It reports
-// mismatches.
+// assignTensors determines which range of the variable at path is filled by which tensor. It adds
+// mismatches to the planner.
 func (m *planner) assignTensors(path string) {
 	found, v := m.candidates[path], m.variables[path]
 	fail := func(c *candidate, problem MismatchKind, hint, format string, args ...any) {
@@ -70,7 +70,8 @@ func inferShape(found []candidate) []int {
 	return shape
 }
 
-// placeTensor returns the box of the variable that a tensor fills. It returns false after a mismatch.
+// placeTensor returns the box (rectangular range) of the variable that a tensor fills. It returns
+// false if the tensor does not match the variable.
 func (m *planner) placeTensor(c *candidate, v *Variable, fail func(*candidate, MismatchKind, string, string,
 	...any)) (variableBox, bool) {
 	p := variableBox{tensor: c.tensor.Name, start: make([]int, len(v.Shape)), size: slices.Clone(v.Shape), view: c.view,

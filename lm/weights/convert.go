@@ -113,8 +113,8 @@ func encodeFloat(x float64, exponent, fraction int) (bits uint32, ok bool) {
 	return sign | min(bits, inf), bits < inf
 }
 
-// newConversion returns the conversion from a dtype of a file to the dtype of a variable. add is
-// added to each element.
+// newConversion returns a conversion of elements from a file's dtype to a variable's dtype. The
+// conversion adds the constant add to each element.
 func newConversion(file string, target dtypes.DType, add float64) (conversion, error) {
 	source := safetensors.DType(file)
 	same := safetensors.FromGoMLX(target) == source && source != ""
@@ -170,7 +170,8 @@ func convertBF16ToF32(dst []byte, dstStart, step int, src []byte, srcStart, n in
 	return true
 }
 
-// convertF32ToBF16 converts float32 to bfloat16, rounded to nearest even.
+// convertF32ToBF16 converts n elements from float32 to bfloat16, rounded to nearest even. It
+// returns false if a finite number becomes infinite.
 func convertF32ToBF16(dst []byte, dstStart, step int, src []byte, srcStart, n int) bool {
 	ok := true
 	for i := range n {

@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// copyJob copies a box of one tensor. Its axes are sorted by their step in the file, the largest
-// first. Dimensions of size 1 are omitted, but there is at least one axis.
+// copyJob copies a box (rectangular range) of one tensor's elements. The axes are sorted by their
+// step in the file, the largest first. Dimensions of size 1 are omitted, but there is at least one
+// axis.
 type copyJob struct {
 	tensor     string
 	conversion conversion
@@ -41,9 +42,9 @@ func (a *axis) dstAt(i int) int {
 	return i * a.dstStep
 }
 
-// newCopyJob returns a job for the elements that are both in box, which one tensor fills, and in
-// the requested box. start, size and cells describe the requested box, as in [Plan.ReadCells]. It
-// returns nil if the boxes do not intersect.
+// newCopyJob returns a job that copies the elements of box, which one tensor fills, as far as they
+// are also in the requested box. start, size and cells describe the requested box, as in
+// [Plan.ReadCells]. newCopyJob returns nil if the two boxes do not intersect.
 func (p *Plan) newCopyJob(v *Variable, box variableBox, start, size, cells []int) (*copyJob, error) {
 	form, err := newConversion(p.tensors[box.tensor].DType, v.DType, box.add)
 	if err != nil {
@@ -76,7 +77,7 @@ func (p *Plan) newCopyJob(v *Variable, box variableBox, start, size, cells []int
 	return j, nil
 }
 
-// singleCell returns the argument cells for a box of rank n that is not divided into cells.
+// singleCell returns n ones: the number of cells in each dimension of a box that is not divided.
 func singleCell(n int) []int { return slices.Repeat([]int{1}, n) }
 
 // cellLayout maps the indices of a dimension to offsets in a result that is divided into cells.
@@ -103,8 +104,8 @@ func (l cellLayout) evenStep() int {
 	return l.stride
 }
 
-// newAxis returns the axis for a range of indices of a dimension. It moves the offsets of j to the
-// first index of the axis.
+// newAxis returns an axis of the job j for the indices start to end-1 of a dimension. It adds the
+// offset of the first index to the offsets of j.
 func newAxis(dim []strideFactor, start, end int, l cellLayout, j *copyJob) axis {
 	dim = mergeFactors(dim)
 	if len(dim) == 1 && l.isEven(end-start) {

@@ -7,7 +7,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// rowOffsets contains the offsets of one row: a range of the last axis of a copyJob.
+// rowOffsets contains the offsets of one row of a copyJob. A row is a range of elements along the
+// last axis.
 type rowOffsets struct {
 	src int64 // offset of the row's first element in the tensor
 	dst int   // offset of index 0 of the last axis in the result

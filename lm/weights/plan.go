@@ -49,8 +49,8 @@ type variableBox struct {
 }
 
 // NewPlan maps tensors to variables by rules. It checks that each tensor matches exactly one rule,
-// that each element of each variable is filled once, and that the shapes fit after the rules'
-// steps. variables may be in any order.
+// that exactly one tensor fills each element of each variable, and that the shapes match after the
+// steps of the rules are applied. variables may be in any order.
 //
 // Invalid rules are an error of kind ValueError. Mismatches are a [*PlanError], which lists all of
 // them.
@@ -88,8 +88,9 @@ func NewPlan(tensors []Tensor, variables []Variable, rules Rules, opts PlanOptio
 	return m.plan, nil
 }
 
-// Variables returns the variables that tensors fill, in the order of the argument of [NewPlan],
-// followed by the variables that the plan creates.
+// Variables returns the variables whose values are read from tensors. The variables that were
+// passed to [NewPlan] are first, in the same order, followed by the variables that the plan
+// creates.
 func (p *Plan) Variables() []Variable {
 	all := make([]Variable, len(p.variables))
 	for i, v := range p.variables {
@@ -223,7 +224,7 @@ const maxLayers = 1 << 20
 const maxRanges = 1 << 20
 
 // elementRanges returns the ranges of a tensor's elements that the view selects. If there are more
-// than maxRanges, it returns maxRanges+1 zero values.
+// than maxRanges ranges, it returns a slice of maxRanges+1 zero values instead.
 func (v stridedView) elementRanges() [][2]int64 {
 	var all []strideFactor
 	for _, d := range v.dims {
@@ -254,7 +255,8 @@ func (v stridedView) elementRanges() [][2]int64 {
 	return runs
 }
 
-// Tensors returns the names of the tensors that fill variables, in the order of the variables.
+// Tensors returns the names of the tensors whose values are read into variables, in the order of
+// [Plan.Variables].
 func (p *Plan) Tensors() (names []string) {
 	seen := map[string]bool{}
 	for _, v := range p.variables {

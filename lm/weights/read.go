@@ -29,10 +29,11 @@ var scratchPool = sync.Pool{New: func() any {
 	return &b
 }}
 
-// Read reads a box of a variable into dst, row-major, in the variable's dtype. The box begins at start
-// and has the given size in each dimension. Read only reads the required ranges of the files, and gaps
-// of at most 256 bytes between them. In addition to dst, it uses one megabyte of memory for each CPU.
-// NaNs and infinities are preserved. A finite number that would become infinite is an error.
+// Read reads a box, which is a rectangular range of a variable's elements, into dst. The elements
+// are row-major, in the variable's dtype. The box begins at start and has the given size in each
+// dimension. Read only reads the required ranges of the files, and gaps of at most 256 bytes
+// between them. In addition to dst, it uses one megabyte of memory for each CPU. NaNs and
+// infinities are preserved. A finite number that would become infinite is an error.
 //
 // Errors name the file and the tensor. An invalid box is an error of kind ValueError. If ctx ends, Read
 // returns its cause. After an error the contents of dst are undefined.
@@ -40,10 +41,10 @@ func (p *Plan) Read(ctx context.Context, f *File, path string, start, size []int
 	return p.ReadCells(ctx, f, path, start, size, singleCell(len(size)), dst)
 }
 
-// ReadCells is like [Plan.Read], but divides the box into cells of equal size. cells is the number
-// of cells in each dimension. dst contains one cell after the other, in row-major order, and each
-// cell is row-major. ReadCells reads the shards of several devices at once: it reads each row of
-// the file once for all cells.
+// ReadCells reads a box like [Plan.Read], but divides it into cells of equal size, such as the
+// shards of several devices. cells contains the number of cells in each dimension. dst receives the
+// cells one after the other, in row-major order, and the elements of each cell are row-major. Each
+// row of the file is read only once, even if its elements are in several cells.
 func (p *Plan) ReadCells(ctx context.Context, f *File, path string, start, size, cells []int, dst []byte) error {
 	i := slices.IndexFunc(p.variables, func(v variablePlan) bool { return v.Path == path })
 	if i < 0 {

@@ -80,7 +80,8 @@ type Segment struct {
 	Start int `json:"from,omitempty"`
 }
 
-// bounds returns the start (inclusive) and the end (exclusive) in a dimension of the given size.
+// bounds returns the first index of the range (inclusive) and its end (exclusive) in a dimension of
+// the given size.
 func (c Slice) bounds(size int64) (start, end int64, err error) {
 	if c.Parts != 0 {
 		switch {

@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// stridedView selects elements of a tensor. Element (i, j, ...) of the view is at offset +
-// o(dims[0], i) + o(dims[1], j) + ..., in elements, where o is dimOffsets. A dimension is a product
-// of factors, the slowest first, so that a reshaped or transposed view is a stridedView, too.
+// stridedView describes a sliced, transposed or reshaped view of a tensor without copying elements.
+// Each dimension is a product of factors, the slowest first, so that any reshaped view can be
+// described. The element with index (i, j, ...) is at offset + o(dims[0], i) + o(dims[1], j) + ...,
+// in elements, where o(dim, i) is the offset that dimOffsets returns for index i.
 type stridedView struct {
 	offset int64
 	dims   [][]strideFactor

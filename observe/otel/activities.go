@@ -13,8 +13,8 @@ import (
 
 const numActivities = int(watchdog.Setup) + 1
 
-// activityLog contains the current activity of a run, and the time of each activity since the last
-// record.
+// activityLog contains the current activity of a run, and the total time of each kind of activity
+// since the last step at which the hooks were called.
 type activityLog struct {
 	current   activityPeriod
 	durations [numActivities]time.Duration

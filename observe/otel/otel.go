@@ -136,7 +136,8 @@ func (o *Observer) Phase(p phase.Phase) {
 	_, o.stageSpans[p.Name] = o.tracer.Start(o.opts.Parent, p.Stage.String(), trace.WithAttributes(attrs...))
 }
 
-// Hook returns a hook that records a run. Pass it to fit.Run. It never stops a run.
+// Hook returns a hook that creates the spans and updates the metrics of a run. Pass it to fit.Run.
+// The hook never stops a run.
 func (o *Observer) Hook() fit.Hook {
 	return fit.Hook{
 		Name: "opentelemetry",
@@ -185,7 +186,8 @@ func (o *Observer) Hook() fit.Hook {
 	}
 }
 
-// recordSteps ends the span of the steps since the last record, and starts the next span.
+// recordSteps records the metrics of the steps since the previous call, ends the span of these
+// steps, and starts the next span.
 func (o *Observer) recordSteps(s *fit.State) {
 	r, now := o.run, time.Now()
 	taken := s.Step() - r.step

@@ -64,7 +64,7 @@ type currentStage struct {
 	start time.Time
 }
 
-// progress is the position of a run at its last record.
+// progress is the position of a run at the last step at which the hooks were called.
 type progress struct {
 	step, rows int64
 	at         time.Time

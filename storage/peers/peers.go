@@ -42,8 +42,8 @@ type hostInfo struct {
 	Secret    string
 }
 
-// processStore contains the objects of one process. Its methods are the methods of storage.Store
-// that a peer implements.
+// processStore accesses the objects of one process. It is the local storage.Store, or a peer, which
+// implements only these methods.
 type processStore interface {
 	Put(ctx context.Context, name string, opts storage.PutOptions, write func(io.Writer) error) error
 	Open(ctx context.Context, name string) (storage.Object, error)

@@ -49,7 +49,8 @@ func (c *compiler) emitNode(n *node) {
 	}
 }
 
-// emitNested emits the instruction in, then the code of body, which ends with opMatch.
+// emitNested emits the instruction in, followed by the code of the expression body and an opMatch
+// instruction.
 func (c *compiler) emitNested(in instruction, body *node) {
 	at := c.appendInstruction(in)
 	c.emitNode(body)

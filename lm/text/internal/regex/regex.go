@@ -56,8 +56,8 @@ type Matcher struct {
 	seen map[[2]int]struct{}
 }
 
-// backtrackState is a state to resume when the current alternative fails. For an opRun, limit
-// determines which other numbers of characters remain to be tried.
+// backtrackState is the state in which matching resumes when the current alternative fails. For a
+// repeated character set (opRun), limit determines which other numbers of characters to try.
 type backtrackState struct{ pc, pos, limit int }
 
 const memoizeAfter = 4096
@@ -107,8 +107,9 @@ func (re *Regexp) matchAt(m *Matcher, text []byte, pc, pos int) int {
 	return -1
 }
 
-// backtrack makes the opRun on top of the stack match one character more or less, and returns the
-// new position. It pops the state if no other number of characters remains.
+// backtrack retries the repeated character set (opRun) on top of the stack with one character more
+// or less, and returns the new position. It pops the state when there is no other number of
+// characters to try.
 func (re *Regexp) backtrack(m *Matcher, text []byte, top *backtrackState) int {
 	in := &re.code[top.pc]
 	if in.mode == lazy {
@@ -196,8 +197,8 @@ func (re *Regexp) execute(m *Matcher, text []byte, pc, pos int) int {
 	}
 }
 
-// matchRun matches a repeated character set. It matches the number of characters that the mode
-// prefers, and pushes a state to try other numbers later.
+// matchRun matches a repeated character set. It matches as many or as few characters as possible,
+// depending on the mode, and pushes a state to try other numbers of characters later.
 func (re *Regexp) matchRun(m *Matcher, text []byte, pc, pos int) (int, bool) {
 	in, n := &re.code[pc], 0
 	most := in.max

@@ -15,13 +15,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage/blobstore/internal/test/faultproxy"
 )
 
-// Server is the server with its proxy.
+// Server is a fake Google Cloud Storage server for tests, with a proxy that can inject faults.
 type Server struct {
 	Proxy  *faultproxy.Proxy
 	server *fakestorage.Server
 }
 
-// Start starts both, with one bucket, and stops them when the test ends.
+// Start starts a server with one bucket and its proxy, and stops both when the test ends.
 func Start(t testing.TB, bucket string) *Server {
 	t.Helper()
 	proxy, err := faultproxy.Listen()
@@ -62,13 +62,14 @@ func clientOptions(url string) []option.ClientOption {
 		option.WithHTTPClient(&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}})}
 }
 
-// Object returns the content of an object on the server, without the proxy, and whether it exists.
+// Object reads an object directly from the server. It returns the content, and whether the object
+// exists.
 func (s *Server) Object(bucket, name string) ([]byte, bool) {
 	o, err := s.server.GetObject(bucket, name)
 	return o.Content, err == nil
 }
 
-// Names returns the names of a bucket's objects, without the proxy.
+// Names lists a bucket directly on the server and returns the names of its objects.
 func (s *Server) Names(bucket string) []string {
 	answer, err := s.server.ListObjectsWithOptionsPaginated(bucket, fakestorage.ListOptions{})
 	names := []string{}
@@ -81,8 +82,8 @@ func (s *Server) Names(bucket string) []string {
 	return names
 }
 
-// Second starts another proxy before the same server, for a client of its own: faults of the one do
-// not touch the other. It returns the proxy and a store through it.
+// Second starts another proxy for the same server, so that faults of one client do not affect a
+// second client. It returns the proxy and a store that connects through it.
 func (s *Server) Second(t testing.TB, bucket string, opts blobstore.Options) (*faultproxy.Proxy, *blobstore.Store) {
 	t.Helper()
 	proxy, err := faultproxy.Start(s.server.URL())
@@ -92,7 +93,7 @@ func (s *Server) Second(t testing.TB, bucket string, opts blobstore.Options) (*f
 	return proxy, open(t, proxy, bucket, opts, gcloud.WithJSONReads())
 }
 
-// Put writes an object to the server without the proxy, like another writer.
+// Put writes an object directly to the server, to simulate another writer.
 func (s *Server) Put(bucket, name string, content []byte) {
 	s.server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: bucket, Name: name},
 		Content: content})

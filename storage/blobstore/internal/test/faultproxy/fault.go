@@ -65,8 +65,9 @@ var statuses = map[Fault]int{Unavailable: http.StatusServiceUnavailable, TooMany
 // Chooser selects the fault of a request; n counts the requests from 1. Calls are not concurrent.
 type Chooser func(r *http.Request, n int) Fault
 
-// Random returns a chooser that selects one of the faults for a fraction part (0 to 1) of all
-// requests. The same seed produces the same choices for the same order of requests.
+// Random returns a chooser that injects a random one of the faults into a random fraction of the
+// requests. part is the fraction, from 0 to 1. The same seed produces the same choices for the same
+// order of requests.
 func Random(seed uint64, part float64, faults ...Fault) Chooser {
 	var mu sync.Mutex
 	r := rand.New(rand.NewPCG(seed, 17))

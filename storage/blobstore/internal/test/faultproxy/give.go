@@ -15,7 +15,7 @@ const (
 	pieces = 8
 )
 
-// give sends a response to the client, with the fault.
+// give sends a response to the client and injects the fault f into it.
 func give(w http.ResponseWriter, r *http.Request, a *answer, f Fault) {
 	if f == LoseAnswer {
 		reset(w)

@@ -35,8 +35,8 @@ type answer struct {
 	body   []byte
 }
 
-// Listen opens a port for a proxy, which serves requests after [Proxy.Forward] is called. It allows
-// the server to know the proxy's address before it starts.
+// Listen opens a port for a proxy, which serves requests after [Proxy.Forward] is called. Use it if
+// the server must know the proxy's address before the server starts.
 func Listen() (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -87,7 +87,8 @@ func (p *Proxy) Close() error {
 	return err
 }
 
-// Choose sets the chooser of faults and resets the count of requests; nil forwards all requests.
+// Choose sets the chooser of faults and resets the count of requests. With a nil chooser, all
+// requests are forwarded without faults.
 func (p *Proxy) Choose(c Chooser) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,7 +131,7 @@ func (p *Proxy) next(r *http.Request) (Fault, func(*http.Request)) {
 	return f, p.rival
 }
 
-// ServeHTTP handles one request, with its fault.
+// ServeHTTP forwards a request to the server, and injects the fault that the chooser selects.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f, rival := p.next(r)
 	if code := statuses[f]; code != 0 {
