@@ -11,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// newAssignment builds a device assignment. It places complete replicas on each slice if bySlice is
-// set, or if TensorFlow's order would mix the slices.
+// newAssignment assigns devices to the replicas. If bySlice is set, all devices of a replica are on
+// the same slice. Otherwise it prefers TensorFlow's order, unless that order mixes the slices.
 func newAssignment(topology tpu.Topology, replicas, logicalDevices int, bySlice bool) (tpu.DeviceAssignment, error) {
 	assignment, err := assignBlocks(topology, replicas, logicalDevices, bySlice)
 	if err == nil && assignment.HasMixedSliceOrder() {
@@ -108,8 +108,8 @@ func checkSlices(topology tpu.Topology, assignment tpu.DeviceAssignment, opts Op
 	return nil
 }
 
-// deviceNames returns TensorFlow's names of a replica's logical devices, and of the CPU of its
-// host.
+// deviceNames returns TensorFlow's names of the replica's logical devices, and TensorFlow's name of
+// the CPU of the replica's host.
 func (s *TPUStrategy) deviceNames(replica int) (devices []string, host string) {
 	job, platform := "worker", strings.ToUpper(s.runtime.Platform())
 	if platform == "CPU" {
@@ -127,8 +127,8 @@ func (s *TPUStrategy) deviceNames(replica int) (devices []string, host string) {
 	return devices, name(task, "CPU", 0)
 }
 
-// Devices returns TensorFlow's device name of each component, in replica order. It names one
-// logical device of the replica; [Variable.Shards] lists all of them.
+// Devices returns TensorFlow's name of one logical device for each replica, in replica order.
+// [Variable.Shards] lists all logical devices.
 func (v *Variable) Devices() []string {
 	names := make([]string, v.strategy.replicas)
 	for r := range names {
@@ -138,8 +138,8 @@ func (v *Variable) Devices() []string {
 	return names
 }
 
-// mapPartitions returns, for each partition of m, the partition of other on the same device. It
-// returns false if other lacks one of the devices.
+// mapPartitions maps each partition of m to the partition of other that runs on the same device. It
+// returns false if other does not have all devices of m.
 func mapPartitions(m, other *engine.Runtime) ([]int, bool) {
 	on := make(map[*pjrt.Device]int, len(other.All))
 	for e, device := range other.All {

@@ -15,9 +15,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// batchBindings runs a function repeatedly on batches, such as a training step. Each run copies its
-// batch to buffers that are bound to the program. From the second batch on, a run needs no lookups
-// by name and no allocations.
+// batchBindings runs a function repeatedly on batches, as in a training loop. It copies each batch
+// to device buffers that are already arguments of the compiled program. Runs after the first
+// therefore need no lookups by name and no allocations.
 type batchBindings struct {
 	mu sync.Mutex
 	// bindings has one binding for each signature of a batch, the most recently used first.
@@ -31,7 +31,7 @@ type batchBinding struct {
 	slots []argumentSlot
 }
 
-// argumentSlot is the destination of one argument of a batch.
+// argumentSlot has the device buffers into which one argument of each batch is copied.
 type argumentSlot struct {
 	// value is the destination of host tensors, and host is their shape. value is nil if the caller
 	// passes values on the devices.
@@ -42,7 +42,8 @@ type argumentSlot struct {
 	signature *deviceValue
 }
 
-// RunResident runs the function on a batch and returns its results. The next run overwrites them.
+// RunResident runs the function on a batch in buffers that stay on the devices. It returns the
+// results, which the next run overwrites.
 func (m internalFunction) RunResident(ctx context.Context, batch []any) ([]Value, error) {
 	f := m.Function
 	if err := RefuseTracing(ctx, f.opts.Name, fault.InsteadOfRunning); err != nil {
@@ -96,8 +97,8 @@ func (r *batchBindings) close() error {
 	return errors.Join(errs...)
 }
 
-// bindingFor returns the binding for the signature of the batch. The caller has called
-// readHostTensors.
+// bindingFor returns the binding that accepts the shapes, dtypes and layouts of the batch. Call
+// readHostTensors first.
 func (f *Function) bindingFor(ctx context.Context, batch []any) (*batchBinding, error) {
 	r := &f.batches
 	for i, b := range r.bindings {
@@ -143,7 +144,8 @@ func (f *Function) newBatchBinding(ctx context.Context, values []Value) (b *batc
 	return b, err
 }
 
-// readHostTensors converts the host values of a batch to tensors, in f.batches.hosts.
+// readHostTensors converts the host values of a batch to tensors and stores the tensors in
+// f.batches.hosts.
 func (f *Function) readHostTensors(batch []any) error {
 	f.batches.hosts = slices.Grow(f.batches.hosts[:0], len(batch))[:len(batch)]
 	for i, arg := range batch {
@@ -161,7 +163,7 @@ func (f *Function) readHostTensors(batch []any) error {
 	return nil
 }
 
-// accepts reports whether a batch has the signature of the binding.
+// accepts reports whether the binding can run a batch with these shapes, dtypes and layouts.
 func (b *batchBinding) accepts(batch []any, hosts []*tensors.Tensor) bool {
 	if len(b.slots) != len(batch) {
 		return false
@@ -181,8 +183,8 @@ func (b *batchBinding) accepts(batch []any, hosts []*tensors.Tensor) bool {
 	return true
 }
 
-// uploadBatch copies the host tensors of a batch to the buffers of the binding, and sets the
-// buffers of the other arguments.
+// uploadBatch copies the host tensors of a batch to the buffers of the binding. Arguments that are
+// already on the devices are used directly.
 func (b *batchBinding) uploadBatch(ctx context.Context, batch []any, hosts []*tensors.Tensor) error {
 	f := b.bound.program.function
 	for i, host := range hosts {
@@ -213,8 +215,8 @@ func (slot *argumentSlot) upload(ctx context.Context, host *tensors.Tensor, b ba
 	})
 }
 
-// isUnevenBatch reports whether the replicas receive different numbers of rows. The caller has
-// called readHostTensors.
+// isUnevenBatch reports whether the rows of the batch do not divide evenly over the replicas. Call
+// readHostTensors first.
 func (f *Function) isUnevenBatch(batch []any) bool {
 	for i, host := range f.batches.hosts {
 		if host != nil && f.isUneven(host.Shape()) {

@@ -10,16 +10,16 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 )
 
-// batchRows counts the rows of an argument that is split over the replicas.
+// batchRows is the number of rows of an argument that is split over the replicas.
 type batchRows struct {
 	total    int
 	replicas []int // by replica; nil if the replicas do not divide the rows
 }
 
-// checkRows returns an error if arguments that are split over the replicas have different numbers
-// of rows. A trace does not detect this for every number of replicas, because a replica may
-// broadcast its rows. The error names the argument whose rows do not divide evenly over the
-// replicas, or the later argument.
+// checkRows returns an error if two arguments that are split over the replicas have different
+// numbers of rows. Tracing the step does not always detect this, because a replica may broadcast
+// its rows. The error names the argument whose rows do not divide evenly over the replicas, if
+// there is one, and otherwise the later argument.
 func (f *Function) checkRows(args []any) error {
 	if f.opts.UnequalRows || f.opts.own || f.loaded != nil {
 		return nil
@@ -42,7 +42,8 @@ func (f *Function) checkRows(args []any) error {
 	return nil
 }
 
-// argumentRows counts the rows of argument i. It returns false if the argument is not a batch.
+// argumentRows counts the rows of argument i. It returns false if the argument is not split over
+// the replicas.
 func (f *Function) argumentRows(i int, arg any) (rows batchRows, ok bool) {
 	split := f.opts.SplitBatch || f.opts.LocalBatch
 	share := batchSplitter{f.strategy, f.opts.LocalBatch, f.argumentAnnotation(i)}
@@ -105,7 +106,7 @@ func leadingDim(x any) (int, bool) {
 	return shape.Dimensions[0], true
 }
 
-// newRowsError returns the error for argument i, which has rows where argument j has want.
+// newRowsError returns an error that arguments i and j have different numbers of rows.
 func (f *Function) newRowsError(i, j int, unit string, rows, want any) error {
 	other := fmt.Sprintf("argument %d", j)
 	if j < len(f.paths) {

@@ -12,8 +12,8 @@ import (
 )
 
 // Binding is a function with fixed arguments, for loops that launch one program repeatedly. A
-// launch needs no lookups and no allocations, and overwrites the results of the previous launch. A
-// Binding is safe for concurrent use.
+// launch performs no lookups and no allocations, and overwrites the results of the previous launch.
+// A Binding is safe for concurrent use.
 type Binding struct {
 	program *program
 
@@ -28,9 +28,9 @@ type Binding struct {
 	closed       bool
 }
 
-// Bind compiles the function for these arguments. Bind copies host values, and values with another
-// layout than the function's; [Binding.Close] releases the copies. The caller owns all other
-// values, and must keep them open while the Binding is in use.
+// Bind compiles the function for these arguments. It copies host values, and values whose layout
+// differs from the layout that the function expects. [Binding.Close] releases these copies. The
+// caller owns all other values, and must keep them open while the Binding is in use.
 func (f *Function) Bind(ctx context.Context, args ...any) (*Binding, error) {
 	if err := RefuseTracing(ctx, "binding "+f.opts.Name, fault.InsteadOfRunning); err != nil {
 		return nil, err
@@ -73,7 +73,8 @@ func (f *Function) bind(ctx context.Context, values []Value) (*Binding, error) {
 	return b, nil
 }
 
-// updateTables fills the tables of arguments and results. results are the buffers to reuse, or nil.
+// updateTables fills the buffer tables of the next launch. results has the buffers to reuse for the
+// results, or is nil.
 func (b *Binding) updateTables(results [][]*pjrt.Buffer) {
 	b.args, b.outs = b.program.bufferTables(b.program.variables, b.columns, results)
 	b.generation = b.program.function.strategy.generation
@@ -99,7 +100,7 @@ func (b *Binding) Launch(ctx context.Context) error {
 	return err
 }
 
-// updateBorrowed copies the current values of the variables of other strategies.
+// updateBorrowed copies the current values of variables that belong to other strategies.
 func (b *Binding) updateBorrowed(ctx context.Context) error {
 	fresh, err := b.program.copyBorrowed(ctx)
 	if err != nil {
@@ -120,7 +121,7 @@ func (b *Binding) updateBorrowed(ctx context.Context) error {
 	return old.close()
 }
 
-// launchLocked implements Launch. The caller has locked launchLock.
+// launchLocked implements Launch. The caller must hold launchLock.
 func (b *Binding) launchLocked(ctx context.Context) error {
 	p := b.program
 	s := p.function.strategy
@@ -157,9 +158,9 @@ func (b *Binding) launchLocked(ctx context.Context) error {
 	return nil
 }
 
-// dropBusyResults handles a launch that failed because a reader still uses a result of the previous
-// launch. It leaves the results to the reader and returns true; the next launch creates new
-// results. For another error it returns false.
+// dropBusyResults checks whether a launch failed because a reader still uses a result of the
+// previous launch. If so, it leaves the old results to the reader and returns true, so that the
+// next launch creates new results. For any other error it returns false.
 func (b *Binding) dropBusyResults(err error) bool {
 	var wrong *pjrt.ArgumentError
 	if b.results == nil || !errors.Is(err, pjrt.ErrBusy) || !errors.As(err, &wrong) || !wrong.IsResult ||
@@ -216,7 +217,7 @@ func (b *Binding) setColumn(argument int, buffers engine.Buffers) {
 	}
 }
 
-// launchLock returns the strategy's launch lock, which guards a Binding.
+// launchLock returns the strategy's launch lock, which also guards the fields of the Binding.
 func (b *Binding) launchLock() *sync.Mutex { return &b.program.function.strategy.runtime.Launch }
 
 // Results returns the results of the latest launch, or nil before the first launch. The next launch

@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// builtinCall is one run of an internal program, such as a copy or a reduction.
+// builtinCall describes one run of a program of this package, such as a copy or a reduction.
 type builtinCall struct {
 	// name identifies the program, together with the signatures of the variables and values.
 	name      string
@@ -79,8 +79,8 @@ func (c builtinCall) runMirrored(ctx context.Context, s *TPUStrategy) (*Mirrored
 	return results[0].(*Mirrored), nil
 }
 
-// copyMirrored copies a value that is equal on all replicas, on the devices. a splits the copy over
-// the logical devices.
+// copyMirrored copies a value that is equal on all replicas from the devices to new device buffers.
+// The annotation a splits the copy over the logical devices.
 func copyMirrored(ctx context.Context, value Value, a logical.Annotation) (*Mirrored, error) {
 	v, err := copyValue(ctx, value, true, a)
 	if err != nil {
@@ -89,7 +89,8 @@ func copyMirrored(ctx context.Context, value Value, a logical.Annotation) (*Mirr
 	return v.(*Mirrored), nil
 }
 
-// copyValue copies a value on the devices. a splits the copy over the logical devices.
+// copyValue copies a value to new buffers on the same devices. The annotation a splits the copy
+// over the logical devices.
 func copyValue(ctx context.Context, value Value, mirrored bool, a logical.Annotation) (Value, error) {
 	results, err := builtinCall{
 		name: "copy", values: []Value{value}, mirrored: mirrored, results: oneAnnotation(a),

@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// capture is a variable that a step uses. It is an argument of the step's program, and also a
-// result if the step writes it.
+// capture represents a variable that a step uses. The variable is an argument of the step's
+// program. If the step writes the variable, the new value is also a result of the program.
 type capture struct {
 	variable *Variable
 	name     string
@@ -27,8 +27,8 @@ type capture struct {
 	borrowed bool
 }
 
-// capture returns the step's capture of a variable, and creates it at the first use. op names the
-// call in errors.
+// capture returns the step's capture of a variable, and creates it at the first use. Errors contain
+// op, the name of the call.
 func (rc *ReplicaContext) capture(op string, v *Variable) *capture {
 	rc.requireTracing(op)
 	if v == nil {
@@ -81,21 +81,22 @@ func (rc *ReplicaContext) findCaptureByName(name string) *capture {
 	return nil
 }
 
-// Read returns the variable in the replica: the replica's component of an [OnRead] variable,
-// without communication, or the common value of an [OnWrite] variable. It returns the value of the
-// last write before it in the step.
+// Read returns the value of the variable in this replica, including earlier writes in the step. For
+// an [OnRead] variable this is the replica's component, read without communication. For an
+// [OnWrite] variable it is the common value of all replicas.
 //
-// A loop body ([graph.While]) or a branch ([graph.If]) can read a variable that the step has read
-// before, otherwise Read panics with [ErrContext]. It cannot write variables: return the value, and
-// write it afterwards. Layers of loop.Layers and blocks of remat.Block have no such limits.
+// A loop body ([graph.While]) or a branch ([graph.If]) can read only a variable that the step has
+// read before; otherwise Read panics with [ErrContext]. It cannot write variables: return the value
+// from the loop or branch, and write it afterwards. Layers of loop.Layers and blocks of remat.Block
+// have no such limits.
 //
 // A variable of another strategy can be read, but not written. Each run copies its cross-replica
 // value on the devices. Read panics with [ErrOtherStrategy] if the other strategy does not have all
 // devices of this one.
 func (rc *ReplicaContext) Read(v *Variable) *graph.Node { return rc.capture("Read", v).value }
 
-// ReadReduced is [Variable.Read] in the replica: it combines the components of an [OnRead] variable
-// by its aggregation, with one all-reduce.
+// ReadReduced is like [Variable.Read], but for use in a step. It combines the replicas' components
+// of an [OnRead] variable by the variable's aggregation, with one all-reduce.
 func (rc *ReplicaContext) ReadReduced(v *Variable) *graph.Node {
 	c := rc.capture("ReadAcross", v)
 	rc.requireReplicaCode("ReadAcross")
@@ -105,27 +106,28 @@ func (rc *ReplicaContext) ReadReduced(v *Variable) *graph.Node {
 	return rc.combine(v.aggregation, c.value)
 }
 
-// Assign sets the variable to x and returns the new value: TensorFlow's assign in a replica. x is a
-// node or a host value with the variable's shape. A Go number is converted to the dtype of a scalar
-// variable; it is an [*Error] if the dtype cannot represent it, as for 2.5 and Int32.
+// Assign sets the variable to x and returns the new value, like TensorFlow's assign in a replica. x
+// is a node or a host value with the variable's shape. A Go number is converted to the dtype of a
+// scalar variable. If the dtype cannot represent the number, such as 2.5 for Int32, Assign panics
+// with an [*Error].
 //
-// A write to an [OnRead] variable changes the replica's own component. A write to an [OnWrite]
-// variable is combined over the replicas by its aggregation, with one all-reduce. A host value
-// counts as one value for all replicas: its MEAN is the value, and its SUM is an error. Without an
-// aggregation Assign panics with an [*Error] of kind ValueError, unless
+// A write to an [OnRead] variable changes only this replica's component. A write to an [OnWrite]
+// variable is combined over the replicas by the variable's aggregation, with one all-reduce. A host
+// value counts as one value for all replicas: its MEAN is the value, and its SUM is an error. If
+// the variable has no aggregation, Assign panics with an [*Error] of kind ValueError, unless
 // [VariableOptions].LocalWrites is set.
 func (rc *ReplicaContext) Assign(v *Variable, x any) *graph.Node {
 	return rc.write("Assign", v, x, func(_, x *graph.Node) *graph.Node { return x })
 }
 
-// AssignAdd combines x like [ReplicaContext.Assign] and adds it to the variable: TensorFlow's
-// assign_add.
+// AssignAdd combines x over the replicas like [ReplicaContext.Assign] and adds the result to the
+// variable, like TensorFlow's assign_add.
 func (rc *ReplicaContext) AssignAdd(v *Variable, x any) *graph.Node {
 	return rc.write("AssignAdd", v, x, graph.Add)
 }
 
-// AssignSub combines x like [ReplicaContext.Assign] and subtracts it from the variable:
-// TensorFlow's assign_sub.
+// AssignSub combines x over the replicas like [ReplicaContext.Assign] and subtracts the result from
+// the variable, like TensorFlow's assign_sub.
 func (rc *ReplicaContext) AssignSub(v *Variable, x any) *graph.Node {
 	return rc.write("AssignSub", v, x, graph.Sub)
 }
@@ -145,8 +147,8 @@ func (c *capture) requireOwn(op string) {
 	}
 }
 
-// setVariable writes a value that is already combined over the replicas. apply computes the new
-// value of the variable.
+// setVariable writes a value that is already combined over the replicas. apply computes the
+// variable's new value from its old value and the combined value.
 func (rc *ReplicaContext) setVariable(op string, c *capture, x *graph.Node,
 	apply func(old, x *graph.Node) *graph.Node) *graph.Node {
 	c.requireOwn(op)
@@ -166,8 +168,8 @@ func (c *capture) write(x *graph.Node) *graph.Node {
 	return x
 }
 
-// requireMain panics in a loop body or a branch. The rest of the step could not read a value
-// written there.
+// requireMain panics in a loop body or a branch, because the rest of the step could not read a
+// value that is written there.
 func (rc *ReplicaContext) requireMain(op string) {
 	if !rc.inMain() {
 		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: "called inside a loop body or a branch of the step",
@@ -175,9 +177,9 @@ func (rc *ReplicaContext) requireMain(op string) {
 	}
 }
 
-// toNode returns a node for an operand, which may be a node, a variable, a component of a variable
-// or a host value. A Go number is converted to the dtype of v. host reports that the operand is a
-// host value, which is the same on all replicas.
+// toNode converts an operand to a graph node. The operand may be a node, a variable, a component of
+// a variable or a host value. A Go number is converted to the dtype of v. The result host is true
+// for a host value, which is the same on all replicas.
 func (rc *ReplicaContext) toNode(op string, v *Variable, o operand) (node *graph.Node, host bool) {
 	switch {
 	case o.node != nil:
@@ -209,7 +211,7 @@ func (rc *ReplicaContext) toNode(op string, v *Variable, o operand) (node *graph
 	return graph.ConstTensor(rc.graph, t), true
 }
 
-// aggregate combines the replicas' values of a write to v, by the variable's aggregation.
+// aggregate combines the values that the replicas write to v, by the aggregation of v.
 func (rc *ReplicaContext) aggregate(op string, v *Variable, x any) *graph.Node {
 	node, host := rc.toNode(op, v, operandOf(x))
 	if v.synchronization == OnRead {
@@ -233,7 +235,7 @@ func (rc *ReplicaContext) aggregate(op string, v *Variable, x any) *graph.Node {
 	return rc.combine(v.aggregation, node)
 }
 
-// combine reduces x, which may differ between replicas, over the replicas.
+// combine combines the replicas' values of x by the aggregation a.
 func (rc *ReplicaContext) combine(a VariableAggregation, x *graph.Node) *graph.Node {
 	if a == AggregateFirst {
 		return rc.firstReplica(x) // x may have any dtype, because it is not summed
@@ -248,7 +250,7 @@ func (rc *ReplicaContext) combine(a VariableAggregation, x *graph.Node) *graph.N
 	return allReduce(reduction, x, rc.strategy.replicas)
 }
 
-// firstReplica returns replica 0's x on every replica.
+// firstReplica broadcasts replica 0's value of x to all replicas.
 func (rc *ReplicaContext) firstReplica(x *graph.Node) *graph.Node {
 	if rc.strategy.replicas == 1 {
 		return x
@@ -256,7 +258,7 @@ func (rc *ReplicaContext) firstReplica(x *graph.Node) *graph.Node {
 	return rc.selectReplica(constant(rc.graph, dtypes.Int32, 0), x)
 }
 
-// selectReplica returns x of the given replica on every replica, bit for bit.
+// selectReplica broadcasts the given replica's value of x to all replicas, without changing a bit.
 func (rc *ReplicaContext) selectReplica(replica, x *graph.Node) *graph.Node {
 	here := graph.Equal(rc.ReplicaIDInSyncGroup(), replica)
 	if x.DType() == dtypes.Bool {
@@ -266,8 +268,8 @@ func (rc *ReplicaContext) selectReplica(replica, x *graph.Node) *graph.Node {
 	return spmd.AllReduce(graph.Where(here, x, zeros), spmd.Broadcast)
 }
 
-// requireReplicaCode panics with [ErrContext] after the trace, inside a merge call, and for nodes
-// of another graph.
+// requireReplicaCode panics with [ErrContext] if the trace has ended, inside a merge call, or if a
+// node belongs to another graph.
 func (rc *ReplicaContext) requireReplicaCode(op string, nodes ...*graph.Node) {
 	rc.requireTracing(op, nodes...)
 	if rc.state.Merging {

@@ -30,7 +30,8 @@ func (c Compilation) String() string {
 		c.Name, c.Replicas, c.LogicalDevices, c.Passed.Round(time.Second), size)
 }
 
-// progressCallback returns the callback of the options for long compilations, or nil.
+// progressCallback returns a function that reports long compilations to the user, or nil if the
+// options request no reports.
 func (o *Options) progressCallback() func(engine.Compilation) {
 	switch {
 	case o.Compiling != nil:
@@ -50,7 +51,8 @@ type phaseReporter struct {
 	current phase.Phase
 }
 
-// newPhaseReporter returns nil if no phases are reported. The methods accept a nil reporter.
+// newPhaseReporter returns nil if the options request no reports of phases. All methods of
+// phaseReporter accept a nil receiver.
 func (f *Function) newPhaseReporter() *phaseReporter {
 	s := f.strategy
 	if s.opts.Phases == nil || f.opts.own {
@@ -81,14 +83,13 @@ func (p *phaseReporter) reportDone(err error) {
 	}
 }
 
-// NewAheadOfTime returns a strategy for a described slice, whose devices need not be available.
-// Steps are traced, lowered and compiled as on a live system. A call that needs the devices, such
-// as [Function.Run], returns [ErrAheadOfTime]. Variables and arguments have no contents, so a model
-// may be larger than the memory of this host. [Function.Compiled] and train.Step.Compiled return
-// compiled steps, or a [*MemoryError] for a step that does not fit into the memory of a device.
-//
-// The caller keeps ownership of the slice: close the strategy first. NewAheadOfTime returns the
-// same errors as [New].
+// NewAheadOfTime returns a strategy that compiles steps for a slice whose devices need not be
+// available. Steps are traced, lowered and compiled as on a live system. A call that needs the
+// devices, such as [Function.Run], returns [ErrAheadOfTime]. Variables and arguments have no
+// contents, so a model may be larger than the memory of this host. [Function.Compiled] and
+// train.Step.Compiled return compiled steps, or a [*MemoryError] for a step that does not fit into
+// the memory of a device. The caller keeps ownership of the slice and must close the strategy
+// before it. NewAheadOfTime returns the same errors as [New].
 func NewAheadOfTime(slice *system.Slice, opts Options) (*TPUStrategy, error) {
 	if slice == nil {
 		return nil, fault.New(errkind.ValueError, "new ahead of time", "see the error of system.Describe",
@@ -106,11 +107,11 @@ func NewAheadOfTime(slice *system.Slice, opts Options) (*TPUStrategy, error) {
 	return s, nil
 }
 
-// Slice returns the slice of [NewAheadOfTime], or nil for a strategy of [New].
+// Slice returns the slice that was passed to [NewAheadOfTime], or nil for a strategy of [New].
 func (s *TPUStrategy) Slice() *system.Slice { return s.slice }
 
 // newAbstractValue returns a value without contents. If split is true, shape is the shape of a
-// batch that the replicas share.
+// global batch, which is divided over the replicas.
 func (b batchSplitter) newAbstractValue(shape shapes.Shape, split bool) (Value, error) {
 	dims, _, err := b.replicaLayout(shape, split)
 	if err != nil {
@@ -120,7 +121,7 @@ func (b batchSplitter) newAbstractValue(shape shapes.Shape, split bool) (Value, 
 }
 
 // replicaLayout returns the dimensions and the layout of one replica's tensor. If split is true,
-// shape is the shape of a batch that the replicas share.
+// shape is the shape of a global batch, which is divided over the replicas.
 func (b batchSplitter) replicaLayout(shape shapes.Shape, split bool) (dims []int, l *engine.Layout, err error) {
 	if !shape.Ok() {
 		return nil, nil, fault.New(errkind.ValueError, "shape of an argument",

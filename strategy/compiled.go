@@ -52,7 +52,8 @@ func (p *program) newCompiledStep() *CompiledStep {
 	return c
 }
 
-// settings returns the options of the step that its module does not contain.
+// settings returns properties of the step that its module does not contain and that suggestions for
+// saving memory depend on.
 func (p *program) settings() memory.Settings {
 	s := memory.Settings{Microbatches: p.function.microbatches, LeastRows: 1}
 	if slices.Contains(p.ragged, true) {
@@ -67,8 +68,8 @@ func (p *program) settings() memory.Settings {
 	return s
 }
 
-// prober is a [pjrt.Compiler] that can stop a compilation at an earlier stage, which is much
-// faster. Package pjrt/worker has an implementation.
+// prober is a [pjrt.Compiler] that can stop a compilation at an earlier stage, which is much faster
+// than a complete compilation. Package pjrt/worker has an implementation.
 type prober interface {
 	Probe(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions,
 		stage pjrt.Stage) ([]byte, error)
@@ -76,7 +77,7 @@ type prober interface {
 
 // CompileVariant compiles a variant of the step with the strategy's compiler, and returns the
 // partitioned or the optimized program. A Compiler of package pjrt/worker stops after the
-// scheduler, which takes seconds. The step itself does not change.
+// scheduler, so this takes only seconds. The step itself does not change.
 func (c *CompiledStep) CompileVariant(ctx context.Context, m *spmd.Module) (pjrt.Program, error) {
 	s := c.program.function.strategy
 	if err := s.requireEager(ctx, c.Name, fault.InsteadOfRunning); err != nil {
@@ -110,8 +111,8 @@ func (c *CompiledStep) CompileVariant(ctx context.Context, m *spmd.Module) (pjrt
 	return made.OptimizedProgram()
 }
 
-// pjrtExecutable returns the executable that has the program's statistics, or nil if the runtime
-// has none.
+// pjrtExecutable returns the executable from which the program's statistics can be read, or nil if
+// the runtime has no such executable.
 func pjrtExecutable(x system.Executable) *pjrt.Executable {
 	if offline, ok := x.(engine.OfflineProgram); ok {
 		return offline.Executable
@@ -122,7 +123,8 @@ func pjrtExecutable(x system.Executable) *pjrt.Executable {
 	return nil
 }
 
-// asMemoryError converts err to a [*MemoryError] if the program does not fit into memory.
+// asMemoryError converts err to a [*MemoryError] if the compiler rejected the program because it
+// does not fit into memory. It returns all other errors unchanged.
 func (p *program) asMemoryError(err error) error {
 	refusal := memory.RefusalOf(err)
 	if refusal == nil {

@@ -24,7 +24,7 @@ import (
 // internal variable. It is copied to the devices before the first run and freed with the last of
 // these programs.
 
-// sharedConstants has the large constants of a strategy's traces and programs.
+// sharedConstants stores each large constant of a strategy's steps once.
 type sharedConstants struct {
 	mu  sync.Mutex
 	all map[constantKey]*sharedConstant
@@ -40,14 +40,14 @@ type sharedConstant struct {
 	users int // traces and programs; guarded by sharedConstants.mu
 }
 
-// hostConstant is a constant that is not on the devices yet.
+// hostConstant is a constant that is still in host memory and not yet on the devices.
 type hostConstant struct {
 	tensor *tensors.Tensor
 	upload *semaphore.Weighted // one goroutine copies it
 }
 
-// acquire returns the shared constant with these elements, which it copies if no trace or program
-// uses such a constant. The caller must release it.
+// acquire returns the shared constant with the given elements. It copies the elements only if no
+// trace or program uses this constant yet. The caller must release the constant.
 func (all *sharedConstants) acquire(s *TPUStrategy, shape shapes.Shape, elements []byte) (*sharedConstant, error) {
 	key := constantKey(lowering.HashConstant(shape, elements))
 	all.mu.Lock()
@@ -71,8 +71,8 @@ func (all *sharedConstants) acquire(s *TPUStrategy, shape shapes.Shape, elements
 	return c, nil
 }
 
-// release ends a use of each of the constants, and frees constants without other uses. The caller
-// holds engine.Runtime.Launch.
+// release ends one use of each constant and frees the constants that are no longer used. The caller
+// must hold engine.Runtime.Launch.
 func (all *sharedConstants) release(constants []*sharedConstant) error {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -86,7 +86,7 @@ func (all *sharedConstants) release(constants []*sharedConstant) error {
 	return errors.Join(errs...)
 }
 
-// close frees all constants. The caller holds engine.Runtime.Launch.
+// close frees all constants. The caller must hold engine.Runtime.Launch.
 func (all *sharedConstants) close() (errs []error) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -96,7 +96,7 @@ func (all *sharedConstants) close() (errs []error) {
 	return errs
 }
 
-// releaseConstants releases the constants of a trace that has no program.
+// releaseConstants releases the constants of a trace that did not result in a program.
 func releaseConstants(s *TPUStrategy, constants []*sharedConstant) {
 	if len(constants) == 0 {
 		return
@@ -106,7 +106,7 @@ func releaseConstants(s *TPUStrategy, constants []*sharedConstant) {
 	_ = s.constants.release(constants)
 }
 
-// uploadConstant copies a constant to the devices unless another goroutine has copied it.
+// uploadConstant copies a constant to the devices, unless another goroutine has already copied it.
 func (v *Variable) uploadConstant(ctx context.Context, value *hostConstant) error {
 	if err := value.upload.Acquire(ctx, 1); err != nil {
 		return fault.Wrap("waiting for the copy of a "+v.Shape().String()+" constant to the devices",
@@ -157,8 +157,8 @@ func (t *trace) constant(shape shapes.Shape, elements []byte) (name string, err 
 	return constantName(i), nil
 }
 
-// writeConstants writes the hashes of the constants to w. Processes compare the hashes because the
-// program's text does not contain the elements.
+// writeConstants writes a hash of each constant to w. Processes compare these hashes to detect
+// different programs, because the text of a program does not contain its large constants.
 func (t *trace) writeConstants(w io.Writer) {
 	for _, c := range t.constants {
 		fmt.Fprintf(w, "%x\n", c.key)

@@ -63,7 +63,7 @@ func (a VariableAggregation) ReduceOp() (ReduceOp, error) {
 		"%s is no reduction", a)
 }
 
-// ParseReduceOp returns the reduction with a name such as "sum" or "MEAN".
+// ParseReduceOp parses the name of a reduction, such as "sum" or "MEAN".
 func ParseReduceOp(name string) (ReduceOp, error) {
 	switch strings.ToUpper(name) {
 	case "SUM":

@@ -42,13 +42,14 @@ var (
 		Hint: "create it with New"}
 )
 
-// newClosedError returns an error that matches [ErrClosed]. object and args format the name of the
-// closed object.
+// newClosedError returns an error that matches [ErrClosed]. The name of the closed object is
+// formatted from object and args.
 func newClosedError(hint, object string, args ...any) error {
 	return &Error{Op: "strategy", Reason: fmt.Sprintf(object, args...) + " is closed", Match: ErrClosed, Hint: hint}
 }
 
-// asClosedError makes err match [ErrClosed] if a buffer was closed during the call.
+// asClosedError makes err match [ErrClosed] if the cause is a buffer that was closed during the
+// call.
 func asClosedError(err error) error {
 	if errors.Is(err, pjrt.ErrClosed) && !errors.Is(err, ErrClosed) {
 		return &Error{Op: "strategy", Reason: "an argument was closed during the call", Match: ErrClosed, Err: err}
@@ -162,8 +163,8 @@ func formatList(noun string, list []int) string {
 		"[]"))
 }
 
-// newOutOfStepError returns the error of processes that wait in different calls, which are listed
-// by process.
+// newOutOfStepError returns an error for processes that wait in different calls. It lists the call
+// of each process.
 func newOutOfStepError(calls []string) error {
 	where := make([]string, len(calls))
 	for i, call := range calls {
@@ -176,9 +177,9 @@ func newOutOfStepError(calls []string) error {
 // Error is the type of most errors: the operation, the problem, a correction, the kind and the cause.
 type Error = errkind.Fault
 
-// panicLocation returns the line of the step's code that panicked, such as "model.go:12": the
-// innermost stack frame outside the libraries. It returns "" if the step's code is not on the
-// stack. The function that recovers must call it directly.
+// panicLocation returns the line of the user's code that panicked, such as "model.go:12". This is
+// the innermost stack frame outside the libraries. It returns "" if the stack has no such frame.
+// The function that recovers the panic must call panicLocation directly.
 func panicLocation() string {
 	pcs := make([]uintptr, 256)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
@@ -202,7 +203,7 @@ func panicLocation() string {
 func Tracing(ctx context.Context) bool { return mode.Trace(ctx) != nil }
 
 // RefuseTracing returns an error that matches [ErrContext] if [Tracing] is true for ctx. The
-// argument instead is the error's hint: the code to write in a step.
+// parameter instead is a hint for the user: the code to write in a compiled step.
 func RefuseTracing(ctx context.Context, op, instead string) error {
 	if !Tracing(ctx) {
 		return nil

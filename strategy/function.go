@@ -229,8 +229,8 @@ func (f *Function) runOnce(ctx context.Context, args []any) (*program, []Value, 
 	return p, results, err
 }
 
-// program returns the program for the signature of the values, and compiles it if it is new. One
-// goroutine compiles at a time.
+// program returns the compiled program for values with these shapes, dtypes and layouts. It
+// compiles the program at the first use. Only one goroutine compiles at a time.
 func (f *Function) program(ctx context.Context, values []Value, goal purpose) (*program, error) {
 	key := signature(values)
 	if p := f.findProgram(key); p != nil {
@@ -295,7 +295,7 @@ func (f *Function) Compiled(ctx context.Context, args ...any) (*CompiledStep, er
 	return p.newCompiledStep(), nil
 }
 
-// buffersOf returns the buffers of the values, by value, then by device.
+// buffersOf returns the device buffers of each value, in the order of the devices.
 func buffersOf(values []Value) ([][]*pjrt.Buffer, error) {
 	all := make([][]*pjrt.Buffer, len(values))
 	for i, v := range values {

@@ -12,8 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 )
 
-// prepareArguments copies the arguments to the devices, in the layouts that the step reads. The
-// caller closes temporary, the copies that it creates.
+// prepareArguments copies the arguments to the devices, in the layouts that the step expects. The
+// result temporary has the copies that prepareArguments creates. The caller must close it.
 func (f *Function) prepareArguments(ctx context.Context, args []any, goal purpose) (values []Value,
 	temporary temporaryValues, err error) {
 	s := f.strategy
@@ -98,16 +98,16 @@ func (f *Function) prepareArguments(ctx context.Context, args []any, goal purpos
 	return values, temporary, nil
 }
 
-// hasArgumentLayout reports whether a step can read v as argument i without a copy.
+// hasArgumentLayout reports whether the step can use v as argument i without a copy.
 func (f *Function) hasArgumentLayout(i int, v Value) bool {
 	base := v.base()
 	return base.strategy == f.strategy && base.only == nil && base.hasLayout(f.argumentAnnotation(i))
 }
 
-// placeArgument converts argument i to a value that the step can read. A variable or a component is
-// converted to a value, and a value is copied if it is not on all devices or has another layout
-// than the annotation of the argument. A host value is returned unchanged. The caller closes
-// temporary, the copies that placeArgument creates.
+// placeArgument converts argument i to a value that the step can use. It converts a variable or a
+// component to a value. It copies a value that is not on all devices, or whose layout differs from
+// the annotation of the argument. It returns a host value unchanged. The result temporary has the
+// copies that placeArgument creates. The caller must close it.
 func (f *Function) placeArgument(ctx context.Context, i int, arg any) (placed any, temporary temporaryValues,
 	err error) {
 	s := f.strategy
@@ -147,8 +147,8 @@ func (f *Function) placeArgument(ctx context.Context, i int, arg any) (placed an
 	return laid, temporary, nil
 }
 
-// placeArguments calls placeArgument for each argument. It allocates nothing if the step can read
-// all arguments unchanged.
+// placeArguments calls placeArgument for each argument. It does not allocate if no argument needs a
+// conversion.
 func (f *Function) placeArguments(ctx context.Context, args []any) (placed []any, temporary temporaryValues,
 	err error) {
 	placed = args
@@ -172,7 +172,7 @@ func (f *Function) placeArguments(ctx context.Context, args []any) (placed []any
 	return placed, temporary, nil
 }
 
-// argumentHint returns the correction for an argument that is not a tensor, for an error.
+// argumentHint returns a suggestion for the error about an argument that is not a tensor.
 func argumentHint(arg any) string {
 	switch operandOf(arg).kind {
 	case noOperand:
@@ -188,7 +188,8 @@ func argumentHint(arg any) string {
 	return ""
 }
 
-// signature returns a string that is equal for arguments that share a program.
+// signature returns a key for the compiled programs. Arguments with equal keys can use the same
+// program.
 func signature(values []Value) string {
 	var b strings.Builder
 	padded := newPaddedDims(values, 0)

@@ -21,15 +21,16 @@ type (
 	stepAccess     = engine.Access[internalStep]
 )
 
-// internalFunction has the methods of a function that only packages of this module call. The
-// setters must be called before the function runs.
+// internalFunction has methods of a function that are not part of the public API. Only packages of
+// this module call them. The setters must be called before the function runs.
 type internalFunction struct{ *Function }
 
-// internalStep has the methods of a compiled step that only packages of this module call.
+// internalStep has methods of a compiled step that are not part of the public API. Only packages of
+// this module call them.
 type internalStep struct{ *CompiledStep }
 
-// guard decides whether a training step keeps its writes, for example if gradients are not finite.
-// Package strategy/train has the only implementation.
+// guard decides whether the writes of a training step take effect, for example if gradients are not
+// finite. Package strategy/train has the only implementation.
 type guard = interface {
 	// Launched is called after each launch of the function. The launch returns its error.
 	Launched(ctx context.Context, f *Function) error
@@ -43,7 +44,7 @@ func (m internalFunction) ArgumentAnnotations() []logical.Annotation {
 	return slices.Clone(m.opts.Arguments)
 }
 
-// SetArgumentPaths sets the names of the arguments in errors.
+// SetArgumentPaths sets the names by which errors refer to the arguments.
 func (m internalFunction) SetArgumentPaths(paths []string) { m.paths = paths }
 
 // SetMaxIterations makes each launch repeat the step while its first result is true, at most n
@@ -52,7 +53,8 @@ func (m internalFunction) SetMaxIterations(n int) { m.maxIterations = n }
 
 func (m internalFunction) Store() *model.Store { return m.opts.Store }
 
-// LookupVariable returns the variable at a path of the function's store, if it is on the devices.
+// LookupVariable returns the variable at a path of the function's store. It returns false if the
+// variable is not on the devices.
 func (m internalFunction) LookupVariable(path string) (*Variable, bool) {
 	if m.opts.Store == nil {
 		return nil, false
@@ -67,19 +69,20 @@ func (m internalFunction) ReadLocalVariable(ctx context.Context, v *Variable) (*
 	return v.LocalShard(ctx, d/s.logicalDevices, d%s.logicalDevices)
 }
 
-// SavedStep returns the saved step of a function from a step file, otherwise nil.
+// SavedStep returns the description of a step that was loaded from a step file, and nil for any
+// other function.
 func (m internalFunction) SavedStep() *savedstep.Step { return m.loaded }
 
 func (m internalFunction) Guard() guard { return m.guard }
 
 func (m internalFunction) SetGuard(g guard) { m.guard = g }
 
-// Metrics returns the metrics that the function accumulates, and the variable that contains their
-// sums and weights.
+// Metrics returns the metrics that the function accumulates, and the variable that stores the sums
+// and weights of these metrics.
 func (m internalFunction) Metrics() (savedstep.Metrics, *Variable) { return m.metrics, m.metricState }
 
-// SetMetrics sets the metrics that the function accumulates, and the variable of their sums and
-// weights. If owns is true, closing the function closes state.
+// SetMetrics sets the metrics that the function accumulates, and the variable that stores the sums
+// and weights of these metrics. If owns is true, closing the function closes this variable.
 func (m internalFunction) SetMetrics(metrics savedstep.Metrics, state *Variable, owns bool) {
 	m.metrics, m.metricState, m.ownsState = metrics, state, owns
 }

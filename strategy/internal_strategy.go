@@ -22,12 +22,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// strategyAccess gives the other packages of this module access to internalStrategy, with
+// strategyAccess lets other packages of this module call the methods of internalStrategy, with
 // [engine.Internal].
 type strategyAccess = engine.Access[internalStrategy]
 
-// internalStrategy has the methods of a strategy that only packages of this module call.
-// TPUStrategy is nil for a strategy that New did not create.
+// internalStrategy has methods of a strategy that are not part of the public API. Only packages of
+// this module call them. The field TPUStrategy is nil for a strategy that New did not create.
 type internalStrategy struct{ *TPUStrategy }
 
 // CheckUsable returns an error while a step is traced, for a closed strategy, and for a strategy
@@ -47,8 +47,8 @@ func (m internalStrategy) CheckCrossReplica(ctx context.Context, op string) erro
 	return m.requireCross(ctx, op)
 }
 
-// CheckEager returns the errors of CheckCrossReplica, and an error with the hint instead while a
-// step is traced.
+// CheckEager returns the errors of CheckCrossReplica. While a step is traced, it returns an error
+// with a hint for the user, which the parameter instead contains.
 func (m internalStrategy) CheckEager(ctx context.Context, op, instead string) error {
 	return m.requireEager(ctx, op, instead)
 }
@@ -74,12 +74,11 @@ func (m internalStrategy) MergeCall(ctx context.Context, op string) (code any, e
 	return m.mergeCall(ctx, op)
 }
 
-// NextCallNumber returns the number of the next eager call in which all processes take part, from
-// 1.
+// NextCallNumber numbers the eager calls in which all processes take part, starting with 1.
 func (m internalStrategy) NextCallNumber() uint64 { return m.sequence.Add(1) }
 
-// DeviceNames returns TensorFlow's names of each replica's logical devices and of its host, and the
-// number of devices of a host.
+// DeviceNames returns TensorFlow's names of each replica's logical devices, TensorFlow's name of
+// each replica's host, and the number of devices of a host.
 func (m internalStrategy) DeviceNames() (devices [][]string, hosts []string, devicesPerHost int) {
 	for r := range m.replicas {
 		names, host := m.deviceNames(r)
@@ -92,8 +91,8 @@ func (m internalStrategy) Logger() *slog.Logger { return m.opts.Logger }
 
 func (m internalStrategy) Runtime() *engine.Runtime { return m.runtime }
 
-// StartGather is [TPUStrategy.GatherBytes] without waiting for the result: it launches the exchange
-// like a step. The name and the message together have at most 497 bytes.
+// StartGather starts the exchange of [TPUStrategy.GatherBytes] and does not wait for its result.
+// The exchange is launched like a step. The name and the message together have at most 497 bytes.
 func (m internalStrategy) StartGather(ctx context.Context, name string, message []byte) (*engine.GatherFuture, error) {
 	if err := m.CheckUsable(ctx, "gather "+name); err != nil {
 		return nil, err
@@ -101,10 +100,10 @@ func (m internalStrategy) StartGather(ctx context.Context, name string, message 
 	return m.runtime.StartGather(ctx, "gather "+name, message)
 }
 
-// RunBuiltin runs an internal program with values and variables, and compiles it once for each name
-// and signature. results are the annotations of the results; mirrored results are equal on all
-// replicas. Cached programs access the variables by position, so the name must differ between calls
-// that pass a variable twice and calls that do not.
+// RunBuiltin runs a program of this module on values and variables. It compiles the program once
+// for each name, shapes, dtypes and layouts. results are the annotations of the results; mirrored
+// results are equal on all replicas. Cached programs refer to variables by position, so calls that
+// pass a variable twice need another name than calls that do not.
 func (m internalStrategy) RunBuiltin(ctx context.Context, name string, step StepFunc, values []Value,
 	variables []*Variable, mirrored bool, results ...logical.Annotation) ([]Value, error) {
 	return builtinCall{name: name, values: values, variables: variables, mirrored: mirrored, results: results,
@@ -129,7 +128,7 @@ func (m internalStrategy) SetTrainingCheck(check func(g *graph.Graph) error) { m
 // ShardsState reports whether a rule shards training state over the replicas.
 func (m internalStrategy) ShardsState() bool { return m.shardsState }
 
-// IsMirrored reports whether all replicas have the same value of a variable.
+// IsMirrored reports whether a variable has the same value on all replicas.
 func (m internalStrategy) IsMirrored(v *Variable) bool {
 	return !v.perReplica() && !v.replicaShard.IsSharded()
 }
@@ -190,8 +189,8 @@ func (m internalStrategy) NewZeroVariables(ctx context.Context, types []shapes.S
 	return variables, s.registerVariables(variables...)
 }
 
-// LockVariables locks the variables of a store, to load values. Calls with the context locked have
-// access until unlock is called.
+// LockVariables locks the variables of a store while values are loaded. Calls with the returned
+// context can use the variables; other calls wait until unlock is called.
 func (m internalStrategy) LockVariables(ctx context.Context, store *model.Store) (locked context.Context,
 	unlock func(), err error) {
 	if err := m.CheckUsable(ctx, "loading variables"); err != nil {

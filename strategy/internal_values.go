@@ -19,8 +19,8 @@ func (m internalStrategy) CheckOwned(op string, x any) error {
 	return operandOf(x).checkOwnedBy(m.TPUStrategy, op)
 }
 
-// CheckLeaf returns a reason, and perhaps an error, if a value, a variable or a component cannot be
-// a leaf of a nest.
+// CheckLeaf checks whether a value, a variable or a component can be passed to a step in a nested
+// argument. If not, it returns the reason, and an error if there is an underlying cause.
 func (m internalStrategy) CheckLeaf(x any) (reason string, err error) {
 	switch x := x.(type) {
 	case Value:
@@ -45,20 +45,20 @@ func (m internalStrategy) CheckLeaf(x any) (reason string, err error) {
 	return "", nil
 }
 
-// NeedsResolve reports whether x is a variable, a component or another strategy's value. Resolve
-// converts these to values.
+// NeedsResolve reports whether x must be converted with Resolve before a program can use it. This
+// is true for a variable, a component, and a value of another strategy.
 func (m internalStrategy) NeedsResolve(x any) bool { return operandOf(x).needsResolve(m.TPUStrategy) }
 
-// Resolve converts an argument of the call op to a host tensor or to a value on the devices.
-// release closes a new value.
+// Resolve converts an argument of the call op to a host tensor or to a value on the devices. If the
+// value is new, release closes it.
 func (m internalStrategy) Resolve(ctx context.Context, op string, x any) (host *tensors.Tensor, value Value,
 	release func() error, err error) {
 	c, err := operandOf(x).resolve(ctx, m.TPUStrategy, op)
 	return c.host, c.value, c.release, err
 }
 
-// ResolveMirrored converts an argument to a value that is the same on all replicas. release closes
-// a new value.
+// ResolveMirrored converts an argument to a value that is the same on all replicas. If the value is
+// new, release closes it.
 func (m internalStrategy) ResolveMirrored(ctx context.Context, op string, x any) (v *Mirrored, release func() error,
 	err error) {
 	c, err := operandOf(x).resolveMirrored(ctx, m.TPUStrategy, op)
@@ -68,8 +68,8 @@ func (m internalStrategy) ResolveMirrored(ctx context.Context, op string, x any)
 	return c.value.(*Mirrored), c.release, nil
 }
 
-// NewBatch is like [TPUStrategy.PerReplica]. A step accepts the results of NewBatch only with equal
-// numbers of rows.
+// NewBatch creates a value like [TPUStrategy.PerReplica]. A step that receives several results of
+// NewBatch requires them to have the same number of rows.
 func (m internalStrategy) NewBatch(ctx context.Context, values []any, a logical.Annotation) (*PerReplica, error) {
 	v, err := m.PerReplica(ctx, values, a)
 	if err == nil {
@@ -78,8 +78,8 @@ func (m internalStrategy) NewBatch(ctx context.Context, values []any, a logical.
 	return v, err
 }
 
-// NewPerReplica creates a value from the replicas' tensors, whose shapes may differ. The tensors of
-// replicas without a device in this process are nil.
+// NewPerReplica creates a value from one tensor for each replica. The shapes may differ. The tensor
+// is nil for a replica without a device in this process.
 func (m internalStrategy) NewPerReplica(ctx context.Context, values []*tensors.Tensor, types []shapes.Shape,
 	a logical.Annotation) (*PerReplica, error) {
 	return batchSplitter{TPUStrategy: m.TPUStrategy, annotation: a}.putShapes(ctx, values, types)
@@ -90,7 +90,7 @@ func (m internalStrategy) NewAbstractValue(shape shapes.Shape) (Value, error) {
 	return batchSplitter{TPUStrategy: m.TPUStrategy}.newAbstractValue(shape, false)
 }
 
-// NewObjects returns an Objects that has only the values of this process's replicas.
+// NewObjects returns an Objects with values for the replicas of this process only.
 func (m internalStrategy) NewObjects(values []any) *Objects {
 	o := NewObjects(values...)
 	o.local = m.LocalReplicas()
@@ -107,8 +107,8 @@ func (m internalStrategy) CopyToHost(ctx context.Context, v *Mirrored) (*tensors
 	return v.copyToHost(ctx)
 }
 
-// Reduction returns a code for the reduction of a value or variable without axes, for
-// [internalContext.Reduce] and for the name of a program.
+// Reduction returns a code that identifies the method to reduce a value or variable without axes.
+// Pass the code to [internalContext.Reduce], and include it in the program's name.
 func (m internalStrategy) Reduction(op ReduceOp, x any) (how byte, err error) {
 	var base *deviceValue
 	if v, ok := x.(*Variable); !ok {
@@ -127,10 +127,11 @@ type (
 	valueAccessible = engine.Accessible[internalValue]
 )
 
-// internalValue has the methods of a value that only packages of this module call.
+// internalValue has methods of a value that are not part of the public API. Only packages of this
+// module call them.
 type internalValue struct{ *deviceValue }
 
-// KeepOnDevices releases the value on the partitions for which only is false.
+// KeepOnDevices releases the buffers of each partition p for which only[p] is false.
 func (m internalValue) KeepOnDevices(only []bool) error { return m.keepOnDevices(only) }
 
 func (m internalValue) IsPerReplica() bool { return m.perReplica }
@@ -138,14 +139,14 @@ func (m internalValue) IsPerReplica() bool { return m.perReplica }
 // ReplicaShapes returns the shapes of the replicas' tensors if they differ, otherwise nil.
 func (m internalValue) ReplicaShapes() [][]int { return m.replicaShapes }
 
-// ReplicaSizes returns a value that contains the shape of each replica's tensor, as an argument of
-// a program.
+// ReplicaSizes returns the shapes of the replicas' tensors as a value, for use as an argument of a
+// program.
 func (m internalValue) ReplicaSizes(ctx context.Context) (*PerReplica, error) {
 	return m.newSizesValue(ctx)
 }
 
-// SetReplicaShapes sets the replicas' shapes, or nil if they are equal, and whether the tensors are
-// known to be equal.
+// SetReplicaShapes sets the shape of each replica's tensor, or nil if the shapes are equal. It also
+// records whether the tensors are known to be equal.
 func (m internalValue) SetReplicaShapes(shapes [][]int, equal bool) {
 	m.replicaShapes, m.equal = shapes, equal
 }

@@ -21,17 +21,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// stepLoader loads a step of a step file onto the devices.
+// stepLoader is the state of loading a step from a step file onto the devices.
 type stepLoader struct {
 	*savedstep.Step
 	f    *Function
 	fail savedstep.NewError
 }
 
-// LoadStep loads a step of a step file, which the caller has checked for consistency. store has the
-// step's variables, with values. distributed has the variables of NewVariable by argument, nil for
-// other arguments. fail creates the error for a step that does not match the strategy or its
-// variables.
+// LoadStep loads a step of a step file. The caller must already have checked that the file is
+// consistent. store contains the step's variables with their values. distributed has an entry for
+// each argument: the variable if the argument is a variable of NewVariable, otherwise nil. fail
+// creates the error for a step that does not match the strategy or its variables.
 func (m internalStrategy) LoadStep(ctx context.Context, store *model.Store, step *savedstep.Step,
 	distributed []*Variable, fail savedstep.NewError) (*Function, error) {
 	s := m.TPUStrategy
@@ -58,7 +58,8 @@ func (m internalStrategy) LoadStep(ctx context.Context, store *model.Store, step
 	return f, nil
 }
 
-// argumentValues returns a value without contents for each argument that the step was compiled for.
+// argumentValues returns values without contents that have the shapes and layouts for which the
+// step was compiled.
 func (l *stepLoader) argumentValues() (values []Value) {
 	for i, a := range l.Module.Arguments {
 		argument := l.Arguments[i]
@@ -78,8 +79,8 @@ func (l *stepLoader) argumentValues() (values []Value) {
 	return values
 }
 
-// program loads the program of the step and finds its variables in the store. distributed has the
-// variables that are not in the store, by argument.
+// program loads the compiled program of the step. It finds the step's variables in the store.
+// Variables that are not in the store are in distributed, at the index of their argument.
 func (l *stepLoader) program(ctx context.Context, distributed []*Variable) (_ *program, err error) {
 	s, f, m := l.f.strategy, l.f, l.Module
 	p := &program{function: f, module: m, updates: l.Updates, results: len(m.Results) - len(l.Updates), code: l.Code}
@@ -142,7 +143,7 @@ func (l *stepLoader) program(ctx context.Context, distributed []*Variable) (_ *p
 	return p, p.register()
 }
 
-// storedVariable returns the store's variable for an argument of the step.
+// storedVariable returns the store variable that is an argument of the step.
 func (l *stepLoader) storedVariable(ctx context.Context, argument int) (*Variable, error) {
 	a, store := l.Module.Arguments[argument], l.f.opts.Store
 	fail := func(hint, format string, args ...any) (*Variable, error) {
@@ -222,8 +223,8 @@ func checkProgram(x *pjrt.LoadedExecutable, m *spmd.Module) error {
 	return nil
 }
 
-// describeMismatch describes the difference between the arguments got of a call and the arguments
-// want that the step was compiled for.
+// describeMismatch describes how the arguments of a call (got) differ from the arguments for which
+// the step was compiled (want).
 func describeMismatch(want, got []Value) savedstep.Mismatch {
 	const loaded = "the step was loaded from a file: "
 	misfit := func(hint, format string, args ...any) savedstep.Mismatch {
@@ -262,8 +263,9 @@ func describeMismatch(want, got []Value) savedstep.Mismatch {
 	return misfit(compiledFor, "it holds the step for other arguments")
 }
 
-// unequalShapes returns shapes of the replicas for a padded argument of a saved step. They differ
-// from the padded shape where sizes has an index, and are equal for dimensions with the same index.
+// unequalShapes returns placeholder shapes of the replicas for a padded argument of a saved step.
+// They differ from the padded shape in each dimension that has an index in sizes. Dimensions with
+// the same index have the same placeholder.
 func unequalShapes(shape, sizes []int) [][]int {
 	real := slices.Clone(shape)
 	for d, size := range sizes {

@@ -112,7 +112,7 @@ func newMemoryError(c *CompiledStep, err error) *MemoryError {
 	return e
 }
 
-// annotationText describes the layout of an argument.
+// annotationText describes the layout of an argument for an error message.
 func annotationText(p spmd.ShardedTensor) string {
 	var parts []string
 	if text := p.Annotation.String(); text != "none" {

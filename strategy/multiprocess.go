@@ -8,17 +8,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// NumProcesses returns the number of processes, or 0 ahead of time.
+// NumProcesses returns the number of processes that run the strategy, or 0 ahead of time.
 func (s *TPUStrategy) NumProcesses() int { return s.runtime.Count }
 
 // Process returns the number of this process, from 0.
 func (s *TPUStrategy) Process() int { return s.runtime.Process }
 
-// LocalReplicas returns the replicas with a logical device in this process, ascending. This process
-// feeds them; a replica may be fed by several processes.
+// LocalReplicas returns the replicas that have a logical device in this process, in ascending
+// order. This process feeds these replicas. A replica may be fed by several processes.
 func (s *TPUStrategy) LocalReplicas() []int { return slices.Clone(s.runtime.Groups) }
 
-// ProcessReplicas returns the local replicas of each process.
+// ProcessReplicas returns, for each process, the replicas that have a logical device in that
+// process.
 func (s *TPUStrategy) ProcessReplicas() [][]int {
 	replicas := make([][]int, s.runtime.Count)
 	for d, process := range s.runtime.Of {
@@ -42,8 +43,8 @@ func (s *TPUStrategy) LocalDevices() []int {
 	return ids
 }
 
-// isReadableEverywhere reports whether every process can read a tensor with this layout from its
-// own devices.
+// isReadableEverywhere reports whether each process has the complete tensor on its own devices if
+// the tensor has this layout.
 func (s *TPUStrategy) isReadableEverywhere(perReplica bool, a logical.Annotation) bool {
 	if !s.runtime.IsMultiProcess() || !perReplica && !a.IsSharded(s.axes) {
 		return true

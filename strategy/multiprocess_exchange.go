@@ -64,10 +64,10 @@ func (s *TPUStrategy) gatherBytes(ctx context.Context, call string, message []by
 // programs, the slice hangs. The processes therefore compare fingerprints of each program before
 // they compile it.
 
-// CheckSame compares a text across the processes, for values such as the number of examples that
-// depend on files or flags and must be the same on all processes. All processes must call it. If
-// any text differs, all receive a [*MismatchError], which contains the first 300 bytes of each
-// text.
+// CheckSame returns an error if the processes pass different texts. Use it for values that must be
+// the same on all processes but depend on files or flags, such as the number of examples. All
+// processes must call it. If any text differs, all receive a [*MismatchError], which contains the
+// first 300 bytes of each text.
 func (s *TPUStrategy) CheckSame(ctx context.Context, what, text string) error {
 	if err := RefuseTracing(ctx, "compare "+what, fault.InsteadOfMeeting); err != nil {
 		return err
@@ -82,8 +82,9 @@ func (s *TPUStrategy) checkAgreement(ctx context.Context, what, text string, con
 	return s.runtime.CheckAgreement(ctx, what, text, content)
 }
 
-// checkAgreement compares a program across the processes before it is compiled. If this process has
-// no program because of the error failed, it informs the other processes and returns failed.
+// checkAgreement returns an error if the processes are about to compile different programs. If this
+// process has no program because of an earlier error, which is passed as failed, checkAgreement
+// notifies the other processes and returns that error.
 func (f *Function) checkAgreement(ctx context.Context, values []Value, m *spmd.Module, t *trace, failed error) error {
 	if !f.strategy.runtime.IsMultiProcess() {
 		return failed

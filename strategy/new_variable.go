@@ -34,12 +34,12 @@ type VariableOptions struct {
 	ColocateWith *Variable
 }
 
-// NewVariable creates a variable with the same initial value on each replica: TensorFlow's
+// NewVariable creates a variable with the same initial value on each replica, like TensorFlow's
 // tf.Variable. initial is a host value, a distributed value that is the same on all replicas, a
 // component, another variable, or a func() any that returns one of these and is called once.
 //
-// Errors: *[Error] of kind ValueError for invalid options, [ErrContext] in replica code,
-// [*errkind.PanicError] if the function panics.
+// NewVariable returns an *[Error] of kind ValueError for invalid options, [ErrContext] in replica
+// code, and an [*errkind.PanicError] if the function panics.
 func (s *TPUStrategy) NewVariable(ctx context.Context, initial any, opts VariableOptions) (*Variable, error) {
 	name := opts.Name
 	if name == "" {

@@ -21,7 +21,7 @@ import (
 // same types. They differ only in whether they require one value for all replicas or one for each
 // replica. docs/tensorflow-values.md has the table.
 
-// operand is an argument of a call, classified by its type.
+// operand is an argument of a call together with its kind, such as a host tensor or a variable.
 type operand struct {
 	x    any // the argument
 	kind operandKind
@@ -53,10 +53,11 @@ type component interface {
 	Replica() int
 }
 
-// merged is a tensor in a merge call of package eager. Node returns nil if there is no tensor.
+// merged is a tensor in a merge call of package eager. Node returns the graph node, or nil if there
+// is no tensor.
 type merged interface{ Node() *graph.Node }
 
-// operandOf classifies an argument.
+// operandOf determines the kind of an argument.
 func operandOf(x any) operand {
 	o := operand{x: x, replica: -1}
 	present := func(ok bool, kind operandKind) {
@@ -99,7 +100,7 @@ func operandOf(x any) operand {
 	return o
 }
 
-// strategy returns the strategy of a deviceOperand, or nil for other operands.
+// strategy returns the strategy that owns a deviceOperand, or nil for other operands.
 func (o operand) strategy() *TPUStrategy {
 	switch {
 	case o.kind != deviceOperand:
@@ -113,14 +114,14 @@ func (o operand) strategy() *TPUStrategy {
 // isValue reports whether the operand is a [Value], not a variable or a component.
 func (o operand) isValue() bool { return o.kind == deviceOperand && o.variable == nil && o.replica < 0 }
 
-// isReadable reports whether the operand can be copied to the host. A [StackedBatches] cannot.
+// isReadable reports whether the operand can be copied to the host. A [StackedBatches] cannot be
+// copied.
 func (o operand) isReadable() bool {
 	return o.kind == deviceOperand && (!o.isValue() || o.value.base().steps == 0)
 }
 
-// needsResolve reports whether the operand must be resolved before a program can read it. This is
-// true for a variable, a component, and a value of another strategy that is the same on all
-// replicas.
+// needsResolve reports whether the operand must be converted by resolve before a program can use
+// it. This is true for a variable, a component, and a mirrored value of another strategy.
 func (o operand) needsResolve(s *TPUStrategy) bool {
 	of := o.strategy()
 	return of != nil && (!o.isValue() || of != s && !o.value.base().isVarying())
@@ -154,7 +155,8 @@ func (o operand) toTensor() (*tensors.Tensor, error) {
 
 func hostTensor(x any) (*tensors.Tensor, error) { return operandOf(x).toTensor() }
 
-// toHostTensor is like toTensor, with an error for calls that also accept values on the devices.
+// toHostTensor is like toTensor, for calls that also accept values on the devices. Its errors
+// mention these values as an alternative.
 func (o operand) toHostTensor(op string) (*tensors.Tensor, error) {
 	t, err := o.toTensor()
 	switch {
@@ -167,7 +169,7 @@ func (o operand) toHostTensor(op string) (*tensors.Tensor, error) {
 		Hint: "give a number, a tensor or a distributed value", Err: err, Class: errkind.TypeError}
 }
 
-// checkOwnedBy returns an error for an operand of another strategy and for a nil pointer.
+// checkOwnedBy returns an error if the operand is a nil pointer or belongs to another strategy.
 func (o operand) checkOwnedBy(s *TPUStrategy, op string) error {
 	switch of := o.strategy(); {
 	case of == s:

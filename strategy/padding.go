@@ -22,8 +22,8 @@ import (
 // dimension. The differences show which dimensions depend on the padded one; see package ragged.
 // Its program receives the actual sizes, and its results are truncated to them.
 
-// paddedSize is a padded size that several dimensions of the arguments may share, such as the rows
-// of an input and of its labels.
+// paddedSize is the size to which a dimension is padded. Several dimensions of the arguments may
+// share a paddedSize, such as the rows of an input and the rows of its labels.
 type paddedSize struct {
 	// argument and dim identify the first such dimension; length is the padded size. argument is -1
 	// for the rows of microbatches.
@@ -36,14 +36,15 @@ type paddedDims struct {
 	sizeIndices [][]int // index of the size, by argument and dimension, or -1
 }
 
-// microbatchSize returns the index of the size for the rows of microbatches, or -1.
+// microbatchSize returns the index of the padded size that applies to the rows of microbatches, or
+// -1.
 func (p *paddedDims) microbatchSize() int {
 	return slices.IndexFunc(p.sizes, func(s paddedSize) bool { return s.argument < 0 })
 }
 
-// newPaddedDims finds the padded dimensions of values. Dimensions with the same number and the same
-// actual size on each replica share a size. If microbatch is positive, it is the padded number of
-// rows of a microbatch, and dimension 0 of the values is ignored.
+// newPaddedDims finds the dimensions of the values that are padded. Dimensions with the same number
+// that have the same actual size on each replica share a paddedSize. If microbatch is positive, it
+// is the padded number of rows of a microbatch, and dimension 0 of the values is ignored.
 func newPaddedDims(values []Value, microbatch int) (p paddedDims) {
 	if microbatch > 0 {
 		p.sizes = []paddedSize{{-1, 0, microbatch}}
@@ -85,7 +86,7 @@ func newPaddedDims(values []Value, microbatch int) (p paddedDims) {
 var resizeFactors = []int{2, 5}
 
 // excludePadding rewrites the traced step so that its results do not depend on the padding. The
-// context has locked the store.
+// caller must have locked the store with ctx.
 func (t *trace) excludePadding(ctx context.Context) error {
 	sizes := make([]int, len(t.padding.sizes))
 	sources := make([]ragged.SizeSource, len(sizes))
@@ -124,7 +125,7 @@ func (t *trace) excludePadding(ctx context.Context) error {
 	return nil
 }
 
-// retrace traces the step for other padded sizes. It does not change variables.
+// retrace traces the step again with different padded sizes. It does not change variables.
 func (t *trace) retrace(ctx context.Context, sizes []int) (other *trace, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -156,7 +157,7 @@ func (t *trace) retrace(ctx context.Context, sizes []int) (other *trace, err err
 	return other, nil
 }
 
-// abstractValue replaces a value by one without contents and with another shape.
+// abstractValue represents a value by another shape, without contents.
 type abstractValue struct {
 	Value
 	distributed *deviceValue
@@ -164,8 +165,8 @@ type abstractValue struct {
 
 func (v *abstractValue) base() *deviceValue { return v.distributed }
 
-// truncateResult sets the replicas' actual shapes of a step's result, which it computes from the
-// shapes of the arguments.
+// truncateResult sets the actual shape of a step's result on each replica. It computes these shapes
+// from the actual shapes of the arguments.
 func (p *program) truncateResult(result int, v *deviceValue, values []Value) {
 	if p.paddedResults == nil || !slices.ContainsFunc(p.paddedResults[result], ragged.Dim.IsPadded) {
 		return
@@ -183,7 +184,8 @@ func (p *program) truncateResult(result int, v *deviceValue, values []Value) {
 	v.replicaShapes = all
 }
 
-// unevenShapes returns the shapes of the replicas' shares of a batch, which input.Chunks defines.
+// unevenShapes returns the shape of each replica's share of a batch that does not divide evenly.
+// The rows are divided as in input.Chunks.
 func (b batchSplitter) unevenShapes(batch []int) [][]int {
 	all := make([][]int, b.replicas)
 	for r := range all {
@@ -212,7 +214,7 @@ func (b batchSplitter) splitUneven(ctx context.Context, batch *tensors.Tensor) (
 	return b.putTensors(ctx, all)
 }
 
-// newUnevenAbstractValue is like splitUneven for a batch without contents.
+// newUnevenAbstractValue is like splitUneven, but returns a value without contents.
 func (b batchSplitter) newUnevenAbstractValue(batch shapes.Shape) (Value, error) {
 	real := b.unevenShapes(batch.Dimensions)
 	dims, _ := b.paddedShape(real)
@@ -233,9 +235,9 @@ func (f *Function) isUneven(shape shapes.Shape) bool {
 	return !f.strategy.runtime.IsMultiProcess() && shape.Rank() > 0 && shape.Dimensions[0]%f.strategy.replicas != 0
 }
 
-// rowCounts returns the number of rows without padding on this replica, an int32 scalar, and the
-// sum over all replicas. They are nil if no argument has padded rows. It panics if arguments have
-// different numbers of rows.
+// rowCounts returns this replica's number of rows without padding, an int32 scalar, and the sum of
+// these numbers over all replicas. Both results are nil if no argument has padded rows. rowCounts
+// panics if arguments have different numbers of rows.
 func (rc *ReplicaContext) rowCounts() (local, global *graph.Node) {
 	if rc.padding == nil || rc.state.Rows != nil {
 		return rc.state.Rows, rc.state.AllRows
@@ -259,8 +261,8 @@ func (rc *ReplicaContext) rowCounts() (local, global *graph.Node) {
 	return rc.state.Rows, rc.state.AllRows
 }
 
-// weightByRows scales a replica's mean over its rows. The mean of the results over the replicas is
-// the mean over all rows. The result is 0 on a replica without rows.
+// weightByRows scales a mean over the replica's rows. The average of the scaled means over the
+// replicas is the mean over all rows. The result is 0 on a replica without rows.
 func (rc *ReplicaContext) weightByRows(mean *graph.Node) *graph.Node {
 	rows, all := rc.rowCounts()
 	if rows == nil {
@@ -281,7 +283,8 @@ func selectIfRows(rows, x, y *graph.Node) *graph.Node {
 	return graph.Where(graph.GreaterThan(rows, graph.ZerosLike(rows)), x, y)
 }
 
-// meanState averages the replicas' values of a variable, weighted by their numbers of rows.
+// meanState returns the average of a variable's values on the replicas, weighted by the number of
+// rows of each replica.
 func (rc *ReplicaContext) meanState(x *graph.Node) *graph.Node {
 	rows, _ := rc.rowCounts()
 	if rows == nil {
@@ -290,10 +293,10 @@ func (rc *ReplicaContext) meanState(x *graph.Node) *graph.Node {
 	return allReduce(Mean, rc.weightByRows(x), rc.strategy.replicas)
 }
 
-// acceptsRagged reports whether arguments may have different shapes on different replicas.
+// acceptsRagged reports whether an argument may have a different shape on each replica.
 func (f *Function) acceptsRagged() bool { return f.opts.Padding != NoPadding }
 
-// findPadding returns the padding that the step's program excludes.
+// findPadding returns the padded dimensions of the values that the step's program must ignore.
 func (f *Function) findPadding(values []Value) (p paddedDims) {
 	if f.opts.Padding == MaskPadding {
 		p = newPaddedDims(values, f.microbatchRows(values))
@@ -301,8 +304,9 @@ func (f *Function) findPadding(values []Value) (p paddedDims) {
 	return p
 }
 
-// microbatchRows returns the padded number of rows of the step's microbatches, or 0 if there are
-// none. It skips the actual sizes of padded arguments, which follow the arguments.
+// microbatchRows returns the padded number of rows of the step's microbatches, or 0 if no
+// microbatch is padded. It ignores the values after the arguments, which contain the actual sizes
+// of padded arguments.
 func (f *Function) microbatchRows(values []Value) int {
 	if f.paddedMicrobatchRows == nil {
 		return 0
@@ -322,8 +326,8 @@ func (f *Function) acceptsUneven() bool {
 	return f.acceptsRagged() && (f.opts.SplitBatch || f.opts.LocalBatch)
 }
 
-// unevenBatch returns arg as a host tensor if its rows do not divide evenly over the replicas and
-// the function accepts such batches.
+// unevenBatch converts arg to a host tensor if its rows do not divide evenly over the replicas. ok
+// is false if they do, or if the function does not accept such batches.
 func (f *Function) unevenBatch(arg any) (batch *tensors.Tensor, ok bool) {
 	if !f.acceptsUneven() {
 		return nil, false

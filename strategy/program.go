@@ -14,7 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// program is a compiled step, for one signature of a function.
+// program is a compiled step. A function has one program for each combination of the arguments'
+// shapes, dtypes and layouts.
 type program struct {
 	function   *Function
 	module     *spmd.Module
@@ -51,7 +52,7 @@ type program struct {
 	lowering, initializing, compiling time.Duration
 }
 
-// compile traces, lowers and compiles the function for the signature of the values.
+// compile traces, lowers and compiles the function for arguments like the given values.
 func (f *Function) compile(ctx context.Context, values []Value, goal purpose) (p *program, err error) {
 	start, s := time.Now(), f.strategy
 	phases := f.newPhaseReporter()
@@ -101,8 +102,8 @@ func (f *Function) compile(ctx context.Context, values []Value, goal purpose) (p
 	return p, p.register()
 }
 
-// register registers the program for the Close calls of its function and strategy. If one of them
-// is already closed, it closes the program and returns an error.
+// register ensures that closing the function or the strategy also closes the program. If one of
+// them is already closed, it closes the program and returns an error.
 func (p *program) register() error {
 	f, s := p.function, p.function.strategy
 	s.mu.Lock()
@@ -117,9 +118,8 @@ func (p *program) register() error {
 	return errors.Join(f.checkOpen(), p.executable.Close())
 }
 
-// bufferTables returns the buffers of the arguments and the results of a launch, by device. A
-// result that is the new value of a variable has the variable's buffers, which the launch donates
-// and reuses.
+// bufferTables returns the buffers of the arguments and the results of a launch, by device. The new
+// value of a variable is stored in the variable's own buffers, which the launch donates and reuses.
 func (p *program) bufferTables(variables []*Variable, values, results [][]*pjrt.Buffer) (args, outs [][]*pjrt.Buffer) {
 	args, outs = make([][]*pjrt.Buffer, len(p.rows)), make([][]*pjrt.Buffer, len(p.rows))
 	for row, d := range p.rows {
@@ -144,13 +144,13 @@ func (p *program) bufferTables(variables []*Variable, values, results [][]*pjrt.
 	return args, outs
 }
 
-// column returns the buffers of result j by partition; buffers of other processes are nil.
+// column returns the buffers of result j by partition. Buffers of other processes are nil.
 func (p *program) column(outs [][]*pjrt.Buffer, j int) engine.Buffers {
 	return p.function.strategy.runtime.TableColumn(outs, p.rows, j)
 }
 
-// run launches the program on the values and returns its results. variables, if any, replace the
-// variables of the trace.
+// run launches the program on the values and returns its results. If variables are given, the
+// program uses them instead of the variables of the trace.
 func (p *program) run(ctx context.Context, values []Value, variables ...*Variable) ([]Value, error) {
 	s := p.function.strategy
 	if len(p.borrowed) > 0 {
@@ -205,7 +205,7 @@ func (p *program) run(ctx context.Context, values []Value, variables ...*Variabl
 	return results, nil
 }
 
-// result creates the value of result j of a launch with the given arguments.
+// result creates the value for result number j of a launch. values are the arguments of the launch.
 func (p *program) result(j int, buffers engine.Buffers, values []Value) (Value, error) {
 	r := p.module.Results[j]
 	v, err := p.function.strategy.newValue(r.PerReplica, r.DType, r.LocalDims, r.Annotation, buffers)
@@ -217,15 +217,16 @@ func (p *program) result(j int, buffers engine.Buffers, values []Value) (Value, 
 	return v, nil
 }
 
-// hasNoResults reports whether the step has no results. Its program then has a placeholder result.
+// hasNoResults reports whether the step function returns no results. Its program then has a
+// placeholder result.
 func (p *program) hasNoResults() bool { return p.results == 1 && p.module.Results[0].Name == noResult }
 
-// close closes the program. The caller holds engine.Runtime.Launch.
+// close closes the program. The caller must hold engine.Runtime.Launch.
 func (p *program) close() error {
 	return errors.Join(p.executable.Close(), p.function.strategy.constants.release(p.constants))
 }
 
-// copyBorrowed copies the current values of the other strategies' variables that the program reads.
+// copyBorrowed copies the current values of variables of other strategies that the program reads.
 func (p *program) copyBorrowed(ctx context.Context) (values temporaryValues, err error) {
 	for _, v := range p.borrowed {
 		c, err := operandOf(v).copyFromOtherStrategy(ctx, p.function.strategy, "reading for "+p.function.opts.Name)
@@ -238,7 +239,7 @@ func (p *program) copyBorrowed(ctx context.Context) (values temporaryValues, err
 	return values, nil
 }
 
-// purpose tells what a program is built for.
+// purpose is the reason for building a program: to run it or only to compile it.
 type purpose int
 
 const (
@@ -248,8 +249,8 @@ const (
 	purposeCompile
 )
 
-// markEqual records in v, a result of the step, whether it is equal on all replicas for the given
-// arguments.
+// markEqual records in v whether the given result of the step is equal on all replicas. This may
+// depend on which of the arguments values are equal on all replicas.
 func (p *program) markEqual(result int, v *deviceValue, values []Value) {
 	if !v.perReplica {
 		return

@@ -31,8 +31,9 @@ func copyInputTensor(op string, t hostArray) (*tensors.Tensor, error) {
 	return out, nil
 }
 
-// paddedShape returns the smallest dimensions that fit all replicas' shapes, and whether the shapes
-// differ. If they differ, the dimensions are rounded up so that the annotation splits them evenly.
+// paddedShape returns the smallest dimensions into which the tensor of each replica fits, and
+// whether the tensors have different shapes. If the shapes differ, the dimensions are rounded up so
+// that the annotation splits them evenly.
 func (b batchSplitter) paddedShape(all [][]int) (dims []int, ragged bool) {
 	dims = slices.Clone(all[0])
 	for _, shape := range all {
@@ -57,7 +58,8 @@ func (b batchSplitter) paddedShape(all [][]int) (dims []int, ragged bool) {
 	return dims, true
 }
 
-// putTensors creates a value from the replicas' tensors, and pads them if their shapes differ.
+// putTensors creates a value from one tensor for each replica. It pads the tensors if their shapes
+// differ.
 func (b batchSplitter) putTensors(ctx context.Context, all []*tensors.Tensor) (*PerReplica, error) {
 	of := make([]shapes.Shape, len(all))
 	for r, t := range all {
@@ -66,8 +68,8 @@ func (b batchSplitter) putTensors(ctx context.Context, all []*tensors.Tensor) (*
 	return b.putShapes(ctx, all, of)
 }
 
-// putShapes is like putTensors, with the shapes of all tensors. The tensors of replicas without a
-// device in this process may be nil.
+// putShapes is like putTensors, but receives the shapes of all tensors separately. The tensor of a
+// replica may therefore be nil if this process has no device of the replica.
 func (b batchSplitter) putShapes(ctx context.Context, all []*tensors.Tensor, types []shapes.Shape) (*PerReplica,
 	error) {
 	first, real := types[0], make([][]int, len(all))
@@ -109,9 +111,10 @@ func (b batchSplitter) putShapes(ctx context.Context, all []*tensors.Tensor, typ
 	return v.(*PerReplica), nil
 }
 
-// upload copies the replicas' tensors to this process's devices. read passes the row-major data of
-// replica r to use, which does not retain it. read is not called for replicas without a device in
-// this process. After an error all buffers are closed.
+// upload copies the replicas' tensors to this process's devices. The function read provides the
+// row-major data of replica r: it calls use with the data, and use does not retain the data. read
+// is not called for a replica without a device in this process. After an error upload closes all
+// buffers.
 func (b batchSplitter) upload(ctx context.Context, l *engine.Layout, buffers engine.Buffers,
 	read func(r int, use func(data []byte)) error) error {
 	var scratch []byte
@@ -132,7 +135,8 @@ func (b batchSplitter) upload(ctx context.Context, l *engine.Layout, buffers eng
 	return nil
 }
 
-// truncateTensor returns the leading block of t with dimensions dims.
+// truncateTensor removes padding: it returns the part of t at the start of each dimension, with
+// dimensions dims.
 func truncateTensor(t *tensors.Tensor, dims []int) (*tensors.Tensor, error) {
 	out := tensors.FromShape(shapes.Make(t.DType(), dims...))
 	err := t.ConstBytes(func(from []byte) {

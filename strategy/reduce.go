@@ -63,7 +63,8 @@ func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes
 	return reduceAxes(ctx, op, value, axes)
 }
 
-// reduction is the method of a reduction over the replicas, a part of the program's name.
+// reduction identifies the method of a reduction over the replicas. It is part of the program's
+// name.
 type reduction byte
 
 const (
@@ -72,7 +73,7 @@ const (
 	reduceAll   reduction = 'r'
 )
 
-// reduction returns the method of a reduction of v without axes.
+// reduction returns the method by which v is reduced over the replicas, without axes.
 func (v *deviceValue) reduction(op ReduceOp) (reduction, error) {
 	s := v.strategy
 	switch {
@@ -113,8 +114,9 @@ func (how reduction) apply(rc *ReplicaContext, op ReduceOp, x *graph.Node) *grap
 	return reduceEager(op, x, rc.strategy.replicas)
 }
 
-// reduceEager reduces x over the replicas outside of steps, where the amount of communication is
-// not critical. It computes a mean in half precision in float32, which rounds once.
+// reduceEager reduces x over the replicas outside of steps, where precision matters more than the
+// amount of communication. It computes a mean of half-precision values in float32, so that the
+// result is rounded only once.
 func reduceEager(op ReduceOp, x *graph.Node, replicas int) *graph.Node {
 	if op != Mean || !x.DType().IsHalfPrecision() {
 		return allReduce(op, x, replicas)
@@ -136,7 +138,7 @@ func (rc *ReplicaContext) meanOfIntegers(op string, x *graph.Node, axes ...int) 
 	return graph.ConvertDType(mean, meanDType(x.DType()))
 }
 
-// errIntegerMean returns the error for a mean of integers with [TensorFlowTPU] semantics.
+// errIntegerMean reports a mean of integers, which [TensorFlowTPU] semantics do not support.
 func errIntegerMean(op string, dtype dtypes.DType) error {
 	return fault.New(errkind.TypeError, op, "convert it to a float, or leave Options.Semantics at its default",
 		"MEAN of dtype %s", dtype)

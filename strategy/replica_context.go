@@ -39,7 +39,8 @@ type ReplicaContext struct {
 	padding *paddedDims
 }
 
-// Context returns the context of the trace. Cross-replica calls reject it.
+// Context returns the context of the trace, for calls in the step function. Cross-replica calls
+// return an error for this context.
 func (rc *ReplicaContext) Context() context.Context { return rc.ctx }
 
 func (rc *ReplicaContext) Strategy() *TPUStrategy { return rc.strategy }
@@ -49,8 +50,8 @@ func (rc *ReplicaContext) Graph() *graph.Graph {
 	return rc.graph
 }
 
-// requireTracing panics with [ErrContext] unless the step is being traced and the nodes belong to
-// its graph.
+// requireTracing panics with [ErrContext] if the step is not being traced, or if a node does not
+// belong to the step's graph.
 func (rc *ReplicaContext) requireTracing(op string, nodes ...*graph.Node) {
 	if rc.ended {
 		panic(&Error{Match: ErrContext, Op: "strategy: " + op,
@@ -83,9 +84,9 @@ func (rc *ReplicaContext) ReplicaIDInSyncGroup() *graph.Node {
 	return spmd.ReplicaID(rc.graph)
 }
 
-// constant returns a new scalar node. GoMLX's own function shares one node per number, which other
-// branches cannot access if a branch uses it first. It also creates integers of less than a byte as
-// Uint8, which are converted here.
+// constant returns a new scalar node. GoMLX's own function shares one node per number. If a branch
+// uses this node first, other branches cannot use it. GoMLX also creates integers of less than a
+// byte as Uint8; constant converts these to dtype.
 func constant(g *graph.Graph, dtype dtypes.DType, x float64) *graph.Node {
 	if dtype.IsPacked() {
 		return graph.ConvertDType(graph.Const(g, int8(x)), dtype)
@@ -93,7 +94,7 @@ func constant(g *graph.Graph, dtype dtypes.DType, x float64) *graph.Node {
 	return graph.Const(g, shapes.CastAsDType(x, dtype))
 }
 
-// inMain reports whether the current graph function is the step itself, not a loop body or a
+// inMain reports whether the graph currently builds the step itself, and not a loop body or a
 // branch.
 func (rc *ReplicaContext) inMain() bool {
 	f := rc.graph.CurrentFunc()
@@ -156,7 +157,7 @@ func divideByReplicas(x *graph.Node, replicas int) *graph.Node {
 	return multiplyBy(x, 1/float64(replicas))
 }
 
-// multiplyBy multiplies x by a number. In half precision it multiplies in float32, unless the
+// multiplyBy multiplies x by a number. It multiplies half-precision values in float32, unless the
 // number is a power of two.
 func multiplyBy(x *graph.Node, number float64) *graph.Node {
 	if dtype, half := x.DType(), 0.5; dtype.IsHalfPrecision() {
@@ -196,8 +197,8 @@ func (rc *ReplicaContext) Broadcast(x *graph.Node) *graph.Node {
 	return rc.firstReplica(x)
 }
 
-// separateSizes removes the actual sizes of padded arguments from the end of the arguments, and
-// stores them in the state.
+// separateSizes removes the actual sizes of padded arguments from the end of the argument list, and
+// stores these sizes in the state.
 func (rc *ReplicaContext) separateSizes(values []Value) {
 	rc.state.Sizes = map[int]*graph.Node{}
 	var ragged []int
@@ -229,7 +230,8 @@ func (rc *ReplicaContext) ValidSize(argument, axis int) *graph.Node {
 	return graph.Reshape(graph.Slice(sizes, graph.AxisRange(axis, axis+1)))
 }
 
-// RealElements returns a bool tensor with an argument's shape, false for padding.
+// RealElements returns a bool tensor with the shape of an argument. An element is false if the
+// argument's element is padding.
 func (rc *ReplicaContext) RealElements(argument int) *graph.Node {
 	rc.requireTracing("RealElements")
 	x, sizes := argumentSizes(rc.state, "RealElements", argument)
@@ -239,8 +241,8 @@ func (rc *ReplicaContext) RealElements(argument int) *graph.Node {
 	return scatter.PaddingMask(x, sizes)
 }
 
-// argumentSizes returns an argument of the step and its actual sizes. sizes is nil if the argument
-// is not padded.
+// argumentSizes returns argument i of the step and the actual sizes of its dimensions. sizes is nil
+// if the argument is not padded.
 func argumentSizes(state *stepstate.State, op string, argument int) (x, sizes *graph.Node) {
 	if argument < 0 || argument >= len(state.Arguments) {
 		panic(fault.New(errkind.ValueError, op, "count the step's arguments from 0", "argument %d of %d", argument,

@@ -12,10 +12,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// equalizeWrites makes the step's writes to a store's variables equal on all replicas, as the
-// compiler assumes. values are the new values of the changed variables. A value that differs
-// between replicas is averaged over the replicas, weighted by their rows, if the variable has a
-// float dtype and is not trainable. Otherwise it is an error.
+// equalizeWrites makes the new values of a store's variables equal on all replicas, because the
+// compiled program relies on this. values are the new values of the changed variables. If a value
+// differs between replicas, the variable must have a float dtype and must not be trainable. The
+// value is then averaged over the replicas, weighted by the number of rows of each replica.
 func (t *trace) equalizeWrites(changed []*model.Variable, values []*graph.Node) error {
 	varying, err := t.rc.varyingNodes(values, true)
 	if err != nil {
@@ -36,8 +36,8 @@ func (t *trace) equalizeWrites(changed []*model.Variable, values []*graph.Node) 
 	return nil
 }
 
-// separateRandomNumbers makes the random numbers of the step different on each replica. It must be
-// called after the step function has returned, if the function has a store.
+// separateRandomNumbers makes each replica generate different random numbers in the step. If the
+// function has a store, call separateRandomNumbers after the step function has returned.
 func (t *trace) separateRandomNumbers() error {
 	v := t.rc.state.Scope.Store().GetVariable(initialization.StatePath)
 	if v == nil || !v.ChangedInGraph(t.graph) {
@@ -52,7 +52,7 @@ func (t *trace) separateRandomNumbers() error {
 }
 
 // varyingNodes reports for each node whether its value may differ between replicas. If arguments is
-// true, the per-replica arguments count as different.
+// true, it assumes that per-replica arguments differ; otherwise it assumes that they are equal.
 func (rc *ReplicaContext) varyingNodes(nodes []*graph.Node, arguments bool) ([]bool, error) {
 	var parameters []*graph.Node
 	for i, v := range rc.values {
@@ -78,8 +78,8 @@ type resultEquality struct {
 	ifArgumentsEqual bool // if the arguments are equal on all replicas
 }
 
-// findEqualResults finds the results of the step that are equal on all replicas, by data flow. It
-// skips a padded step, whose results may have different actual sizes.
+// findEqualResults determines by data-flow analysis which results of the step are equal on all
+// replicas. It does nothing for a padded step, because the actual sizes of its results may differ.
 func (t *trace) findEqualResults() error {
 	if t.f.opts.mirroredResults || len(t.padding.sizes) > 0 || t.numResults == 0 {
 		return nil
@@ -100,8 +100,9 @@ func (t *trace) findEqualResults() error {
 	return nil
 }
 
-// checkRepeats returns an error for a step with internalFunction.SetMaxIterations if its first
-// result may differ between replicas, or if it is called with a batch of several steps.
+// checkRepeats checks a step for which internalFunction.SetMaxIterations was called. It returns an
+// error if the step's first result may differ between replicas, or if the step is called with a
+// batch of several steps.
 func (t *trace) checkRepeats(steps int) error {
 	if steps > 0 {
 		return fault.New(errkind.ValueError, "run", "give it one batch",

@@ -13,7 +13,7 @@ import (
 // another layout is resharded before the step, by a separate program that moves shards between the
 // logical devices of a replica.
 
-// hasLayout reports whether a value has the layout a. A zero a accepts any layout.
+// hasLayout reports whether a value has the layout a. It returns true if a is zero.
 func (v *deviceValue) hasLayout(a logical.Annotation) bool {
 	if v.strategy.logicalDevices == 1 || a.Kind() == logical.KindNone {
 		return true
@@ -57,8 +57,8 @@ func (f *Function) checkAnnotations(args int) error {
 	return nil
 }
 
-// keepOnDevices releases the value on the partitions for which only is false. A step that reads the
-// value later copies it to all devices.
+// keepOnDevices releases the buffers of each partition p for which only[p] is false. A step that
+// reads the value later copies it to all devices.
 func (v *deviceValue) keepOnDevices(only []bool) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -72,7 +72,7 @@ func (v *deviceValue) keepOnDevices(only []bool) error {
 	return given.Close()
 }
 
-// copyToAllDevices copies a value that only some devices have to all devices, through the host.
+// copyToAllDevices copies a value from some of the devices to all devices, through the host.
 func (v *deviceValue) copyToAllDevices(ctx context.Context) (*Mirrored, error) {
 	t, err := v.Local(ctx, 0)
 	if err != nil {

@@ -13,14 +13,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// resolvedOperand is a tensor in this process or a value of the strategy.
+// resolvedOperand is an operand after resolve: either a tensor in host memory or a value on the
+// strategy's devices.
 type resolvedOperand struct {
 	host      *tensors.Tensor
 	value     Value
 	temporary bool // release closes the value
 }
 
-// newTemporary returns a value that release closes.
+// newTemporary returns a resolved operand for a new value. Its release closes the value.
 func newTemporary[T Value](v T, err error) (resolvedOperand, error) {
 	if err != nil {
 		return resolvedOperand{}, err
@@ -35,10 +36,11 @@ func (c resolvedOperand) release() error {
 	return nil
 }
 
-// resolve converts an operand to a host tensor or a value of the strategy. A variable becomes a
-// copy of its value, or of its components if they may differ. A component becomes a tensor that is
-// the same on all replicas. An operand of another strategy becomes a copy of its cross-replica
-// value, if that strategy has all devices of this one.
+// resolve converts an operand to a host tensor or a value of the strategy. A variable is converted
+// to a copy of its value, or to a copy of its components if these may differ. A component is
+// converted to a tensor that is the same on all replicas. An operand of another strategy is
+// converted to a copy of its cross-replica value, if the other strategy has all devices of this
+// one.
 func (o operand) resolve(ctx context.Context, s *TPUStrategy, op string) (resolvedOperand, error) {
 	switch of := o.strategy(); {
 	case of == nil:
@@ -59,7 +61,8 @@ func (o operand) resolve(ctx context.Context, s *TPUStrategy, op string) (resolv
 	return newTemporary(o.variable.copyComponents(ctx))
 }
 
-// resolveComponent resolves the component of one replica.
+// resolveComponent converts the component of one replica to a tensor that is the same on all
+// replicas.
 func (o operand) resolveComponent(ctx context.Context, s *TPUStrategy, op string) (resolvedOperand, error) {
 	if v := o.variable; v != nil {
 		if v.perReplica() {
@@ -103,8 +106,8 @@ func (o operand) copyComponent(ctx context.Context, s *TPUStrategy) (*Mirrored, 
 	return c.runMirrored(ctx, s)
 }
 
-// resolveSingle resolves an operand to one value for all replicas. A value that may differ between
-// replicas is an error.
+// resolveSingle converts an operand to one value for all replicas. It returns an error for a value
+// that may differ between replicas.
 func (o operand) resolveSingle(ctx context.Context, s *TPUStrategy, op string) (resolvedOperand, error) {
 	if v := o.variable; v != nil && v.strategy == s && o.replica < 0 && v.perReplica() {
 		return newTemporary(v.readCombined(mode.With(ctx, mode.Cross(s))))
@@ -132,7 +135,7 @@ func (o operand) resolveSingle(ctx context.Context, s *TPUStrategy, op string) (
 	return c, nil
 }
 
-// resolveMirrored resolves an operand to a mirrored value on the devices.
+// resolveMirrored converts an operand to a mirrored value on the devices.
 func (o operand) resolveMirrored(ctx context.Context, s *TPUStrategy, op string) (resolvedOperand, error) {
 	c, err := o.resolveSingle(ctx, s, op)
 	if err != nil || c.value != nil {
@@ -141,7 +144,7 @@ func (o operand) resolveMirrored(ctx context.Context, s *TPUStrategy, op string)
 	return newTemporary(s.Mirror(ctx, c.host, logical.Annotation{}))
 }
 
-// resolveHost resolves an operand to a tensor in this process.
+// resolveHost converts an operand to a tensor in this process.
 func (o operand) resolveHost(ctx context.Context, s *TPUStrategy, op string) (*tensors.Tensor, error) {
 	c, err := o.resolveSingle(ctx, s, op)
 	if err != nil || c.value == nil {
@@ -151,7 +154,7 @@ func (o operand) resolveHost(ctx context.Context, s *TPUStrategy, op string) (*t
 	return host, errors.Join(err, c.release())
 }
 
-// copyHost returns a host tensor for an operand in host or device memory.
+// copyHost copies an operand from host or device memory to a host tensor.
 func (o operand) copyHost(ctx context.Context, s *TPUStrategy) (*tensors.Tensor, error) {
 	if o.isReadable() {
 		return o.resolveHost(ctx, s, "copy")
@@ -159,7 +162,7 @@ func (o operand) copyHost(ctx context.Context, s *TPUStrategy) (*tensors.Tensor,
 	return o.toTensor()
 }
 
-// resolveArgument resolves an operand to a value on the devices, which the caller closes.
+// resolveArgument converts an operand to a value on the devices, which the caller must close.
 func (o operand) resolveArgument(ctx context.Context, s *TPUStrategy, op string) (Value, error) {
 	c, err := o.resolve(ctx, s, op)
 	if err != nil || c.value != nil {
@@ -223,8 +226,8 @@ func (o operand) copyFromOtherStrategy(ctx context.Context, s *TPUStrategy, op s
 }
 
 // moveBuffers moves the buffers of another strategy's value to a new value of this strategy.
-// partitions has the other strategy's partition for each partition of this one. The buffers on
-// other devices are closed.
+// partitions has, for each partition of this strategy, the partition of the other strategy on the
+// same device. The buffers on all other devices are closed.
 func (s *TPUStrategy) moveBuffers(value *Mirrored, partitions []int) (*Mirrored, error) {
 	base := value.base()
 	old := base.takeBuffers() // the other strategy no longer releases them

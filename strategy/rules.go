@@ -16,7 +16,8 @@ import (
 // has the rule's name and rank, and no untraced function is left that could create one. See
 // [Options.Variables].
 
-// ruleTracker records which rules have matched a variable. It is safe for concurrent use.
+// ruleTracker records which of the strategy's rules have matched a variable. It is safe for
+// concurrent use.
 type ruleTracker struct {
 	logical.RuleUsage
 	mu sync.Mutex
@@ -37,7 +38,8 @@ func (u *ruleTracker) addUntraced(rules logical.Rules, store *model.Store) {
 	u.untraced[store]++
 }
 
-// removeUntraced removes a function from the untraced functions, at its first trace or its Close.
+// removeUntraced records that a function no longer counts as untraced, because it was traced or
+// closed.
 func (u *ruleTracker) removeUntraced(f *Function) {
 	store := f.opts.Store
 	if len(f.strategy.opts.Variables) == 0 || store == nil || f.traced.Swap(true) {
@@ -75,8 +77,8 @@ func (f *Function) knownVariables() (known []logical.Variable) {
 	return known
 }
 
-// checkRules returns an error for each rule that matches no variable, after a step with variables
-// was traced or loaded.
+// checkRules returns an error for each rule that matches no variable. It is called after a step
+// with variables was traced or loaded.
 func (f *Function) checkRules(variables []*Variable) error {
 	s := f.strategy
 	rules := s.opts.Variables
@@ -103,8 +105,9 @@ func (f *Function) checkRules(variables []*Variable) error {
 	return errors.Join(errs...)
 }
 
-// hasUntraced reports whether an untraced function may create more variables. A traced training
-// step rules out new variables of its store, because it uses all of them.
+// hasUntraced reports whether a function that was not traced yet may still create variables. If
+// this function is a training step, it uses all variables of its store, so other functions cannot
+// add variables to this store.
 func (f *Function) hasUntraced() bool {
 	f.strategy.rules.mu.Lock()
 	defer f.strategy.rules.mu.Unlock()

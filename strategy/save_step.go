@@ -9,8 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// SavedStep returns the step as the contents of a step file. fail creates the error for a step that
-// cannot be saved.
+// SavedStep converts the step to the contents of a step file. fail creates the error for a step
+// that cannot be saved.
 func (m internalStep) SavedStep(ctx context.Context, fail savedstep.NewError) (*savedstep.Step, error) {
 	c, p := m.CompiledStep, m.program
 	s, opts := p.function.strategy, p.function.opts
@@ -61,8 +61,9 @@ func (m internalStep) SavedStep(ctx context.Context, fail savedstep.NewError) (*
 	return step, nil
 }
 
-// savedVariable describes argument i if it is a variable of NewVariable, otherwise it returns nil.
-// Two such variables with the same name are an error, because a loaded step finds them by name.
+// savedVariable describes argument i if it is a variable of NewVariable, and otherwise returns nil.
+// It returns an error if two variables of the step have the same name, because a loaded step finds
+// its variables by name.
 func (p *program) savedVariable(i int, fail savedstep.NewError) (*savedstep.Variable, error) {
 	s, store, v := p.function.strategy, p.function.opts.Store, p.variables[i]
 	inStore := func(v *Variable) bool {

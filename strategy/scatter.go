@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// checkScatter returns an error for a scatter that the variable does not support.
+// checkScatter returns an error if the variable does not support the scatter operation.
 func (v *Variable) checkScatter(op ScatterOp, inStep bool) error {
 	name := fmt.Sprintf("%s %q", op, v.path)
 	switch {
@@ -68,7 +68,8 @@ func (rc *ReplicaContext) Scatter(op ScatterOp, v *Variable, indices, updates *g
 	return rc.scatterRows(op, c, indices, updates)
 }
 
-// aggregateRows applies an aggregation to the replicas' indices and updates of a scatter.
+// aggregateRows combines the indices and updates that the replicas pass to a scatter, by the given
+// aggregation.
 func (rc *ReplicaContext) aggregateRows(a VariableAggregation, indices, updates *graph.Node) (_, _ *graph.Node) {
 	switch a {
 	case AggregateSum, AggregateMean:
@@ -93,9 +94,9 @@ func (rc *ReplicaContext) scatterRows(op ScatterOp, c *capture, indices, updates
 	return c.write(scatters[op](c.value, indices, updates))
 }
 
-// Scatter is [ReplicaContext.Scatter] outside of replicas: it combines rows of all components with
-// host values or mirrored values, without aggregation. With the context of an update it is
-// [eager.UpdateContext.Scatter].
+// Scatter combines rows of all components with host values or mirrored values, without aggregation.
+// It is the counterpart of [ReplicaContext.Scatter] outside of replica code. With the context of an
+// update function it is [eager.UpdateContext.Scatter].
 func (v *Variable) Scatter(ctx context.Context, op ScatterOp, indices, updates any) error {
 	name := fmt.Sprintf("%s %q", op, v.path)
 	code, err := v.writer(ctx, name)

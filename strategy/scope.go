@@ -8,14 +8,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/engine/mode"
 )
 
-// writer handles the writes of a variable in code of package eager. An update function writes one
-// component; a merge call adds the write to the graph of its step.
+// writer writes variables for code of package eager. In an update function it writes one component
+// of the variable. In a merge call it adds the write to the graph of the step.
 type writer interface {
 	Write(w assign.Op, v *Variable, x any) error
 	ScatterRows(op ScatterOp, v *Variable, indices, updates any) error
 }
 
-// updater is the function of an update, which package eager calls for each component.
+// updater represents a running update function of package eager, which is called for each component
+// of a variable.
 type updater interface {
 	writer
 	// Number returns the replica whose component is updated.
@@ -32,7 +33,8 @@ type merger interface {
 	Step(op string) (*ReplicaContext, error)
 }
 
-// updater returns the update of the variable's strategy that ctx belongs to, or nil.
+// updater returns the update function that ctx belongs to. It returns nil if there is none, or if
+// the update function belongs to another strategy.
 func (v *Variable) updater(ctx context.Context) updater {
 	m, _ := mode.FromContext(ctx)
 	if m.Strategy != v.strategy {
@@ -42,8 +44,8 @@ func (v *Variable) updater(ctx context.Context) updater {
 	return u
 }
 
-// writer returns the object that handles writes of the variable in code of package eager, or nil
-// for other code.
+// writer returns the writer for a ctx in an update function or a merge call of package eager. For
+// any other ctx it returns nil.
 func (v *Variable) writer(ctx context.Context, op string) (writer, error) {
 	mc, err := v.strategy.mergeCall(ctx, op)
 	if err != nil {
@@ -55,8 +57,8 @@ func (v *Variable) writer(ctx context.Context, op string) (writer, error) {
 	return mc, nil
 }
 
-// mergeCall returns the merge call that ctx belongs to, or nil if ctx does not belong to a trace.
-// It returns an error in replica code and for the trace of another strategy.
+// mergeCall returns the merge call that ctx belongs to, or nil if no step is being traced with ctx.
+// It returns an error in replica code, and if the trace belongs to another strategy.
 func (s *TPUStrategy) mergeCall(ctx context.Context, op string) (merger, error) {
 	trace := mode.Trace(ctx)
 	mc, merging := trace.(merger)
@@ -79,8 +81,8 @@ func (s *TPUStrategy) mergeCall(ctx context.Context, op string) (merger, error) 
 	return mc, nil
 }
 
-// requireCross returns an error in replica code and in the scope of another strategy. A context
-// without a strategy is valid.
+// requireCross returns an error if ctx belongs to replica code or to the scope of another strategy.
+// A ctx that belongs to no strategy is valid.
 func (s *TPUStrategy) requireCross(ctx context.Context, op string) error {
 	if err := s.requireOwn(ctx, op, "the scope of the call"); err != nil {
 		return err
@@ -101,8 +103,8 @@ func (s *TPUStrategy) requireCross(ctx context.Context, op string) error {
 	return nil
 }
 
-// requireEager returns the errors of requireCross, and an error with the hint instead while a step
-// is traced.
+// requireEager returns the errors of requireCross. While a step is traced, it returns an error with
+// a hint for the user, which the parameter instead contains.
 func (s *TPUStrategy) requireEager(ctx context.Context, op, instead string) error {
 	if err := s.requireCross(ctx, op); err != nil {
 		return err
@@ -110,8 +112,8 @@ func (s *TPUStrategy) requireEager(ctx context.Context, op, instead string) erro
 	return RefuseTracing(ctx, op, instead)
 }
 
-// requireOwn returns an error in the scope of another strategy. subject names the object in the
-// error.
+// requireOwn returns an error if ctx belongs to the scope of another strategy. subject is the name
+// of the object in the error.
 func (s *TPUStrategy) requireOwn(ctx context.Context, op, subject string) error {
 	if m, ok := mode.FromContext(ctx); ok && m.Strategy != s {
 		return fault.OtherStrategy(op, subject)

@@ -11,10 +11,11 @@ import (
 // A step gathers a variable that is sharded over the replicas where it reads the variable. It stores only this
 // replica's shard of a new value.
 
-// layerSlices returns the slices of a stack of layers for a loop over the layers; see
-// [loop.Slicer]. A stack that is sharded over the replicas remains sharded in the loop, and each
-// iteration gathers the layer that it reads. No device therefore has more than one gathered layer.
-// part is the replica's shard, or nil if the stack is not sharded.
+// layerSlices prepares a variable that stacks the weights of several layers, so that a loop can
+// read the weights of one layer in each iteration; see [loop.Slicer]. A stack that is sharded over
+// the replicas remains sharded, and each iteration gathers only the layer that it reads. A device
+// therefore has at most one gathered layer at a time. The result part is this replica's shard, or
+// nil if the stack is not sharded.
 func (rc *ReplicaContext) layerSlices(v *model.Variable) (part *graph.Node, stacks []*graph.Node,
 	layer func(slices []*graph.Node) *graph.Node) {
 	vs := rc.strategy.Variables(rc.state.Scope.Store())
@@ -40,8 +41,8 @@ func (rc *ReplicaContext) layerSlices(v *model.Variable) (part *graph.Node, stac
 		}
 }
 
-// unwrittenParameter returns the graph parameter of a variable of the store, or nil if the step has
-// written the variable. The step may read the parameter in another dtype.
+// unwrittenParameter returns the graph parameter of a store variable, or nil if the step has
+// already written the variable. The step may read the parameter in another dtype.
 func unwrittenParameter(v *model.Variable, g *graph.Graph) *graph.Node {
 	x := v.NodeValue(g)
 	if x.Type() == graph.NodeTypeConvertDType {
@@ -64,9 +65,9 @@ func (rc *ReplicaContext) replicaShard(v *model.Variable, value *graph.Node, ove
 	return spmd.SliceShard(value, over)
 }
 
-// storedValue returns the result that a step stores for a variable of the store: the value, or this
-// replica's shard of the value if the variable is sharded. If the step is skipped, the result is
-// the old value.
+// storedValue returns the value that the step writes back to a store variable: the complete value,
+// or only this replica's shard if the variable is sharded. If the step is skipped, this is the old
+// value.
 func (rc *ReplicaContext) storedValue(v *model.Variable, value *graph.Node) *graph.Node {
 	over := rc.strategy.Variables(rc.state.Scope.Store()).replicaShard(v)
 	old := rc.graph.GetParameterByName(v.Path())
@@ -80,8 +81,8 @@ func (rc *ReplicaContext) storedValue(v *model.Variable, value *graph.Node) *gra
 	return rc.valueUnlessSkipped(part, spmd.ParameterShard(old, over))
 }
 
-// valueUnlessSkipped returns the new value of a variable, or the old value if the step is skipped
-// when the program runs.
+// valueUnlessSkipped returns the new value of a variable, or its old value if the program decides
+// at run time to skip the step.
 func (rc *ReplicaContext) valueUnlessSkipped(value, old *graph.Node) *graph.Node {
 	if rc.state.Applied == nil || value == old {
 		return value
@@ -89,9 +90,9 @@ func (rc *ReplicaContext) valueUnlessSkipped(value, old *graph.Node) *graph.Node
 	return graph.Where(rc.state.Applied, value, old)
 }
 
-// gradientSharding returns the layout of the gradient and the optimizer state of a trained
-// variable: the dimension that is sharded over the replicas, the split over the logical devices,
-// and the parts of the training state that are sharded.
+// gradientSharding returns how the gradient and the optimizer state of a trained variable are
+// sharded: the dimension that is split over the replicas, the split over the logical devices, and
+// which parts of the training state are sharded.
 func (vs *Variables) gradientSharding(v *model.Variable) (over spmd.ReplicaShard, split logical.Annotation,
 	sharded logical.StateParts) {
 	s, path := vs.strategy, v.Path()

@@ -32,8 +32,8 @@ func (s Shard) String() string {
 	return fmt.Sprintf("%v on %s", ranges, s.Device)
 }
 
-// shards lists the shards of a value with these buffers. For devices of this process the sizes are
-// queried from the buffers; for other devices they are computed from the layout.
+// shards lists the shards of a value with the given buffers. It queries the sizes of this process's
+// shards from the buffers, and computes the sizes of other shards from the layout.
 func (v *deviceValue) shards(buffers engine.Buffers) []Shard {
 	s := v.strategy
 	l, err := v.layout()

@@ -108,7 +108,8 @@ func batchFault(step int, err error) error {
 		errkind.ValueError)}
 }
 
-// stepsOf returns the number of steps of the stacked values, or 0 if no value is stacked.
+// stepsOf returns the number of steps for which the values contain batches, or 0 if no value is a
+// [StackedBatches].
 func stepsOf(values []Value) (int, error) {
 	steps := 0
 	for i, v := range values {

@@ -248,8 +248,8 @@ func (s *TPUStrategy) System() *system.System {
 	return s.runtime.System
 }
 
-// registerValue registers a value for Close. The strategy references the value weakly, so that it
-// can be garbage-collected; its buffers are then closed.
+// registerValue adds a value to the values that Close releases. The strategy only has a weak
+// reference, so an unused value can be garbage-collected. Its buffers are then closed.
 func (s *TPUStrategy) registerValue(v *deviceValue) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,7 +262,8 @@ func (s *TPUStrategy) registerValue(v *deviceValue) error {
 	return nil
 }
 
-// unregisterValue returns the buffers of the value, or nil if the value is not registered.
+// unregisterValue removes a value from the values that Close releases, and returns its buffers. It
+// returns nil if the value is not registered.
 func (s *TPUStrategy) unregisterValue(p weak.Pointer[deviceValue]) engine.Buffers {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,8 +282,8 @@ func (s *TPUStrategy) checkOpen() error {
 	return nil
 }
 
-// checkRunnable returns an error if the strategy has no devices. The words of doing name the
-// operation.
+// checkRunnable returns an error if the strategy has no devices. The words doing describe the
+// operation in the error.
 func (s *TPUStrategy) checkRunnable(doing ...string) error {
 	if s == nil || s.slice == nil {
 		return nil

@@ -30,7 +30,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/phase"
 )
 
-// trace is one trace of a step function, from the graph to the module.
+// trace is the state of tracing a step function once and of building its module.
 type trace struct {
 	f      *Function
 	values []Value
@@ -69,9 +69,9 @@ type trace struct {
 	constants []*sharedConstant
 }
 
-// lower traces the step for the signature of the values and returns its module. If a precision
-// policy applies to a part of the step, it repeats the trace until the dtype of each variable in
-// that part is known.
+// lower traces the step for arguments like the given values and returns its module. If a precision
+// policy applies to a part of the step, lower repeats the trace until it knows the dtype of each
+// variable in that part.
 func (f *Function) lower(ctx context.Context, values []Value, phases *phaseReporter) (m *spmd.Module, t *trace,
 	err error) {
 	seen := &precision.TraceState{}
@@ -140,8 +140,8 @@ func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precisio
 	return m, t, nil
 }
 
-// newScopeError returns the error for a second layer at the path layer, which would create
-// variables in the scope at.
+// newScopeError reports that two layers use the path layer and would therefore share variables in
+// the scope at.
 func newScopeError(layer, at string) error {
 	var around []string
 	for name := range strings.SplitSeq(strings.Trim(path.Dir(layer), model.ScopeSeparator), model.ScopeSeparator) {
@@ -156,7 +156,7 @@ func newScopeError(layer, at string) error {
 }
 
 // addEmptyBatch adds a note to the error of a failed trace if a batch has no rows. GoMLX's
-// broadcasts, which gradients use, reject such a batch.
+// gradients use broadcasts, which reject such a batch.
 func (f *Function) addEmptyBatch(values []Value, err error) error {
 	for i, v := range values {
 		if base := v.base(); len(base.shape) > 0 && base.shape[0] == 0 {
@@ -279,7 +279,7 @@ func (t *trace) isTraining() bool {
 		batch && slices.ContainsFunc(t.written, func(c *capture) bool { return c.variable.trainable })
 }
 
-// collectChanged adds the new values of the store's changed variables to the outputs of the trace.
+// collectChanged adds the new value of each changed store variable to the outputs of the trace.
 func (t *trace) collectChanged() error {
 	store := t.f.opts.Store
 	if store == nil {
@@ -365,8 +365,8 @@ func (t *trace) assemble() (*spmd.Module, error) {
 	return m, nil
 }
 
-// moduleArgument returns the module's argument for a parameter of the graph, and its variable or
-// nil.
+// moduleArgument describes a parameter of the graph as an argument of the module. It also returns
+// the parameter's variable, or nil.
 func (t *trace) moduleArgument(name string) (spmd.Tensor, *Variable, error) {
 	for i, c := range t.constants {
 		if name == constantName(i) {
@@ -401,7 +401,7 @@ func (t *trace) moduleArgument(name string) (spmd.Tensor, *Variable, error) {
 	return tensor, v, nil
 }
 
-// results describes the results of the module, and sets t.updates. t.variables must be set before.
+// results describes the results of the module and sets t.updates. Set t.variables before the call.
 func (t *trace) results() (results []spmd.Tensor) {
 	if t.hasNoResults {
 		return []spmd.Tensor{{Name: noResult}}
@@ -429,8 +429,8 @@ func (t *trace) results() (results []spmd.Tensor) {
 	return results
 }
 
-// applyAnnotations splits parameters that do not have the layout of their annotation. These are the
-// values of a loop's steps.
+// applyAnnotations splits the parameters whose layout differs from their annotation. This is the
+// case for the batches of a loop over steps.
 func (t *trace) applyAnnotations(in []*graph.Node) []*graph.Node {
 	for i := range in {
 		if a := t.f.argumentAnnotation(i); !t.values[i].base().hasLayout(a) {
@@ -440,8 +440,9 @@ func (t *trace) applyAnnotations(in []*graph.Node) []*graph.Node {
 	return in
 }
 
-// argumentAnnotation returns the annotation of argument i of the module: the function's annotation
-// if the value has that layout, otherwise the value's annotation.
+// argumentAnnotation returns the annotation of argument i of the module. It prefers the annotation
+// that the function specifies if the value has that layout, and otherwise returns the value's own
+// annotation.
 func (t *trace) argumentAnnotation(i int) logical.Annotation {
 	base := t.values[i].base()
 	if a := t.f.argumentAnnotation(i); a.Kind() != logical.KindNone && base.hasLayout(a) {

@@ -90,16 +90,16 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 	return b.putTensors(ctx, all)
 }
 
-// batchSplitter splits batches over replicas: a global batch over all replicas or, if local is set,
-// the rows of this process over its own replicas. The annotation splits a replica's rows over its
-// logical devices.
+// batchSplitter splits a batch over replicas. Without local, it splits a global batch over all
+// replicas. With local, it splits the rows of this process over this process's replicas. The
+// annotation splits the rows of a replica over its logical devices.
 type batchSplitter struct {
 	*TPUStrategy
 	local      bool
 	annotation logical.Annotation
 }
 
-// numShares returns the number of replicas that share the batch.
+// numShares returns the number of replicas that receive rows of the batch.
 func (b batchSplitter) numShares() int {
 	if n := len(b.runtime.Groups); b.local && n > 0 {
 		return n
@@ -107,7 +107,7 @@ func (b batchSplitter) numShares() int {
 	return b.replicas
 }
 
-// replica returns the replica that receives share i of the batch; shareOf is the inverse.
+// replica returns the replica that receives share i of the batch. It is the inverse of shareOf.
 func (b batchSplitter) replica(i int) int {
 	if !b.local {
 		return i
@@ -132,8 +132,8 @@ type hostArray interface {
 	String() string
 }
 
-// hostArrays returns values as host arrays. It returns false unless all are host arrays with the
-// same shape and dtype.
+// hostArrays converts values to host arrays. It returns false unless all values are host arrays
+// with the same shape and dtype.
 func hostArrays(values []any) ([]hostArray, bool) {
 	all := make([]hostArray, len(values))
 	for i, value := range values {
@@ -150,8 +150,8 @@ func hostArrays(values []any) ([]hostArray, bool) {
 	return all, true
 }
 
-// putHostArrays is like putTensors for host arrays with the same shape. It copies large arrays in
-// parallel.
+// putHostArrays copies one host array for each replica to the devices. All arrays have the same
+// shape. Large arrays are copied in parallel.
 func (b batchSplitter) putHostArrays(ctx context.Context, all []hostArray) (*PerReplica, error) {
 	dtype, ok := all[0].DType()
 	if !ok {
@@ -167,7 +167,7 @@ func (b batchSplitter) putHostArrays(ctx context.Context, all []hostArray) (*Per
 	return v.(*PerReplica), nil
 }
 
-// newDTypeError returns the error for a host array that no device can store.
+// newDTypeError reports a host array whose dtype no device supports.
 func newDTypeError(op string, t hostArray) error {
 	return fault.New(errkind.TypeError, op, "turn it into numbers with Map", "%s cannot be on a device", t)
 }
@@ -205,7 +205,7 @@ func (b batchSplitter) splitBatch(ctx context.Context, batch any) (*PerReplica, 
 	return v.(*PerReplica), nil
 }
 
-// replicaShareShape returns the shape of each replica's share of a batch.
+// replicaShareShape returns the shape of the rows that each replica receives from a batch.
 func replicaShareShape(batch []int, replicas int) ([]int, error) {
 	if len(batch) == 0 {
 		return nil, fault.New(errkind.ValueError, "split batch", "mirror it, or give it a leading batch dimension",
@@ -221,7 +221,8 @@ func replicaShareShape(batch []int, replicas int) ([]int, error) {
 	return shape, nil
 }
 
-// newValueFromTensor creates a value from one tensor. part returns the bytes of replica r.
+// newValueFromTensor creates a value from one tensor. The function part returns the bytes for
+// replica r.
 func (s *TPUStrategy) newValueFromTensor(ctx context.Context, tensor *tensors.Tensor, perReplica bool, shape []int,
 	a logical.Annotation, part func(r int, data []byte) []byte) (Value, error) {
 	return s.newUploadedValue(perReplica, tensor.DType(), shape, a,
@@ -230,7 +231,8 @@ func (s *TPUStrategy) newValueFromTensor(ctx context.Context, tensor *tensors.Te
 		})
 }
 
-// putTensor copies one tensor to this process's devices. part returns the bytes of replica r.
+// putTensor copies one tensor to this process's devices. The function part returns the bytes for
+// replica r.
 func (s *TPUStrategy) putTensor(ctx context.Context, l *engine.Layout, tensor *tensors.Tensor,
 	part func(r int, data []byte) []byte, buffers engine.Buffers) error {
 	var failed error
@@ -240,7 +242,7 @@ func (s *TPUStrategy) putTensor(ctx context.Context, l *engine.Layout, tensor *t
 	return cmp.Or(failed, err)
 }
 
-// newUploadedValue creates a value with buffers that upload fills.
+// newUploadedValue creates a value. The function upload creates its buffers.
 func (s *TPUStrategy) newUploadedValue(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation,
 	upload func(*engine.Layout, engine.Buffers) error) (Value, error) {
 	if err := s.checkOpen(); err != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// deviceValue is a tensor on the devices of a strategy, with one buffer for each logical device of
-// each replica.
+// deviceValue is a tensor on the devices of a strategy. It has one buffer for each logical device
+// of each replica.
 type deviceValue struct {
 	valueAccess
 	strategy     *TPUStrategy
@@ -87,11 +87,12 @@ func (m *Mirrored) Float64(ctx context.Context) (float64, error) {
 
 // StackedBatches has a batch for each of several steps. A function that runs with it executes the
 // steps in one launch, in a loop on the devices. The function's other arguments are the same in all
-// steps. Each step reads the variables that the previous step wrote. The results are those of the
-// last step.
+// steps. Each step reads the variables that the previous step wrote. The function returns the
+// results of the last step.
 type StackedBatches struct{ deviceValue }
 
-// Local returns an error that matches errors.ErrUnsupported. Stacked batches cannot be copied back.
+// Local returns an error that matches errors.ErrUnsupported, because stacked batches cannot be
+// copied back to the host.
 func (v *StackedBatches) Local(context.Context, int) (*tensors.Tensor, error) {
 	return nil, &errkind.Fault{Op: "strategy: read", Subject: v.String(),
 		Reason: "the batches of a loop are not read back",
@@ -132,7 +133,7 @@ var (
 
 func (v *deviceValue) base() *deviceValue { return v }
 
-// isVarying reports whether the tensors may differ between replicas.
+// isVarying reports whether the value may differ between replicas.
 func (v *deviceValue) isVarying() bool { return v.perReplica && !v.equal }
 
 func (v *deviceValue) Shape() shapes.Shape { return shapes.Make(v.dtype, v.shape...) }
@@ -155,7 +156,7 @@ func (v *deviceValue) String() string {
 	return fmt.Sprintf("%s(%s%v, %s)", kind, v.dtype, v.shape, v.annotation)
 }
 
-// withoutContents returns a copy without buffers, for comparisons of signatures.
+// withoutContents returns a copy of the description of the value, without its buffers.
 func (v *deviceValue) withoutContents() *deviceValue {
 	return &deviceValue{dtype: v.dtype, shape: v.shape, annotation: v.annotation, perReplica: v.perReplica,
 		steps: v.steps, replicaShapes: v.replicaShapes}
@@ -183,8 +184,8 @@ func (v *deviceValue) openBuffers() (engine.Buffers, error) {
 	return v.buffers, nil
 }
 
-// refill releases the contents and calls fill to store new contents in the same buffers. A
-// concurrent Close waits for fill, and closes the new contents.
+// refill releases the old contents and calls fill to store new contents in the same buffers. A
+// concurrent Close waits until fill returns, and then closes the new contents.
 func (v *deviceValue) refill(fill func(buffers engine.Buffers) error) (engine.Buffers, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -260,8 +261,8 @@ func (v *deviceValue) Local(ctx context.Context, replica int) (*tensors.Tensor, 
 	return truncateTensor(tensor, v.replicaShapes[replica])
 }
 
-// download copies a replica's tensor to the host. A tensor of another process is an error, unless a
-// local replica has an equal tensor.
+// download copies a replica's tensor to the host. It returns an error for a tensor of another
+// process, unless a replica of this process has an equal tensor.
 func (v *deviceValue) download(ctx context.Context, buffers engine.Buffers, replica int) (*tensors.Tensor, error) {
 	s := v.strategy
 	if err := s.checkRunnable("reading a value"); err != nil {
@@ -292,8 +293,8 @@ func (v *deviceValue) download(ctx context.Context, buffers engine.Buffers, repl
 	return tensor, nil
 }
 
-// sourcePartitions returns the partitions of this process from which a replica's tensor can be
-// read. A mirrored tensor can be read from any replica.
+// sourcePartitions returns the partitions of this process that store a replica's tensor. For a
+// mirrored tensor these may be the partitions of any replica.
 func (v *deviceValue) sourcePartitions(l *engine.Layout, replica int) ([]int, error) {
 	s := v.strategy
 	from, missing, ok := s.runtime.Sources(l, replica, v.hasPartition, !v.perReplica)
@@ -318,7 +319,7 @@ func (v *deviceValue) sourcePartitions(l *engine.Layout, replica int) ([]int, er
 
 const readThere = "read it there, or Reduce or Gather it on the devices first"
 
-// newRemoteError returns the error for a read from a partition of another process.
+// newRemoteError reports a read from a partition of another process.
 func (s *TPUStrategy) newRemoteError(partition int, hint string) error {
 	return &errkind.Fault{Op: fmt.Sprintf("strategy: reading logical device %d of replica %d",
 		partition%s.logicalDevices, partition/s.logicalDevices),
@@ -360,8 +361,8 @@ func checkOwnedBy(s *TPUStrategy, value Value) error {
 
 func isNil(v Value) bool { return v == nil || reflect.ValueOf(v).IsNil() }
 
-// newValue returns a value that owns the buffers. If the caller drops the value, the garbage
-// collector releases it.
+// newValue returns a value that owns the buffers. If the program drops the value without closing
+// it, the garbage collector releases the buffers.
 func (s *TPUStrategy) newValue(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation,
 	buffers engine.Buffers) (Value, error) {
 	var value Value = &Mirrored{}
@@ -380,8 +381,8 @@ func (s *TPUStrategy) newValue(perReplica bool, dtype dtypes.DType, shape []int,
 
 func (v *deviceValue) Strategy() *TPUStrategy { return v.strategy }
 
-// asValue converts a typed pointer to a Value. After an error it returns a nil interface, not an
-// interface with a nil pointer.
+// asValue returns value as a Value, or a nil interface if err is not nil. A direct conversion would
+// return a non-nil interface with a nil pointer.
 func asValue[T Value](v T, err error) (Value, error) {
 	if err != nil {
 		return nil, err
@@ -389,7 +390,7 @@ func asValue[T Value](v T, err error) (Value, error) {
 	return v, nil
 }
 
-// temporaryValues are values that exist during one call, which closes them.
+// temporaryValues are values that a call creates and closes before it returns.
 type temporaryValues []Value
 
 func (c temporaryValues) close() error {
@@ -400,5 +401,5 @@ func (c temporaryValues) close() error {
 	return errors.Join(errs...)
 }
 
-// hasPartition reports whether partition d has its shard of the value.
+// hasPartition reports whether the value still has its buffer on partition d.
 func (v *deviceValue) hasPartition(d int) bool { return v.only == nil || v.only[d] }

@@ -63,7 +63,7 @@ func (v *Variable) ComponentName(replica int) string {
 // Shape returns the dtype and the dimensions of the unsharded variable.
 func (v *Variable) Shape() shapes.Shape { return shapes.Make(v.dtype, v.shape...) }
 
-// Annotation returns the split of the variable over the logical devices.
+// Annotation returns how the variable is split over the logical devices.
 func (v *Variable) Annotation() logical.Annotation { return v.annotation }
 
 // Trainable reports whether optimizers change the variable.
@@ -73,7 +73,7 @@ func (v *Variable) Synchronization() VariableSynchronization { return v.synchron
 
 func (v *Variable) Aggregation() VariableAggregation { return v.aggregation }
 
-// LocalWrites returns the value of [VariableOptions].LocalWrites.
+// LocalWrites reports whether [VariableOptions].LocalWrites was set for the variable.
 func (v *Variable) LocalWrites() bool { return v.localWrites }
 
 func (v *Variable) Strategy() *TPUStrategy { return v.strategy }
@@ -92,7 +92,7 @@ func (v *Variable) String() string {
 		v.annotation)
 }
 
-// perReplica reports whether the components may differ.
+// perReplica reports whether the components may differ between replicas.
 func (v *Variable) perReplica() bool { return v.synchronization == OnRead || v.localWrites }
 
 // programKey returns the same string for variables that one compiled program can use
@@ -102,7 +102,7 @@ func (v *Variable) programKey() string {
 		v.localWrites, v.replicaShard)
 }
 
-// asDeviceValue returns a value with the layout of the variable, without buffers.
+// asDeviceValue describes the variable as a value with the same layout, without buffers.
 func (v *Variable) asDeviceValue() *deviceValue {
 	return &deviceValue{strategy: v.strategy, dtype: v.dtype, shape: v.shape, annotation: v.annotation,
 		perReplica: v.perReplica(), replicaShard: v.replicaShard}
@@ -115,7 +115,7 @@ func (v *Variable) layout() (*engine.Layout, error) {
 
 func (v *Variable) subject() string { return fmt.Sprintf("variable %q", v.path) }
 
-// wrapError adds the variable's name to an error. It returns nil for nil.
+// wrapError adds the variable's name to err. It returns nil if err is nil.
 func (v *Variable) wrapError(cause error) error {
 	if cause == nil {
 		return nil
@@ -123,7 +123,7 @@ func (v *Variable) wrapError(cause error) error {
 	return fault.Wrap(v.subject(), cause, "")
 }
 
-// checkOpen returns an error if the variable or its strategy is closed. The caller holds
+// checkOpen returns an error if the variable or its strategy is closed. The caller must hold
 // engine.Runtime.Launch.
 func (v *Variable) checkOpen() error {
 	if err := v.strategy.checkOpen(); err != nil {
@@ -135,7 +135,7 @@ func (v *Variable) checkOpen() error {
 	return nil
 }
 
-// newLoad returns an engine.Load that copies the parts of a value to the variable.
+// newLoad returns an engine.Load that copies a saved value to the variable, one part after another.
 func (v *Variable) newLoad(src lazytensor.Reader) (*engine.Load, error) {
 	if shape := src.Shape(); !shape.Equal(v.Shape()) {
 		return nil, fault.New(errkind.ValueError, v.subject(), "give parts of its shape and dtype",
@@ -148,8 +148,8 @@ func (v *Variable) newLoad(src lazytensor.Reader) (*engine.Load, error) {
 	return &engine.Load{Name: v.subject(), Layout: l, From: src}, nil
 }
 
-// replaceBuffers sets the buffers of an open variable, and closes the old buffers. The caller holds
-// engine.Runtime.Launch.
+// replaceBuffers replaces the buffers of an open variable, and closes the old buffers. The caller
+// must hold engine.Runtime.Launch.
 func (v *Variable) replaceBuffers(fresh engine.Buffers) error {
 	if v.buffers == nil {
 		v.buffers = fresh
@@ -189,8 +189,8 @@ func (v *Variable) Close() error {
 	return v.release()
 }
 
-// registerVariables registers variables for the strategy's Close. If the strategy is already
-// closed, it closes the variables and returns an error.
+// registerVariables adds variables to the variables that the strategy's Close releases. If the
+// strategy is already closed, it closes the variables and returns an error.
 func (s *TPUStrategy) registerVariables(all ...*Variable) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,8 +213,8 @@ func (s *TPUStrategy) DistributedVariables() []*Variable {
 	return slices.DeleteFunc(slices.Clone(s.distributed), func(v *Variable) bool { return v.unlisted })
 }
 
-// checkOwnedBy returns an error, which names the call op, if v is nil or belongs to another
-// strategy.
+// checkOwnedBy returns an error if v is nil or belongs to another strategy. The error contains op,
+// the name of the call.
 func (v *Variable) checkOwnedBy(s *TPUStrategy, op string) error {
 	if v == nil {
 		return fault.New(errkind.TypeError, op, "give a variable of the strategy", "no variable")

@@ -18,8 +18,8 @@ import (
 // therefore only defines the layout of a variable. The value is copied later: before the first run,
 // or when the variable is first read. A program that is only compiled needs no values.
 
-// initVariables copies the initial values of variables without buffers to the devices. The caller
-// must not hold the launch lock.
+// initVariables copies initial values to the devices for all variables that have no buffers yet.
+// The caller must not hold the launch lock.
 func initVariables(ctx context.Context, variables ...*Variable) error {
 	for _, v := range variables {
 		if v == nil {
@@ -48,8 +48,8 @@ func initVariables(ctx context.Context, variables ...*Variable) error {
 	return nil
 }
 
-// initVariables copies the initial values of the variables of vs to the devices. Values that
-// consist of parts are loaded together.
+// initVariables copies the initial values of the given store variables to the devices. Values that
+// are stored in several parts are loaded together.
 func (vs *Variables) initVariables(ctx context.Context, variables []*Variable) error {
 	ctx, done, err := vs.lock(ctx, "")
 	if err != nil {
@@ -82,8 +82,8 @@ func (vs *Variables) initVariables(ctx context.Context, variables []*Variable) e
 	return err
 }
 
-// initVariable copies a value to a variable's devices. If value was computed on the devices of
-// another strategy, it is computed again on the devices of this one.
+// initVariable copies an initial value to the variable's devices. If the value was computed on the
+// devices of another strategy, initVariable computes it again on the devices of this strategy.
 func (vs *Variables) initVariable(ctx context.Context, v *Variable, value *tensors.Tensor) error {
 	if of := initialization.ValueOf(value); of != nil {
 		placed, err := v.initialVariable()
@@ -123,7 +123,7 @@ func (v *Variable) uploadValue(ctx context.Context, value *tensors.Tensor) (engi
 	return fresh, v.wrapError(err)
 }
 
-// initStore computes the initial values of the store's variables that have no value.
+// initStore computes an initial value for each variable of the store that has no value yet.
 func (vs *Variables) initStore(ctx context.Context) error {
 	ctx, done, err := vs.lock(ctx, "")
 	if err != nil {
@@ -144,7 +144,8 @@ func (vs *Variables) initStore(ctx context.Context) error {
 	return err
 }
 
-// initialOptions returns the options for computing initial values of the store's variables.
+// initialOptions returns the options with which the initial values of the store's variables are
+// computed.
 func (vs *Variables) initialOptions() initialization.Options {
 	s := vs.strategy
 	return initialization.Options{Runtime: s.runtime, Axes: s.opts.LogicalAxes, Target: s.target,
@@ -158,8 +159,8 @@ func (vs *Variables) initialOptions() initialization.Options {
 		}}
 }
 
-// initialVariable returns the shape and the layout of the variable for the computation of its
-// initial value.
+// initialVariable returns the shape and the layout in which the variable's initial value is
+// computed.
 func (v *Variable) initialVariable() (initialization.Variable, error) {
 	l, err := v.layout()
 	return initialization.Variable{Path: v.path, Shape: v.Shape(), Annotation: v.annotation, Over: v.replicaShard,
@@ -193,7 +194,7 @@ func (vs *Variables) addFirstValues(figures initialization.Stats) {
 }
 
 // setInitialBuffers sets the first buffers of a variable. If the variable already has buffers, it
-// closes fresh.
+// closes the buffers fresh instead.
 func (v *Variable) setInitialBuffers(fresh engine.Buffers) error {
 	v.strategy.runtime.Launch.Lock()
 	defer v.strategy.runtime.Launch.Unlock()
@@ -208,8 +209,8 @@ func (v *Variable) setInitialBuffers(fresh engine.Buffers) error {
 	return nil
 }
 
-// loadValues implements [internalStrategy.LoadVariables]. A variable that received its first value
-// in the meantime keeps that value.
+// loadValues implements [internalStrategy.LoadVariables]. If a variable receives its first value
+// during the call, it keeps that value.
 func (s *TPUStrategy) loadValues(ctx context.Context, variables []*Variable, src []lazytensor.Reader, readers int,
 	check func(context.Context) error) (staged int, err error) {
 	loads, waited := make([]*engine.Load, len(variables)), make([]bool, len(variables))

@@ -23,8 +23,8 @@ func (v *Variable) checkNotTracing(ctx context.Context, doing string) error {
 		"use MergeContext.Read, ReplicaContext.Read or UpdateContext.Read")
 }
 
-// checkCrossReplica returns an error in replica code and in the scope of another strategy. It
-// accepts the update of a component.
+// checkCrossReplica returns an error if ctx belongs to replica code or to the scope of another
+// strategy. It accepts the ctx of an update function.
 func (v *Variable) checkCrossReplica(ctx context.Context, op string) error {
 	if m, ok := mode.FromContext(ctx); ok && m.Strategy == v.strategy && m.Update >= 0 {
 		return nil
@@ -64,7 +64,7 @@ func (v *Variable) Read(ctx context.Context) (*Mirrored, error) {
 	return v.readCombined(ctx)
 }
 
-// readCombined implements Read outside of an update.
+// readCombined implements Read outside of update functions.
 func (v *Variable) readCombined(ctx context.Context) (*Mirrored, error) {
 	op := fmt.Sprintf("read %q", v.path)
 	if err := v.checkCrossReplica(ctx, op); err != nil {
@@ -121,7 +121,8 @@ func (v *Variable) Value(ctx context.Context) (*tensors.Tensor, error) {
 	return v.readCombinedToHost(ctx)
 }
 
-// readComponent copies one component of any process to the host.
+// readComponent copies a replica's component to the host, even if it is on a device of another
+// process.
 func (v *Variable) readComponent(ctx context.Context, replica int) (*tensors.Tensor, error) {
 	if v.strategy.isReadableEverywhere(true, v.annotation) {
 		return v.Local(ctx, replica)
@@ -134,7 +135,7 @@ func (v *Variable) readComponent(ctx context.Context, replica int) (*tensors.Ten
 	return m.copyToHost(ctx)
 }
 
-// readCombinedToHost implements Value outside of an update.
+// readCombinedToHost implements Value outside of update functions.
 func (v *Variable) readCombinedToHost(ctx context.Context) (*tensors.Tensor, error) {
 	everywhere := v.strategy.isReadableEverywhere(v.perReplica() || v.replicaShard.IsSharded(), v.annotation)
 	if v.synchronization == OnWrite && everywhere {
@@ -151,7 +152,7 @@ func (v *Variable) readCombinedToHost(ctx context.Context) (*tensors.Tensor, err
 	return m.copyToHost(ctx)
 }
 
-// copyComponents copies the components to a new value, on the devices.
+// copyComponents copies the components of the variable to a new value on the same devices.
 func (v *Variable) copyComponents(ctx context.Context) (Value, error) {
 	results, err := builtinCall{
 		name: "snapshot", variables: []*Variable{v}, mirrored: !v.perReplica(), results: oneAnnotation(v.annotation),

@@ -15,8 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// checkRule returns an error for a rule that splits one dimension over the replicas and over
-// logical axes.
+// checkRule returns an error if a rule splits the same dimension over the replicas and over logical
+// axes.
 func checkRule(r logical.Rule) error {
 	a := r.Annotation
 	if len(r.Largest) > 0 {
@@ -30,10 +30,11 @@ func checkRule(r logical.Rule) error {
 	return nil
 }
 
-// stateShard returns the dimension over which one part of the training state of the variable at path
-// is sharded over the replicas. The result is unsharded if the rules do not shard this part. Training
-// state has the shape of the variable. split is its split over the logical devices; a dimension
-// that it splits is not used. Dimension 0 of a stack of layers is not used either.
+// stateShard returns how a part of the training state of the variable at path is sharded over the
+// replicas. Training state, such as the optimizer's moments, has the shape of the variable.
+// stateShard selects a dimension that split does not already divide over the logical devices, and
+// that is not dimension 0 of a stack of layers. The result is unsharded if the rules do not shard
+// this part.
 func (vs *Variables) stateShard(part logical.StateParts, path string, shape shapes.Shape, stacked bool,
 	split logical.Annotation) spmd.ReplicaShard {
 	s := vs.strategy
@@ -65,8 +66,9 @@ func isSplit(a logical.Annotation, axes sharding.Mesh, d int) bool {
 	return d < len(parts) && parts[d] > 1
 }
 
-// placement returns the layout of a variable of the store: its split over the logical devices, the
-// index of the matching rule or -1, and the dimension that is sharded over the replicas.
+// placement determines how a store variable is placed on the devices. It returns the split over the
+// logical devices, the index of the rule that matches the variable or -1, and the dimension that is
+// sharded over the replicas.
 func (vs *Variables) placement(source *model.Variable) (a logical.Annotation, rule int, over spmd.ReplicaShard,
 	err error) {
 	s, shape := vs.strategy, source.Shape()
@@ -104,7 +106,9 @@ func (vs *Variables) placement(source *model.Variable) (a logical.Annotation, ru
 	return a, rule, over, nil
 }
 
-// placementByRules is like placement, but ignores the modes of sharded state that rules select.
+// placementByRules returns the placement that the rules specify for this variable alone. In
+// contrast to placement, it does not shard training state over the replicas together with its
+// variable.
 func (vs *Variables) placementByRules(source *model.Variable) (a logical.Annotation, over spmd.ReplicaShard, rule int) {
 	s, dims := vs.strategy, source.Shape().Dimensions
 	a, rule = s.opts.Variables.AnnotationFor(s.fullMesh, source.Path(), dims)
@@ -124,10 +128,10 @@ func (vs *Variables) isProxy(path string) bool {
 	return vs.proxied[path] != nil
 }
 
-// trainedVariable returns the path of the trained variable to which the optimizer state source
-// belongs, and the variable's split over the logical devices. Optimizers create the state below the
-// path of the variable, with the variable's dimensions. The path is "" if source is not optimizer
-// state.
+// trainedVariable finds the variable whose training creates the optimizer state source. It returns
+// the path of this variable and its split over the logical devices. Optimizers create state with
+// the dimensions of the variable, at a path below the variable's path. The result path is "" if
+// source is not optimizer state.
 func (vs *Variables) trainedVariable(source *model.Variable) (path string, split logical.Annotation) {
 	if source.Trainable {
 		return "", split
@@ -146,8 +150,9 @@ func (vs *Variables) trainedVariable(source *model.Variable) (path string, split
 	return path, split
 }
 
-// proxiedVariable returns the variable of NewVariable to which the optimizer state source belongs,
-// or nil. The state has the dimensions and the layout of this variable.
+// proxiedVariable finds the variable of NewVariable whose training creates the optimizer state
+// source. It returns nil if there is none. The state has the dimensions and the layout of this
+// variable.
 func (vs *Variables) proxiedVariable(source *model.Variable) *Variable {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()

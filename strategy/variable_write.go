@@ -36,12 +36,13 @@ func (v *Variable) AssignAdd(ctx context.Context, value any) error {
 	return v.write(ctx, assign.Add, value)
 }
 
-// AssignSub is [Variable.AssignAdd] with a subtraction: TensorFlow's assign_sub.
+// AssignSub subtracts a value from all components, like TensorFlow's assign_sub outside the
+// replicas. It returns the same errors as [Variable.AssignAdd].
 func (v *Variable) AssignSub(ctx context.Context, value any) error {
 	return v.write(ctx, assign.Sub, value)
 }
 
-// write writes the component that the update of ctx belongs to, or all components.
+// write writes one component if ctx belongs to an update function, and otherwise all components.
 func (v *Variable) write(ctx context.Context, w assign.Op, value any) error {
 	op := fmt.Sprintf("%s %q", w.Name, v.path)
 	code, err := v.writer(ctx, op)
@@ -95,8 +96,8 @@ func (v *Variable) crossWrite(ctx context.Context, w assign.Op, value any) error
 	return errors.Join(err, c.release())
 }
 
-// resolveSource converts x to a host tensor of the variable's shape and dtype, or to a value on the
-// devices.
+// resolveSource converts x, the new value of the variable, to a host tensor with the variable's
+// shape and dtype, or to a value on the devices.
 func (v *Variable) resolveSource(ctx context.Context, op string, x any) (c resolvedOperand, err error) {
 	s, o := v.strategy, operandOf(x)
 	other := o.variable
@@ -126,7 +127,7 @@ func (v *Variable) resolveSource(ctx context.Context, op string, x any) (c resol
 	return c, nil
 }
 
-// checkAssignable returns an error if the value cannot be written to the components.
+// checkAssignable returns an error if the value cannot be assigned to the variable.
 func (v *Variable) checkAssignable(op string, x *deviceValue) error {
 	if x.isVarying() {
 		switch {

@@ -40,7 +40,7 @@ type Variables struct {
 	stacks  map[string]bool            // paths of the variables of loops over layers
 }
 
-// Variables returns a store's variables, always the same object for the store.
+// Variables returns the variables of a store. It always returns the same object for a store.
 func (s *TPUStrategy) Variables(store *model.Store) *Variables {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,11 +54,11 @@ func (s *TPUStrategy) Variables(store *model.Store) *Variables {
 	return v
 }
 
-// lockKey is the key of a context that has locked a store.
+// lockKey is a context key. Its value records that the context has locked a store.
 type lockKey struct{ variables *Variables }
 
-// lock waits for exclusive use of the store, unless ctx already has it; unlock releases it. op is a
-// prefix for errors.
+// lock waits for exclusive use of the store, unless ctx has already locked the store. The returned
+// unlock function unlocks it. op is a prefix for errors.
 func (vs *Variables) lock(ctx context.Context, op string) (locked context.Context, unlock func(), err error) {
 	if ctx.Value(lockKey{vs}) != nil {
 		return ctx, func() {}, nil
@@ -69,14 +69,14 @@ func (vs *Variables) lock(ctx context.Context, op string) (locked context.Contex
 	return context.WithValue(ctx, lockKey{vs}, true), func() { vs.semaphore.Release(1) }, nil
 }
 
-// All returns the variables, which the strategy owns, in the order of first use.
+// All returns the variables in the order of their first use. The strategy owns the variables.
 func (vs *Variables) All() []*Variable {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	return slices.Clone(vs.list)
 }
 
-// Lookup returns the variable at a path such as "/hidden/dense/weights", if any.
+// Lookup returns the variable at a path such as "/hidden/dense/weights", and whether it exists.
 func (vs *Variables) Lookup(path string) (*Variable, bool) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
@@ -87,7 +87,8 @@ func (vs *Variables) Lookup(path string) (*Variable, bool) {
 	return vs.list[i], true
 }
 
-// findOrAddVariable returns the variable at a path, and adds it without buffers if it is new.
+// findOrAddVariable returns the variable at a path. If there is none, it adds a variable without
+// buffers.
 func (vs *Variables) findOrAddVariable(path string) (*Variable, error) {
 	vs.placing.Lock()
 	defer vs.placing.Unlock()
@@ -175,7 +176,8 @@ func (vs *Variables) Push(ctx context.Context) error {
 	return nil
 }
 
-// storeVariable returns the store's variable at a path, or an error if it was deleted.
+// storeVariable returns the store's variable at a path. It returns an error if the variable was
+// deleted.
 func (vs *Variables) storeVariable(path string) (*model.Variable, error) {
 	if v := vs.store.GetVariable(path); v != nil {
 		return v, nil

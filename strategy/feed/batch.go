@@ -25,7 +25,7 @@ type Batch struct {
 	sharesMask bool
 }
 
-// Args returns the arguments of a step: the values, followed by the mask if there is one.
+// Args returns the arguments for a step: the values, followed by the mask if the batch has one.
 func (b *Batch) Args() []any {
 	args := make([]any, 0, len(b.Values)+1)
 	for _, v := range b.Values {

@@ -48,7 +48,8 @@ type Feed struct {
 	closeErr error
 }
 
-// feedItem is a ready batch with the input's position after it, or the error that ends the feed.
+// feedItem is a batch on the devices together with the position of the input after the batch, or
+// the error that ends the feed.
 type feedItem struct {
 	batch *Batch
 	step  *input.Step // instead of batch, if Next copies it to the devices
@@ -65,7 +66,7 @@ func New(ctx context.Context, s *strategy.TPUStrategy, d *input.DistributedDatas
 	return start(ctx, cancel, s, d, opts)
 }
 
-// start implements New. cancel cancels ctx; start calls it after an error.
+// start implements New. cancel must cancel ctx; start calls cancel if it returns an error.
 func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUStrategy, d *input.DistributedDataset,
 	opts Options) (f *Feed, err error) {
 	defer func() {
@@ -117,8 +118,8 @@ func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUS
 	return f, nil
 }
 
-// readLoop reads and copies batches until the input ends, an error occurs, or ctx is done. The last
-// item that it sends has the error.
+// readLoop reads batches and copies them to the devices until the input ends, an error occurs, or
+// ctx is done. The last item that it sends contains the error.
 func (f *Feed) readLoop(ctx context.Context, steps *input.Steps) {
 	defer close(f.done)
 	finish := func(err error) {
@@ -206,8 +207,8 @@ func (f *Feed) Next(ctx context.Context) (*Batch, error) {
 	return next.batch, nil
 }
 
-// freeSlots lets readLoop read more batches if at most half of the ready batches are left. Waking
-// the goroutine for each batch would cost a small step about 1% of its time.
+// freeSlots lets readLoop read more batches, but only if at most half of the ready batches are
+// left. Waking the goroutine for each batch would cost about 1% of the time of a small step.
 func (f *Feed) freeSlots() {
 	f.returned++
 	if len(f.ready) > (cap(f.slots)-1)/2 {
@@ -240,8 +241,8 @@ func (f *Feed) All(ctx context.Context) iter.Seq2[*Batch, error] {
 	}
 }
 
-// Args is like [Feed.All], and yields each batch as the arguments of a step, for
-// train.Evaluation.Over.
+// Args iterates over the remaining batches like [Feed.All], but yields each batch as a list of step
+// arguments, for train.Evaluation.Over.
 func (f *Feed) Args(ctx context.Context) iter.Seq2[[]any, error] {
 	return func(yield func([]any, error) bool) {
 		for batch, err := range f.All(ctx) {

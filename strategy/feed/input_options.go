@@ -13,9 +13,10 @@ import (
 // unless all processes have the same number of replicas, in order, because package input requires
 // this.
 //
-// The processes vote on the end of the data, in an exchange that is launched when the input is
-// read. Input that a goroutine prefetches must not vote: use data that ends at the same step on
-// every process, such as one dataset that is distributed over the processes, or a repeated dataset.
+// The processes vote on the end of the data each time that the input is read. The vote is an
+// exchange between the devices of all processes. Input that a goroutine prefetches must not vote:
+// use data that ends at the same step on every process, such as one dataset that is distributed
+// over the processes, or a repeated dataset.
 func InputOptions(s *strategy.TPUStrategy) (input.Options, error) {
 	internal := engine.Internal(s)
 	runtime, numReplicas := internal.Runtime(), s.NumReplicasInSync()
@@ -42,8 +43,8 @@ func InputOptions(s *strategy.TPUStrategy) (input.Options, error) {
 	return o, nil
 }
 
-// sharedReplica returns the replica of this process. ok is false unless each replica is shared by
-// the same number of consecutive processes.
+// sharedReplica returns the one replica that this process shares with others. ok is false unless
+// each replica is shared by the same number of consecutive processes.
 func sharedReplica(s *strategy.TPUStrategy) (replica int, ok bool) {
 	runtime, numReplicas := engine.Internal(s).Runtime(), s.NumReplicasInSync()
 	count := runtime.Count

@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Iterator copies distributed input to the devices when Next is called, not ahead like a [Feed].
-// Only one goroutine at a time may use an Iterator.
+// Iterator copies distributed input to the devices when Next is called. A [Feed], in contrast,
+// copies batches ahead of time. Only one goroutine at a time may use an Iterator.
 type Iterator struct {
 	strategy  *strategy.TPUStrategy
 	steps     *input.Steps
@@ -113,7 +113,7 @@ func CopyToDevices(ctx context.Context, s *strategy.TPUStrategy, step input.Step
 	return buildNest(first, values, &next), nil
 }
 
-// copyLeaf copies one component of a step to the devices.
+// copyLeaf copies one tensor of the dataset's elements, for all replicas, to the devices.
 func copyLeaf(ctx context.Context, s *strategy.TPUStrategy, column []any, a logical.Annotation) (any, error) {
 	if _, text := column[0].(input.Tensor).Flat().([]string); text {
 		if a.Kind() != logical.KindNone {
@@ -129,8 +129,8 @@ func copyLeaf(ctx context.Context, s *strategy.TPUStrategy, column []any, a logi
 	return engine.Internal(s).NewBatch(ctx, column, a)
 }
 
-// buildNest returns a nest with the structure of element. Its leaves are the values from *index on,
-// which buildNest advances.
+// buildNest arranges values in the structure of element: slices for tuples and maps for
+// dictionaries. It uses the values from position *index on, and advances *index.
 func buildNest(element input.Element, values []any, index *int) any {
 	switch {
 	case element.IsLeaf():

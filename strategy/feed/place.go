@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// placer copies batches to the devices. Only the feed's goroutine uses it, or only [Feed.Next] if
-// batches stay on the host until then.
+// placer copies batches to the devices. It is not safe for concurrent use. Only the feed's
+// goroutine uses it, or only [Feed.Next] if batches stay on the host until Next is called.
 type placer struct {
 	strategy      *strategy.TPUStrategy
 	opts          Options
@@ -48,7 +48,8 @@ func newPlacer(s *strategy.TPUStrategy, d *input.DistributedDataset, opts Option
 	return p, nil
 }
 
-// place copies one step to the devices. After an error it releases the device memory.
+// place copies the batches of one step to the devices. After an error it releases the device
+// memory.
 func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err error) {
 	b = &Batch{Index: step.Index, Paths: step.Replicas[0].Paths()}
 	for _, e := range step.Replicas {
@@ -107,7 +108,8 @@ func annotationOf(leaf int, arguments []logical.Annotation) logical.Annotation {
 	return logical.Annotation{}
 }
 
-// transpose groups the replicas' tensors by component, in p.columns.
+// transpose stores in p.columns, for each component of the dataset's elements, the tensors of all
+// replicas.
 func (p *placer) transpose(b *Batch, step input.Step) error {
 	p.columns = slices.Grow(p.columns[:0], len(b.Paths))[:len(b.Paths)]
 	for leaf := range p.columns {
@@ -127,7 +129,8 @@ func (p *placer) transpose(b *Batch, step input.Step) error {
 	return nil
 }
 
-// checkShapes returns an error for a component whose shapes cannot be arguments of one program.
+// checkShapes returns an error if the replicas' tensors of a component have shapes that one program
+// cannot accept.
 func (p *placer) checkShapes(b *Batch, leaf int, column []any) error {
 	reason := ""
 	for _, x := range column {
@@ -151,7 +154,8 @@ func (p *placer) checkShapes(b *Batch, leaf int, column []any) error {
 			"with drop remainder"}
 }
 
-// setMask sets the mask of a padded batch. Full batches share one mask.
+// setMask sets the mask that marks the rows of a batch that are not padding. All full batches share
+// one mask.
 func (p *placer) setMask(ctx context.Context, b *Batch, masks []input.Tensor) (err error) {
 	full := !slices.ContainsFunc(b.Rows, func(rows int) bool { return rows != p.rows })
 	if full && p.fullMask != nil {
@@ -171,7 +175,8 @@ func (p *placer) setMask(ctx context.Context, b *Batch, masks []input.Tensor) (e
 	return nil
 }
 
-// numRows returns dimension 0 of an element's first component, or 0 without components.
+// numRows returns the number of rows of a batch: dimension 0 of its first component, or 0 if it has
+// no components.
 func numRows(e input.Element) int {
 	leaves := e.Leaves()
 	if len(leaves) == 0 {

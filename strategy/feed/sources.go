@@ -85,5 +85,6 @@ func refuseVote(context.Context, bool) (bool, error) {
 		"EndsTogether if they end together, or keep the data in memory"}
 }
 
-// localVote is the vote for processes that run out of data at the same step.
+// localVote replaces the vote on the end of the data if all processes run out of data at the same
+// step. It does not communicate.
 func localVote(_ context.Context, own bool) (bool, error) { return own, nil }

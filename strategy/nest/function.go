@@ -57,7 +57,7 @@ type Function struct {
 	closed    bool
 }
 
-// signature is the function for one structure and one set of static values of the arguments.
+// signature is the function for arguments with one structure and one set of static values.
 type signature struct {
 	args     []any // each tensor is replaced by a nil *graph.Node
 	function *strategy.Function
@@ -98,8 +98,8 @@ func (f *Function) Run(ctx context.Context, args ...any) (any, error) {
 	return fillTemplate(f.opts.Name, structure, results)
 }
 
-// Lowered is [strategy.Function.Lowered] with nests. The module's arguments are the tensors in the
-// order of the leaves.
+// Lowered is like [strategy.Function.Lowered], with nests as arguments. The module's arguments are
+// the tensors of the nests, in order.
 func (f *Function) Lowered(ctx context.Context, args ...any) (*spmd.Module, error) {
 	function, paths, values, err := f.functionFor(args)
 	if err != nil {
@@ -109,8 +109,8 @@ func (f *Function) Lowered(ctx context.Context, args ...any) (*spmd.Module, erro
 	return m, addLocation(err, paths)
 }
 
-// Compiled is [strategy.Function.Compiled] with nests. The step's arguments are the tensors in the
-// order of the leaves.
+// Compiled is like [strategy.Function.Compiled], with nests as arguments. The step's arguments are
+// the tensors of the nests, in order.
 func (f *Function) Compiled(ctx context.Context, args ...any) (*strategy.CompiledStep, error) {
 	function, paths, values, err := f.functionFor(args)
 	if err != nil {
@@ -120,7 +120,7 @@ func (f *Function) Compiled(ctx context.Context, args ...any) (*strategy.Compile
 	return c, addLocation(err, paths)
 }
 
-// addLocation adds the location in the nests to the error of a tensor.
+// addLocation adds to an error about a tensor the position of the tensor in the arguments.
 func addLocation(err error, paths []string) error {
 	if wrong, ok := err.(*strategy.ArgumentError); ok {
 		setLocation(wrong, paths[wrong.Argument])
@@ -128,14 +128,14 @@ func addLocation(err error, paths []string) error {
 	return err
 }
 
-// setLocation sets the location of a leaf in its error.
+// setLocation adds to an error the position of a leaf in the arguments.
 func setLocation(e *strategy.ArgumentError, path string) {
 	e.Path = path
 	_, _ = fmt.Sscanf(path, "args[%d]", &e.Argument) // every path has this prefix
 }
 
-// functionFor returns the function for the structure of the arguments, the paths of their tensors,
-// and the tensors. It creates the function for a new structure.
+// functionFor returns the function for arguments with this structure, and creates it if the
+// structure is new. It also returns the tensors in the arguments and their paths.
 func (f *Function) functionFor(args []any) (flat *strategy.Function, paths []string, values []any, err error) {
 	template, paths, values, err := f.flatten(args)
 	if err != nil {
@@ -192,8 +192,8 @@ func equalNests(a, b []any) bool {
 	return err == nil
 }
 
-// flatten extracts the tensors and their paths from the arguments. template is args with each
-// tensor replaced by a nil *graph.Node.
+// flatten extracts the tensors and their paths from the arguments. The result template is a copy of
+// args in which each tensor is replaced by a nil *graph.Node.
 func (f *Function) flatten(args []any) (template []any, paths []string, values []any, err error) {
 	nest, err := nesting.MapAt(f.opts.Name, "args", args, func(path string, x any) (any, error) {
 		static, isTensor, wrong := classifyLeaf(f.strategy, x)
@@ -214,7 +214,7 @@ func (f *Function) flatten(args []any) (template []any, paths []string, values [
 	return nest.([]any), paths, values, nil
 }
 
-// fillTemplate replaces the nil pointers of type *T in template by the leaves, in order.
+// fillTemplate replaces the nil pointers of type *T in template by the given leaves, in order.
 func fillTemplate[T any](op string, template any, leaves []*T) (any, error) {
 	return nesting.Map(op, template, func(_ string, x any) (any, error) {
 		if empty, ok := x.(*T); ok && empty == nil {
@@ -224,8 +224,8 @@ func fillTemplate[T any](op string, template any, leaves []*T) (any, error) {
 	})
 }
 
-// flatStep converts the step to a step whose arguments are the tensors of template, and whose
-// results are the nodes of the result.
+// flatStep converts a step with nested arguments and results to a step with flat lists. Its
+// arguments are the tensors of template, and its results are the nodes in the result.
 func (f *Function) flatStep(template []any) strategy.StepFunc {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		args, err := fillTemplate(f.opts.Name, template, in)
@@ -257,8 +257,8 @@ func (f *Function) flatStep(template []any) strategy.StepFunc {
 	}
 }
 
-// checkResultLeaf returns an error for a leaf of the step's result that is a value on the devices,
-// or that contains nodes but is not a nest.
+// checkResultLeaf returns an error if a step returns a value on the devices, or an object that
+// contains nodes but is not a nest.
 func (f *Function) checkResultLeaf(path string, x any) error {
 	switch x.(type) {
 	case strategy.Value, componentLeaf:

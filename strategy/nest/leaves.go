@@ -25,8 +25,8 @@ type componentLeaf interface {
 	Replica() int
 }
 
-// classifyLeaf reports whether a leaf of the arguments is a tensor, and otherwise returns its
-// static value. The error has no location.
+// classifyLeaf reports whether a leaf of the arguments is a tensor. If not, it returns the value
+// that the step receives for the leaf. Its errors do not contain the position of the leaf.
 func classifyLeaf(s *strategy.TPUStrategy, x any) (static any, isTensor bool, wrong *strategy.ArgumentError) {
 	if reason, err := engine.Internal(s).CheckLeaf(x); reason != "" {
 		return nil, false, &strategy.ArgumentError{Reason: reason, Err: err}
@@ -59,8 +59,8 @@ func classifyLeaf(s *strategy.TPUStrategy, x any) (static any, isTensor bool, wr
 	return x, false, checkStatic(x)
 }
 
-// isTensorType reports whether host values of the type are tensors: numbers, bools and slices of
-// them, but not of named types.
+// isTensorType reports whether host values of the type are tensors. Tensors are numbers, bools and
+// slices of these. Named types do not count.
 func isTensorType(t reflect.Type) bool {
 	for t != nil && t.Kind() == reflect.Slice {
 		t = t.Elem()
@@ -72,8 +72,8 @@ func isTensorType(t reflect.Type) bool {
 	return dtype != dtypes.InvalidDType && (t == dtype.GoType() || t == reflect.TypeFor[int]())
 }
 
-// checkStatic returns an error for a value that cannot be compared, or contains tensors that the
-// step would not receive as nodes.
+// checkStatic returns an error for a value that cannot be compared with ==, or that contains
+// tensors that the step would not receive as nodes.
 func checkStatic(x any) *strategy.ArgumentError {
 	v := reflect.ValueOf(x)
 	switch {
