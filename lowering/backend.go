@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
-// Target selects the compiler that a program is lowered for. The few constructs that a compiler
-// handles wrongly or slowly are written differently for it, with the same meaning.
+// Target is the compiler that a program is lowered for. Lowering avoids the constructs that this
+// compiler miscompiles or compiles slowly, and emits equivalent ops instead.
 type Target int
 
 const (
@@ -31,9 +31,9 @@ const (
 // String returns "TPU" or "CPU".
 func (t Target) String() string { return enum.Name(t, "TPU", "CPU") }
 
-// Precision is the precision_config of every dot_general and convolution. The matrix unit of a TPU
-// multiplies bfloat16 numbers: DEFAULT rounds float32 operands to bfloat16, HIGH uses three passes,
-// and HIGHEST uses six passes, which is close to float32.
+// Precision selects the accuracy of matrix products and convolutions, StableHLO's precision_config.
+// The matrix unit of a TPU multiplies bfloat16 numbers: DEFAULT rounds float32 operands to
+// bfloat16, HIGH uses three passes, and HIGHEST uses six passes, which is close to float32.
 type Precision int
 
 const (
@@ -53,8 +53,8 @@ func (p Precision) stableHLO() types.DotGeneralPrecisionType {
 		types.DotGeneralPrecisionHighest}[p]
 }
 
-// Options configures a Backend. The zero value lowers for a TPU with DEFAULT precision and compiles
-// to an *Executable that cannot run.
+// Options configures a Backend. The zero value lowers for a TPU with DEFAULT precision. Without
+// Options.Compile, programs are lowered but cannot run.
 type Options struct {
 	// Target is the compiler that compiles the program.
 	Target Target
@@ -134,8 +134,8 @@ type Backend struct {
 
 var _ compute.Backend = (*Backend)(nil)
 
-// Check returns a ValueError for an undefined target, precision or random algorithm. [New] does not
-// check its options; the computations of its Backend return this error.
+// Check returns an error of kind ValueError if the target, the precision or the random algorithm is
+// undefined. [New] does not call Check; instead, the builders of the Backend return this error.
 func (o Options) Check() error {
 	for _, of := range []struct {
 		known bool

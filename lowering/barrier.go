@@ -20,7 +20,8 @@ func (f *Function) OptimizationBarrier(operands ...compute.Value) ([]compute.Val
 	})
 }
 
-// SchedulingBarrier returns x. Readers of the result run after the dependencies are computed.
+// SchedulingBarrier returns x unchanged. Ops that read the result run only after the dependencies
+// have been computed.
 func (f *Function) SchedulingBarrier(x compute.Value, dependencies ...compute.Value) (compute.Value, error) {
 	operands := append(valueList(x), dependencies...)
 	return f.addOp("SchedulingBarrier", operands, func(in []*stablehlo.Value) *stablehlo.Value {

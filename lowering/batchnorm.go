@@ -43,9 +43,10 @@ func (f *Function) BatchNormGradient(x, scale, mean, variance, gradOutput comput
 		})
 }
 
-// addBatchNorm adds a batch normalization with three results. It calls fused to add one StableHLO
-// op, or plain to add reductions and elementwise ops. It converts half-precision operands to
-// float32 for plain, or if a wider accumulation dtype is set.
+// addBatchNorm adds a batch normalization with three results. It calls plain, which adds reductions
+// and elementwise ops, if isUnfused returns true, and otherwise fused, which adds one StableHLO op.
+// Half-precision operands are converted to float32 for plain, and for fused if a wider accumulation
+// dtype is set.
 func (f *Function) addBatchNorm(name string, operands []compute.Value, axis int,
 	plain, fused func(in []*stablehlo.Value, axis int) []*stablehlo.Value) (a, b, c compute.Value, err error) {
 	out, err := f.addOps(name, operands, func(in []*stablehlo.Value) []*stablehlo.Value {

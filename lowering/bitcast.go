@@ -116,7 +116,8 @@ func (c opBuilder) keepLowBits(x *stablehlo.Value, bits int) *stablehlo.Value {
 	return c.binary(stablehlo.And, x, c.constant(dtypes.Uint8, signedNumber(1<<bits-1)))
 }
 
-// bitShifts returns a tensor of shape s whose elements are bits times their index in the last axis.
+// bitShifts returns a tensor of shape s. Each element is bits multiplied by the index of the
+// element along the last axis.
 func (c opBuilder) bitShifts(s xshapes.Shape, bits int) *stablehlo.Value {
 	counted := must(c.fn.Iota(s, s.Rank()-1))
 	return c.binary(stablehlo.Multiply, counted, c.constant(dtypes.Uint8, signedNumber(bits)))

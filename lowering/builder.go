@@ -178,8 +178,8 @@ func (b *Builder) DeviceAssignment(devices ...compute.DeviceNum) error {
 	return nil
 }
 
-// Compile finishes the computation and calls Options.Compile. If that is nil, Compile returns an
-// [*Executable]. Ops that are added afterwards return [ErrCompiled].
+// Compile finishes the computation and calls Options.Compile. If Options.Compile is nil, Compile
+// returns an [*Executable], which cannot run. Ops that are added afterwards return [ErrCompiled].
 func (b *Builder) Compile() (compute.Executable, error) {
 	if err := b.checkUsable(); err != nil {
 		return nil, err

@@ -58,7 +58,8 @@ type combinerKey struct {
 	dtype dtypes.DType
 }
 
-// combiner returns a closure of f that combines two scalars. It is created once for each dtype.
+// combiner returns the closure that combines two scalars in a reduction. It creates the closure
+// once for each dtype.
 func (f *Function) combiner(kind combiner, d dtypes.DType) *stablehlo.Function {
 	key := combinerKey{kind, d}
 	if closure, ok := f.combiners[key]; ok {

@@ -55,8 +55,8 @@ func largeElements(flat any, dims []int) (shape shapes.Shape, elements []byte) {
 	return shape, elements
 }
 
-// replaceConstant returns the parameter that Options.Constant selects for a constant, or nil if the
-// constant stays in the text.
+// replaceConstant returns the parameter that Options.Constant selects to replace a constant. It
+// returns nil if the constant stays in the program's text.
 func (f *Function) replaceConstant(flat any, dims []int) (compute.Value, error) {
 	b := f.builder
 	replace := b.backend.opts.Constant

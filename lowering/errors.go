@@ -56,7 +56,7 @@ func (e *OpError) Kind() errkind.Kind { return errkind.KindOr(e.Err, errkind.Inv
 // Unwrap returns Err.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// newFault returns an error about a request other than an op.
+// newFault returns an error for a failure that is not caused by a single op.
 func newFault(subject, reason, hint string) error {
 	return &errkind.Fault{Op: "lowering:", Subject: subject, Reason: reason, Hint: hint,
 		Class: errkind.InvalidArgumentError}

@@ -114,7 +114,7 @@ func (f *Function) Parameter(name string, shape shapes.Shape, spec *compute.Shar
 	return f.addParameter(name, shape, spec, true)
 }
 
-// addParameter is like Parameter, but calls Options.Parameter only if ask is true.
+// addParameter is like Parameter, but skips Options.Parameter if ask is false.
 func (f *Function) addParameter(name string, shape shapes.Shape, spec *compute.ShardingSpec, ask bool) (compute.Value,
 	error) {
 	v, err := f.addOp(fmt.Sprintf("Parameter %q", name), nil, func([]*stablehlo.Value) *stablehlo.Value {

@@ -33,7 +33,8 @@ type tensorSlice struct {
 	starts, limits []int
 }
 
-// convolutionTracker records the convolutions and slices of a function, by the name of the result.
+// convolutionTracker records the convolutions and slices of a function by the name of the result,
+// so that mergeConvolutions can find the convolutions of the slices of one tensor.
 type convolutionTracker struct {
 	convolutions map[string]plainConvolution
 	slices       map[string]tensorSlice
@@ -51,8 +52,9 @@ func (o *convolutionTracker) recordSlice(v, of *stablehlo.Value, starts, limits,
 	o.slices[v.String()] = tensorSlice{of, slices.Clone(starts), slices.Clone(limits)}
 }
 
-// slicedTensor returns the tensor of which parts are all slices along axis, of equal size and in
-// order. It returns nil if there is no such tensor.
+// slicedTensor returns the tensor that was split into the given parts. The parts must be slices
+// along axis, of equal size, in order, and together cover the tensor. Otherwise slicedTensor
+// returns nil.
 func (o *convolutionTracker) slicedTensor(parts []*stablehlo.Value, axis int) *stablehlo.Value {
 	first, ok := o.slices[parts[0].String()]
 	if !ok {

@@ -26,7 +26,8 @@ func (f *Function) addDot(p dotProduct, sum dtypes.DType) *stablehlo.Value {
 		Precision(precision, precision).OutputDType(sum).Done())
 }
 
-// halfProducts records the half-precision dot products of a function and their gradients.
+// halfProducts records the half-precision dot products of a function, and the float32 gradients
+// that can be computed in half precision instead.
 type halfProducts struct {
 	// resultDims maps the name of an operand to the dimensions of the products that it is
 	// multiplied in.
@@ -48,9 +49,10 @@ func (h *halfProducts) recordProduct(lhs, rhs, result *stablehlo.Value) {
 	}
 }
 
-// recordGradient records a float32 dot product v if it is the gradient of a half-precision product.
-// In such a gradient the left operand has the shape of the product, and the right operand is
-// converted from an operand of the product.
+// recordGradient checks whether the float32 dot product v is the gradient of a half-precision
+// product. If it is, recordGradient records how to compute v in half precision. In such a gradient
+// the left operand has the shape of the product, and the right operand is converted from an operand
+// of the product.
 func (f *Function) recordGradient(p dotProduct, v *stablehlo.Value) {
 	operand := f.conversionOperand(p.rhs)
 	if operand == nil || !operand.Shape().DType.IsHalfPrecision() {
@@ -78,7 +80,8 @@ func (f *Function) conversionOperand(v *stablehlo.Value) *stablehlo.Value {
 	return s.Inputs[0]
 }
 
-// recordTranspose records the half-precision version of a transposed gradient.
+// recordTranspose records how to compute result, the transpose of the gradient x, in half
+// precision. It does nothing if no half-precision version of x is recorded.
 func (h *halfProducts) recordTranspose(x, result *stablehlo.Value, permutation []int) {
 	if n, ok := h.halfVersions[x.String()]; ok {
 		h.halfVersions[result.String()] = halfVersion{n.dtype,

@@ -9,11 +9,12 @@ import (
 	xshapes "github.com/gomlx/go-xla/types/shapes"
 )
 
-// copyBeforeUpdate returns whole, or a copy, for an update that writes part at the indices at. The
-// CPU compiler updates a tensor in place, and may then read overwritten elements of whole while it
-// computes part. It detects this conflict unless whole is a reshape of another tensor, as in the
-// lowering of Gather, CumSum and MatMul. In that case copyBeforeUpdate returns a copy with zeros at
-// the updated elements, because the compiler removes an exact copy.
+// copyBeforeUpdate prepares the tensor whole for an update that overwrites a slice of it with part.
+// It returns whole, or a copy of whole that is safe to update. The CPU compiler updates a tensor in
+// place, and may then read overwritten elements of whole while it computes part. The compiler
+// detects this conflict unless whole is a reshape of another tensor, as in the lowering of Gather,
+// CumSum and MatMul. In that case copyBeforeUpdate returns a copy with zeros at the elements that
+// the update overwrites, because the compiler would remove an exact copy.
 func (f *Function) copyBeforeUpdate(whole, part *stablehlo.Value, at []*stablehlo.Value) *stablehlo.Value {
 	if f.builder.backend.opts.Target != TargetCPU || f.isSafeToUpdate(whole) || !f.haveCommonSource(whole, part) {
 		return whole
@@ -112,9 +113,9 @@ func (f *Function) collectOperandSources(s *stablehlo.Statement, seen, found map
 	return false
 }
 
-// hideTripCount returns the state of a loop behind a barrier if the body may update the state in
-// place. Otherwise the CPU compiler inlines the body of a loop that runs once, and the state may
-// then be a reshape.
+// hideTripCount adds an optimization barrier to the state of a loop if the loop's body may update
+// the state in place. Without the barrier, the CPU compiler inlines the body of a loop that runs
+// once. The state may then be a reshape, which is not safe to update (see copyBeforeUpdate).
 func (f *Function) hideTripCount(body *Function, state []*stablehlo.Value) []*stablehlo.Value {
 	if f.builder.backend.opts.Target != TargetCPU || !body.mayUpdateArgument {
 		return state

@@ -38,8 +38,9 @@ type originTracker struct {
 	call           userCall
 }
 
-// userCall contains the results of one call on a user's line. Their layer is the scope of the
-// variables that the call reads, even for ops added before the first read.
+// userCall contains the values that one function call in the user's code computed. The layer of
+// these values is the scope of the variables that the call reads. It also applies to the ops that
+// were added before the first variable was read.
 type userCall struct {
 	at         ir.Origin // without the layer
 	hasLayer   bool      // a variable was read
@@ -62,8 +63,9 @@ func newOriginTracker() *originTracker {
 	return l
 }
 
-// begin returns the function to call with the statements and results of an op after it was added.
-// It returns nil for an op inside another op, which belongs to the outer op.
+// begin is called before an op is added. After the op was added, the caller must call the returned
+// function, which sets the origin of the op's statements and results. begin returns nil for an op
+// that is added as a part of another op, because it has the origin of the other op.
 func (l *originTracker) begin(operands []*Value) func(made []*stablehlo.Statement, results []compute.Value) {
 	if l == nil || l.inOp {
 		return nil
@@ -249,7 +251,8 @@ func (l *originTracker) intern(made ir.Origin) *ir.Origin {
 	return known
 }
 
-// dependence is the kind of inputs that a value depends on.
+// dependence classifies a value by the inputs that it depends on: only constants, variables, or
+// arguments of the step.
 type dependence int
 
 const (
@@ -258,7 +261,8 @@ const (
 	onArguments                   // arguments of the step too
 )
 
-// assignLayer sets the layer of the results that a call computed before it read its first variable.
+// assignLayer sets the layer of the values that a call in the user's code computed before it read
+// its first variable.
 func (l *originTracker) assignLayer(operands []*Value, origin *ir.Origin, made []*stablehlo.Statement,
 	results []compute.Value) {
 	at := *origin
@@ -329,7 +333,8 @@ func (l *originTracker) assignOrigin(v *Value, by *ir.Origin) {
 	}
 }
 
-// setOrigin changes the origin of statements, also in the result of [Function.IR].
+// setOrigin changes the origin of statements, including the statements in the result of
+// [Function.IR].
 func (l *originTracker) setOrigin(in *Function, made []*stablehlo.Statement, to *ir.Origin) {
 	for in.parent != nil {
 		in = in.parent
@@ -346,8 +351,8 @@ func (l *originTracker) setOrigin(in *Function, made []*stablehlo.Statement, to 
 	}
 }
 
-// finish assigns values that no line of the user's code reads, such as the step count, to the line
-// that started the trace.
+// finish sets the origin of the values that no line of the user's code reads, such as the step
+// count, to the line that started the trace.
 func (l *originTracker) finish() {
 	if l == nil || l.caller.Line == 0 {
 		return
@@ -374,7 +379,8 @@ func BeginGradient(v compute.Value, gomlx bool) {
 	}
 }
 
-// InheritOrigin records that the current op returns its operand. The result then has the operand's origin.
+// InheritOrigin records that the current op returns its operand unchanged. The result of the op
+// then has the operand's origin.
 func (f *Function) InheritOrigin() {
 	if l := f.builder.origins; l != nil {
 		l.returnsOperand = true

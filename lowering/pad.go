@@ -50,9 +50,9 @@ func (f *Function) isPartitioned() bool {
 	return f.builder.backend.opts.Partitioned || f.builder.partitions > 1
 }
 
-// addFillBarrier returns x behind a common barrier with fill in a partitioned program. XLA's
-// partitioner caches the padded shards of an operand without the fill value, and would reuse them
-// for a pad with another fill value.
+// addFillBarrier returns x. In a partitioned program, x and fill are operands of a common
+// optimization barrier. XLA's partitioner caches the padded shards of an operand without the fill
+// value, and would otherwise reuse them for a pad with another fill value.
 func (f *Function) addFillBarrier(x, fill *stablehlo.Value) *stablehlo.Value {
 	if !f.isPartitioned() {
 		return x
@@ -61,9 +61,9 @@ func (f *Function) addFillBarrier(x, fill *stablehlo.Value) *stablehlo.Value {
 }
 
 // insertGaps inserts gap copies of fill after each element along axis, and returns the remaining
-// padding at the end and between elements. If XLA's partitioner splits an axis with interior
-// padding, it selects wrong elements, or aborts for negative padding at the ends. insertGaps
-// therefore pads the end of a new axis of size 1 instead.
+// padding at the end and between elements. It does not use interior padding, because XLA's
+// partitioner selects wrong elements if it splits an axis with interior padding, or aborts for
+// negative padding at the ends. Instead, insertGaps pads the end of a new axis of size 1.
 func (c opBuilder) insertGaps(x, fill *stablehlo.Value, axis, gap, end int) (*stablehlo.Value, int, int) {
 	const most = 1 << 40 // larger sizes are rejected before compilation
 	if gap <= 0 {

@@ -26,7 +26,8 @@ const (
 // therefore state * A(n) + C(n), a jump by n steps. The state of an element is computed from the
 // first state by one jump per dimension. Only the last jump is computed for each element.
 
-// jump advances a state by a number of steps: it multiplies the state by a and adds c.
+// jump advances the state of a PCG generator by a number of steps: it multiplies the state by a and
+// adds c.
 type jump struct{ a, c word128 }
 
 type word128 struct{ hi, lo uint64 }
@@ -70,8 +71,8 @@ type pcgBuilder struct {
 	err error
 }
 
-// state128 contains the states of a tensor as two tensors of Uint64 words. jumps contains a table
-// of jumps.
+// state128 contains one 128-bit generator state for each element of a tensor, as two tensors of
+// Uint64 words.
 type state128 struct{ hi, lo compute.Value }
 
 type jumps struct{ a, c state128 }
@@ -142,7 +143,7 @@ func (p *pcgBuilder) mapWords(s state128, f func(compute.Value) compute.Value) s
 	return state128{f(s.hi), f(s.lo)}
 }
 
-// jumpTable returns constants with the jumps by the given numbers of steps.
+// jumpTable returns a table of jumps as constants. Element i is the jump by steps[i] steps.
 func (p *pcgBuilder) jumpTable(steps []uint64) jumps {
 	words := make([][]uint64, 4)
 	for _, n := range steps {
@@ -161,8 +162,9 @@ func (p *pcgBuilder) jumpTable(steps []uint64) jumps {
 // such tables, one for each digit of the index in base tableSize.
 const tableSize = 64
 
-// jumpsAlongDim returns the jumps for a dimension of n elements, which are stride elements apart. A
-// word contains perWord elements. Each jump includes first additional steps.
+// jumpsAlongDim returns one jump for each word along a dimension of n elements. Consecutive
+// elements are stride elements apart in row-major order, and a word contains perWord elements. Each
+// jump includes first additional steps.
 func (p *pcgBuilder) jumpsAlongDim(n, stride, perWord int, first uint64) jumps {
 	var all jumps
 	made := 0 // number of jumps so far; the lowest digit comes first
@@ -299,7 +301,7 @@ func (p *pcgBuilder) elementBits(s state128, shape shapes.Shape, perWord int) co
 	return p.keepError(p.f.Reshape(x, all...))
 }
 
-// outputWord computes the random word of a state, by the output function of PCG-DXSM.
+// outputWord computes a random word from a generator state, with the output function of PCG-DXSM.
 func (p *pcgBuilder) outputWord(s state128) compute.Value {
 	xor := func(x, y compute.Value) compute.Value { return p.addBinary(p.f.BitwiseXor, x, y) }
 	x := xor(s.hi, p.shiftRight(s.hi, 32))

@@ -23,9 +23,9 @@ import (
 // Compile returns the first invalid sharding or mesh. GoMLX would convert an earlier error into a
 // panic that it does not recover, and its Exec would wait for the compilation forever.
 
-// convertSharding converts the sharding of a parameter or result of the entry function; nil means
-// replicated. It returns the sharding to write, or nil for none, and the shape on each device. of
-// describes the tensor for errors.
+// convertSharding converts the sharding of a parameter or result of the entry function for the
+// StableHLO builder; nil means replicated. It returns nil if no sharding must be written. It also
+// returns the shape of the shard on each device. Errors contain of, the name of the tensor.
 func (b *Builder) convertSharding(of string, shape shapes.Shape, spec *compute.ShardingSpec) (*shardy.ShardingSpec,
 	shapes.Shape, error) {
 	switch {
@@ -123,8 +123,8 @@ func (b *Builder) shardShape(shape shapes.Shape, spec *compute.ShardingSpec) (*s
 // mainResultShardings converts the shardings of the entry function's results. Without a list, a
 // result with the shape of a sharded parameter has no sharding: it may be the parameter's next
 // value, and the partitioner then keeps the parameter's sharding. With a list, GoMLX also passes
-// the last sharding for the next values of variables. A replicated variable whose shape it does not
-// divide stays replicated.
+// the last sharding for the next values of variables. A replicated variable stays replicated if
+// this sharding does not divide its shape.
 func (f *Function) mainResultShardings(results []shapes.Shape, list []*compute.ShardingSpec) ([]*shardy.ShardingSpec,
 	error) {
 	b := f.builder
@@ -179,8 +179,8 @@ func (b *Builder) isIndivisible(shape shapes.Shape, spec *compute.ShardingSpec) 
 	return wrong == nil && err != nil
 }
 
-// calledResultShardings converts the shardings of the results of a function other than main.
-// Without a list, the partitioner selects them.
+// calledResultShardings converts the shardings of the results of a function other than main. If the
+// list is nil, the partitioner selects the shardings.
 func (f *Function) calledResultShardings(results []shapes.Shape, list []*compute.ShardingSpec) ([]*shardy.ShardingSpec,
 	error) {
 	if !slices.ContainsFunc(list, func(s *compute.ShardingSpec) bool { return s != nil }) {

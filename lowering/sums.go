@@ -36,7 +36,7 @@ func (f *Function) sumInAccumulator(kind combiner, in []*stablehlo.Value,
 	return c.convert(op(wide), dtype)
 }
 
-// accumulate returns op, which computes a sum, with conversions to and from the accumulation dtype.
+// accumulate wraps op, which computes a sum, in conversions to and from the accumulation dtype.
 func (f *Function) accumulate(op func(in []*stablehlo.Value) *stablehlo.Value) func(
 	in []*stablehlo.Value) *stablehlo.Value {
 	return func(in []*stablehlo.Value) *stablehlo.Value { return f.sumInAccumulator(combineSum, in, op) }

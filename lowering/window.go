@@ -48,8 +48,8 @@ func checkWindowArgs(rank int, window, strides []int, paddings [][2]int) {
 	checkPerAxis("paddings", paddings, rank)
 }
 
-// addSelectAndScatter adds each element of source at the position in its window of x that selects
-// returns.
+// addSelectAndScatter adds each element of source to one position in the corresponding window of x.
+// selects combines the elements of the window, such as a maximum, and thereby selects the position.
 func (f *Function) addSelectAndScatter(name string, selects combiner, x, source compute.Value,
 	window, strides []int, paddings [][2]int) (compute.Value, error) {
 	return f.addOp(name, valueList(x, source), f.accumulate(func(in []*stablehlo.Value) *stablehlo.Value {
@@ -67,11 +67,11 @@ func (f *Function) addSelectAndScatter(name string, selects combiner, x, source 
 // maxOffsets is the maximum number of window positions that scatterByOffset handles.
 const maxOffsets = 128
 
-// scatterByOffset implements addSelectAndScatter of overlapping windows in partitioned programs.
-// XLA's partitioner drops selected elements of windows that cross two shards. scatterByOffset
-// compares each position of the windows with the window's maximum or minimum, and adds the element
-// of source at the first match. It returns nil if StableHLO's op can be used or there are too many
-// positions.
+// scatterByOffset implements addSelectAndScatter without StableHLO's op, for overlapping windows in
+// partitioned programs. XLA's partitioner drops selected elements of windows that cross two shards.
+// scatterByOffset compares each position of the windows with the window's maximum or minimum, and
+// adds the element of source at the first match. It returns nil if StableHLO's op can be used or
+// there are too many positions.
 func (f *Function) scatterByOffset(x, source *stablehlo.Value, selects combiner, window, strides []int,
 	paddings [][2]int) *stablehlo.Value {
 	dims, rank := x.Shape().Dimensions, x.Shape().Rank()

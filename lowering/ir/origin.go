@@ -8,7 +8,7 @@ import (
 )
 
 // Origin describes the source line and the layer of a value, for reports and errors. The program's
-// text contains only a number for it, see [Module.Text].
+// text contains a number instead of the origin, see [Module.Text].
 type Origin struct {
 	// File is the name of a Go file, with the import path of its package as directory. Line is the
 	// user's line that called the op. An op of a gradient has the line of the original op. Other

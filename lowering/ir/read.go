@@ -78,7 +78,8 @@ func (f Struct) Dims(name string) []int {
 }
 
 // ParseAttr parses an attribute that the StableHLO builder has stored as text. It returns [Raw] for
-// an attribute without a type in this package. [Attr.Append] of the result writes exactly text.
+// an attribute without a type in this package. The Append method of the result writes the same
+// text.
 func ParseAttr(text string) Attr {
 	var a Attr
 	switch {

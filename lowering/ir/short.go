@@ -14,7 +14,8 @@ const (
 	ShardingKey = "sharding"
 )
 
-// writeCustomForm writes a statement in custom form, without its results.
+// writeCustomForm writes a statement in MLIR's custom form, such as stablehlo.add %a, %b :
+// tensor<f32>. It does not write the names of the results.
 func (p *printer) writeCustomForm(s *Statement, indent int) {
 	p.writeString(s.Op)
 	attribute := func(before, key string) {

@@ -31,7 +31,7 @@ type layer struct {
 	foundWrites   bool       // found variables of the step that the block writes
 }
 
-// newLayer prepares a trace of the block, with a new store for the variables of the layer.
+// newLayer prepares a trace of one layer, with a new store for the variables of the layer.
 func (r *layerLoop) newLayer() *layer {
 	l := &layer{layerLoop: r, writes: region.RecordWrites(r.target, r.graph), store: model.NewStore(),
 		outside: model.GetStore(r.graph)}
@@ -47,8 +47,9 @@ func (r *layerLoop) newLayer() *layer {
 	return l
 }
 
-// checkParameter abandons the trace and returns an error if name is a variable of the layer that
-// has no stacked variable yet.
+// checkParameter is called for each new parameter of the graph. If the parameter is a variable of
+// the layer and no stacked variable exists for it, checkParameter returns an error and the trace is
+// abandoned.
 func (l *layer) checkParameter(name string) error {
 	if l.store.GetVariable(name) == nil {
 		return nil
@@ -119,8 +120,8 @@ func (l *layer) traceBlock(in []*graph.Node) (results []region.Result) {
 	return results
 }
 
-// recordWrites records which variables of the step the block writes. It reports whether this trace
-// found a variable that earlier traces did not find.
+// recordWrites records which variables of the strategy the layer writes. It reports whether this
+// trace found a variable that earlier traces did not find.
 func (l *layer) recordWrites() bool {
 	for _, h := range l.writes.Written() {
 		if !slices.Contains(l.written, h) {
@@ -130,8 +131,8 @@ func (l *layer) recordWrites() bool {
 	return l.foundWrites
 }
 
-// needsRetrace reports whether the block used a variable that has no stacked variable yet, or drew
-// random numbers before each layer had a random state.
+// needsRetrace reports whether the layer must be traced again: it used a variable that has no
+// stacked variable yet, or drew random numbers before each layer had a random state.
 func (l *layer) needsRetrace() bool {
 	for v := range l.store.IterVariables() {
 		if v.Path() == rngPath && l.layerLoop.random == nil || v.Path() != rngPath && !l.hasStack(v.Path()) &&
@@ -142,7 +143,8 @@ func (l *layer) needsRetrace() bool {
 	return false
 }
 
-// setGraphState switches the graph to the store and the loss sums of the layer.
+// setGraphState replaces the graph's store and loss sums by the store and loss sums of the layer, until
+// restoreGraph is called.
 func (l *layer) setGraphState() {
 	model.SetStore(l.graph, l.store)
 	around := l.graph.State(layerLoopKey{})

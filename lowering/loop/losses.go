@@ -42,7 +42,7 @@ func (l *lossSum) startLayer() {
 	}
 }
 
-// layerSum returns the loss that the layer added, or nil if the layer added no loss.
+// layerSum returns the loss that the layer added to the sum, or nil if the layer added no loss.
 func (l *lossSum) layerSum() *graph.Node {
 	if now := l.current(); now != l.zero {
 		return now

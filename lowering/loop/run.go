@@ -155,8 +155,8 @@ func (r *layerLoop) markScopesUsed() {
 	}
 }
 
-// trace traces the block as a loop and returns the results of the loop. It sets r.abandoned if the
-// trace was abandoned.
+// trace traces the layers as a loop and returns the results of the loop. It sets r.abandoned if the
+// trace was abandoned because a stacked variable is missing.
 func (r *layerLoop) trace(l *layer) (all []*graph.Node) {
 	r.abandoned = false
 	done := r.target.InterceptParameters(l.checkParameter)

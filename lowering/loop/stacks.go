@@ -24,7 +24,8 @@ type stack struct {
 	layer    func(slices []*graph.Node) *graph.Node
 }
 
-// addStacks creates the stacked variables that an abandoned trace was missing.
+// addStacks creates the stacked variables whose absence made the loop abandon a trace. A stacked
+// variable contains the values of one variable for all layers.
 func (r *layerLoop) addStacks(l *layer) {
 	l.checkVariables()
 	if l.foundWrites {
@@ -185,8 +186,8 @@ func stackInitialValues(g *graph.Graph, n int, layerShape shapes.Shape,
 	return out[1]
 }
 
-// rngState returns the variable with the random state of the graph's store, and the node of this
-// variable in the graph. A result is nil if it does not exist.
+// rngState returns the variable of the graph's store that contains the random state, and the graph
+// node of this variable. Each result is nil if it does not exist.
 func rngState(g *graph.Graph) (v *model.Variable, state *graph.Node) {
 	store := model.GetStore(g)
 	if store == nil {
@@ -245,8 +246,9 @@ func SetSlicer(g *graph.Graph, s Slicer) { g.AttachState(slicerKey{}, s) }
 
 type scopeMarkerKey struct{}
 
-// SetScopeMarker sets a function that each loop calls before it traces its layers. If the loop
-// abandons a trace, it calls rewind, which marks the scopes that the trace has used as unused.
+// SetScopeMarker sets the function mark, which each loop calls before it traces its layers. mark
+// records which scopes are in use. If the loop abandons a trace, it calls rewind, which marks the
+// scopes that the trace has used as unused.
 func SetScopeMarker(g *graph.Graph, mark func() (rewind func())) {
 	g.AttachState(scopeMarkerKey{}, mark)
 }

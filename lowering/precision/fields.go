@@ -53,8 +53,8 @@ func variableListOf(store *model.Store) (*variableList, error) {
 	return &variableList{byPath, all}, err
 }
 
-// hide removes the selected variables from the store's list of variables. restore restores the
-// list, and returns the variables that were created after hide, in order.
+// hide removes the selected variables from the store's list of variables. restore puts them back,
+// and returns the variables that were created in between, in order.
 func (l *variableList) hide(selected func(v *model.Variable) bool) (restore func() (made []*model.Variable)) {
 	byPath, all := maps.Clone(*l.byPath), slices.Clone(*l.all)
 	before := map[*model.Variable]bool{}

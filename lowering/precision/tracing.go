@@ -11,10 +11,10 @@ import (
 // after the model's code has run. Therefore a forward part is traced twice: the first trace records the
 // requested dtypes, and the second trace builds the graph.
 
-// TraceState contains what the traces of a step learn about its calls of [Policy.Forward]. The code
-// that traces a step must attach it to each graph, and must trace the step again with a new graph
-// while [TraceState.NeedsRetrace] returns true. Package strategy does this for all functions. The
-// zero TraceState is ready to use. It is not safe for concurrent use.
+// TraceState contains information that repeated traces of a step collect about the step's calls of
+// [Policy.Forward]. The code that traces a step must attach it to each graph, and must trace the
+// step again with a new graph while [TraceState.NeedsRetrace] returns true. Package strategy does
+// this for all functions. The zero TraceState is ready to use. It is not safe for concurrent use.
 type TraceState struct {
 	forwardCalls []*forwardCall // one for each call of Forward in a graph, in order
 	retrace      bool

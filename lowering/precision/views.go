@@ -19,8 +19,8 @@ type castVariable struct {
 	original, cast *graph.Node
 }
 
-// traceWithCasts traces f with casts of the variables that f reads in the Compute dtype, as
-// recorded in c.dtypes.
+// traceWithCasts traces f. While f is traced, layers receive casts of the variables that they read
+// in the Compute dtype, which discoverDTypes has found.
 func (c *forwardCall) traceWithCasts(p Policy, g *graph.Graph, store *model.Store, f func()) {
 	var views []*castVariable
 	before := map[*model.Variable]bool{}
@@ -60,7 +60,7 @@ func (c *forwardCall) traceWithCasts(p Policy, g *graph.Graph, store *model.Stor
 	}
 }
 
-// checkStored panics if a trainable variable is stored in Compute.
+// checkStored panics if a trainable variable is stored in the policy's Compute dtype.
 func (p Policy) checkStored(g *graph.Graph, store *model.Store, views []*castVariable) {
 	viewed := map[*model.Variable]bool{}
 	for _, w := range views {
@@ -75,10 +75,11 @@ func (p Policy) checkStored(g *graph.Graph, store *model.Store, views []*castVar
 	}
 }
 
-// discoverDTypes traces f to find the dtypes in which layers request their variables. It hides the
-// variables that are stored in the Parameters dtype, so that the layers create them again in the
-// requested dtypes. The graph cannot be used afterwards. discoverDTypes always panics, with the
-// error of f or with errRetrace.
+// discoverDTypes traces f to find the dtypes in which layers request their variables. It removes
+// the variables with the Parameters dtype from the store during the trace, so that the layers
+// create them again in the requested dtypes. The graph cannot be used after this trace. Therefore
+// discoverDTypes never returns: it panics with errRetrace, which starts the next trace, or with the
+// value with which f panics.
 func (c *forwardCall) discoverDTypes(p Policy, g *graph.Graph, store *model.Store, f func()) {
 	again := func() {
 		graphStateOf(g).tracing.retrace = true
@@ -122,8 +123,9 @@ func (c *forwardCall) discoverDTypes(p Policy, g *graph.Graph, store *model.Stor
 	whole = true
 }
 
-// recordLookups records the hidden variables that the model looked up before a layer created them,
-// and reports whether there are any. The next trace does not hide these variables.
+// recordLookups records the variables that discoverDTypes had removed from the store and that the
+// model looked up before a layer created them. It reports whether there are any. The next trace
+// keeps these variables in the store.
 func (c *forwardCall) recordLookups(missed []string, made []*model.Variable, hidden map[string]*model.Variable) bool {
 	found := false
 	for _, path := range missed {
@@ -135,8 +137,8 @@ func (c *forwardCall) recordLookups(missed []string, made []*model.Variable, hid
 	return found
 }
 
-// recordDTypes records the dtypes in which the model reads the variables, and adds new variables to
-// the store in the Parameters dtype.
+// recordDTypes records the dtypes in which the model reads its variables. It adds the variables
+// that the model created to the store, in the Parameters dtype.
 func (c *forwardCall) recordDTypes(p Policy, g *graph.Graph, store *model.Store, kept, made []*model.Variable,
 	hidden map[string]*model.Variable) {
 	c.known, c.dtypes = true, map[string]dtypes.DType{}

@@ -119,8 +119,8 @@ func (r *rewriter) checkSelectAndScatter(s *ir.Statement) {
 	r.rejectVaryingAttributes(s)
 }
 
-// rewriteGather limits indices to the rows before the padding, as a gather limits indices to the
-// operand.
+// rewriteGather clamps the indices of a gather to the rows before the padding. StableHLO's gather
+// only clamps them to the padded operand.
 func (r *rewriter) rewriteGather(s, rewritten *ir.Statement) {
 	const key = "dimension_numbers"
 	operand, positions := s.Operands[0], s.Operands[1]

@@ -17,7 +17,7 @@ type Variant struct {
 	PlaceholderEffect PlaceholderEffect
 }
 
-// PlaceholderEffect returns how a placeholder operation affects padding. It returns "" if the
+// PlaceholderEffect describes whether a placeholder operation supports padding. It returns "" if the
 // result contains the operand's elements, possibly in another layout. For an operation that does
 // not support padding it returns the operation's name.
 type PlaceholderEffect func(placeholder any) (op string)

@@ -93,8 +93,8 @@ func (p *Plan) Apply(sources []SizeSource) (positions []int, err error) {
 	return positions, nil
 }
 
-// hoist adds the ops of build to the start of main. If late is true, it adds them after the
-// definition of the late sizes, which main computes itself.
+// hoist adds the ops that build emits to the start of main. If late is true, the ops depend on
+// sizes that main computes itself, and hoist adds them after the ops that compute these sizes.
 func (r *rewriter) hoist(late bool, build func() *ir.Value) *ir.Value {
 	before := r.dst
 	defer func() { r.dst = before }()
@@ -158,8 +158,8 @@ func (r *rewriter) rewriteBodies(s, rewritten *ir.Statement) {
 	}
 }
 
-// sizeConstant returns the value of f for the real sizes, broadcast to type t. It adds the ops for
-// each function once, as early as the sizes are defined.
+// sizeConstant returns the value of f for the real sizes, broadcast to type t. It adds the ops that
+// compute f only once per program.
 func (r *rewriter) sizeConstant(f *sizeFunction, t ir.Type) *ir.Value {
 	key := fmt.Sprint("number ", *f, t.DType)
 	v, ok := r.cache[key]

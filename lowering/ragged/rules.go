@@ -173,8 +173,8 @@ func (r *rewriter) checkReshape(s *ir.Statement) {
 	}
 }
 
-// isLeadingPadded reports whether, of the dimensions begin to end-1, at most the first one larger
-// than 1 is padded.
+// isLeadingPadded reports whether the dimensions begin to end-1 have no padding, except possibly
+// the first dimension that is larger than 1.
 func isLeadingPadded(dims []Dim, sizes []int, begin, end int) bool {
 	first := true
 	for d := begin; d < end; d++ {
@@ -188,7 +188,7 @@ func isLeadingPadded(dims []Dim, sizes []int, begin, end int) bool {
 	return true
 }
 
-// checkSlice rejects a slice that does not contain a padded dimension completely.
+// checkSlice rejects a slice that selects only a part of a padded dimension.
 func (r *rewriter) checkSlice(s *ir.Statement) {
 	starts, limits, strides := attributeInts(s, "start_indices"), attributeInts(s, "limit_indices"),
 		attributeInts(s, "strides")
@@ -216,8 +216,8 @@ func (r *rewriter) checkPad(s *ir.Statement) {
 	r.rejectVaryingAttributes(s)
 }
 
-// requireFullDims rejects an op unless slice contains each padded dimension of operand completely,
-// so that its start index there is 0.
+// requireFullDims rejects an op, such as a dynamic slice, unless slice and operand have the same
+// size in each padded dimension.
 func (r *rewriter) requireFullDims(s *ir.Statement, operand, slice *ir.Value, reason, hint string) {
 	a, b := r.dims[operand], r.dims[slice]
 	for d := range a {

@@ -100,7 +100,8 @@ func Name(x *graph.Node, name string) *graph.Node {
 	return target.EmitOp(x, region.CheckpointName{Name: name}, func(v *graph.Node) *graph.Node { return v })
 }
 
-// nameScope contains the names of the tensors in a block. outer belongs to the enclosing block.
+// nameScope contains the names of the tensors in a block, and a reference to the names of the
+// enclosing block.
 type nameScope struct {
 	names map[string]bool
 	outer *nameScope

@@ -41,10 +41,10 @@ type Result struct {
 	Dropped *graph.Node
 }
 
-// Expert computes the experts of a device. x contains the tokens of these experts, [experts,
-// places, width], and weights are the device's shards of the layer's weights, [experts, ...]. The
-// result is [experts, places, any width]. Places without a token contain zeros, and their results
-// are ignored.
+// Expert computes the experts of a device. x contains the tokens of these experts and has shape
+// [experts, places, width]: each expert has a fixed number of places for tokens. weights are the
+// device's shards of the layer's weights, [experts, ...]. The result has shape [experts, places, n]
+// for any n. Places without a token contain zeros, and their results are ignored.
 type Expert func(x *graph.Node, weights []*graph.Node) *graph.Node
 
 // Layer computes a mixture-of-experts layer. x contains the tokens of the replica, [tokens, width],

@@ -61,7 +61,9 @@ func Run(axis string, x *graph.Node, weights []*graph.Node, stage Stage, opts Op
 	})[0]
 }
 
-// runRounds computes all rounds of one device.
+// runRounds runs the device's stage in a loop of rounds and returns the results of the last stage.
+// In each round, the stage computes one microbatch, and the device sends the activations to the
+// next stage.
 func runRounds(axis string, stages, microbatches int, x *graph.Node, weights []*graph.Node, stage Stage,
 	keep remat.Policy) *graph.Node {
 	dims := x.Shape().Dimensions
