@@ -82,7 +82,8 @@ func newProgressLine(w io.Writer) *progress.Line {
 	return progress.NewLine(w, progress.Options{Record: progress.DefaultRecordFile()})
 }
 
-// aheadCompiler returns the compiler for a slice, or nil to compile in this process.
+// aheadCompiler returns the compiler for a slice. It returns nil if programs are compiled in this
+// process.
 func (o Options) aheadCompiler(line *progress.Line) (pjrt.Compiler, error) {
 	if _, ok := o.Compiler.(pjrt.TopologyCompiler); ok {
 		line.SetProcess(-1) // the process is not known
@@ -183,8 +184,9 @@ func (c *config) openAhead(ctx context.Context, opts Options) (*Backend, error) 
 	}, slice.Close)
 }
 
-// executeAhead is Execute on a backend that compiles ahead of time. It does not run a program with
-// variables and data, but compiles the program and returns its report as an error.
+// executeAhead implements Execute on a backend that compiles ahead of time. A program with
+// variables and data is not run; executeAhead compiles it and returns the report as an error. Other
+// programs run on a CPU device.
 func (e *Executable) executeAhead(inputs []compute.Buffer, donate []bool) ([]compute.Buffer, error) {
 	b, p := e.backend, e.state.program
 	data, variables := false, false

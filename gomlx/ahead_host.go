@@ -51,12 +51,12 @@ func (h *hostPrograms) Close() error {
 	return h.cpu.Close()
 }
 
-// lazyBytes returns a tensor in host memory, which must not be modified. It first executes the
-// programs that compute the tensor, if necessary.
+// lazyBytes returns the bytes of a tensor in host memory, which must not be modified. If the tensor
+// is not computed yet, lazyBytes first executes the programs that compute it.
 type lazyBytes func() ([]byte, error)
 
-// lazyResults returns functions that compute the results of p. The program, and the programs that
-// compute its inputs, are executed when the first result is read.
+// lazyResults returns one function for each result of p. The program, and the programs that compute
+// its inputs, are executed when the first of these functions is called.
 func (h *hostPrograms) lazyResults(p *lowering.Program, inputs []lazyBytes) []lazyBytes {
 	execute := sync.OnceValues(func() ([][]byte, error) {
 		defer func() { inputs = nil }() // inputs may be large

@@ -23,7 +23,7 @@ type Buffer struct{ state *bufferState }
 
 var _ compute.Buffer = (*Buffer)(nil)
 
-// bufferState is the content of a Buffer. It is a separate object, because the Buffer's cleanup
+// bufferState contains the value of a Buffer. It is a separate object, because the Buffer's cleanup
 // function must not refer to the Buffer.
 type bufferState struct {
 	backend   *Backend
@@ -182,8 +182,8 @@ func (s *bufferState) bytesLocked() ([]byte, error) {
 	return out, s.readLocked(out)
 }
 
-// lazyReader returns a function that returns the value. It is used on backends that compile ahead
-// of time, where values are in host memory or not computed yet.
+// lazyReader returns a function that returns the bytes of the value. It is used on backends that
+// compile ahead of time, where values are in host memory or not computed yet.
 func (s *bufferState) lazyReader() (lazyBytes, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,8 +220,8 @@ func (s *bufferState) reshardLocked(layout *engine.Layout) (*placement, error) {
 	return p, nil
 }
 
-// addPlacementLocked adds a placement to the value. If no other execution reads the value, it frees
-// the least recently used placements in excess of maxPlacements.
+// addPlacementLocked adds a copy of the value in another layout. If no other execution reads the
+// value, it frees the least recently used copies in excess of maxPlacements.
 func (s *bufferState) addPlacementLocked(p *placement) {
 	s.placements = append([]*placement{p}, s.placements...)
 	s.host = nil

@@ -19,8 +19,8 @@ import (
 // that another execution owns. This avoids deadlocks.
 
 // claim registers the execution as the owner of its donated inputs and as a reader of its other
-// inputs, until releaseInputs is called. If it fails, nothing is registered. donate has one value per
-// input.
+// inputs, until releaseInputs is called. donate[i] is true if input i is donated. If claim fails,
+// it registers nothing.
 func (e *Executable) claim(inputs []compute.Buffer, donate []bool) error {
 	for _, donated := range [...]bool{true, false} {
 		for i, input := range inputs {

@@ -109,7 +109,7 @@ var configOptions = []configOption{
 
 func isPluginKind(plugin string) bool { return slices.Contains([]string{"cpu", "tpu", "cuda"}, plugin) }
 
-// parseText parses an option that accepts any text except an empty one.
+// parseText parses the value of an option that accepts any text except an empty one.
 func parseText(dst *string, value, hintIfEmpty string) (reason, hint string) {
 	*dst = value
 	if value == "" {
@@ -130,8 +130,8 @@ func parseCount(dst *int, value string) (reason, hint string) {
 	return "", ""
 }
 
-// parseAxes parses axes such as "model:4+sequence:2", which needs no quotes, or
-// "model=4,sequence=2".
+// parseAxes parses the names and sizes of axes, such as "model:4+sequence:2", which needs no
+// quotes, or "model=4,sequence=2".
 func parseAxes(c *config, value string) (reason, hint string) {
 	mesh, err := sharding.ParseMesh(strings.NewReplacer(":", "=", "+", ",").Replace(value))
 	switch {

@@ -25,7 +25,8 @@ func (b *Backend) newConstant(shape shapes.Shape, elements []byte) (constant low
 	return constant, err
 }
 
-// numInputs returns the number of parameters, not counting the constants at the end of the list.
+// numInputs returns the number of inputs of a program. The remaining parameters, at the end of the
+// list, are constants.
 func numInputs(p *lowering.Program) int { return len(p.ParameterNames) - len(p.Constants) }
 
 // withConstants adds the program's constants, which are not donated, to the inputs of each device.

@@ -19,7 +19,8 @@ var (
 	ErrDonated = errkind.New(errkind.RuntimeError, "gomlx: the buffer was donated to an execution")
 )
 
-// finalizedError returns an error that matches ErrFinalized and names the object.
+// finalizedError returns an error for the use of an object after its Finalize. The error matches
+// ErrFinalized and names the object.
 func finalizedError(object string) error {
 	return &errkind.Fault{Op: "gomlx", Reason: "the " + object + " is finalized", Match: ErrFinalized,
 		Hint: "call Finalize after its last use"}

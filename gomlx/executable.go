@@ -29,8 +29,8 @@ type Executable struct {
 
 var _ compute.Executable = (*Executable)(nil)
 
-// executableState is the state of an Executable. It is a separate object, because the Executable's
-// cleanup function must not refer to the Executable.
+// executableState contains the fields of an Executable. It is a separate object, because the
+// Executable's cleanup function must not refer to the Executable.
 type executableState struct {
 	backend    *Backend
 	program    *lowering.Program

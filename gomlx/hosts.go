@@ -21,7 +21,8 @@ import (
 // and the first value of a variable must be the same on all processes, so they are compared at
 // their first use.
 
-// replicate replicates a tensor on all devices. All processes must call it.
+// replicate copies a tensor that is sharded over the processes to all devices, by an all-gather.
+// All processes must call it.
 func (b *Backend) replicate(src *placement, shape shapes.Shape) (*placement, error) {
 	if src.layout.Spec == nil {
 		return nil, layoutError("processes hold parts of it, and no rule says which", nil)
@@ -81,7 +82,8 @@ func (b *Backend) compileGather(shape shapes.Shape, spec sharding.Spec) (*varian
 	return v, v.setLayouts(b, spmd.GlobalSignature{Results: make([]spmd.GlobalTensor, 1)})
 }
 
-// checkAgreement returns an error if data differs between processes. what names the data in the error.
+// checkAgreement returns an error if the processes pass different data. The error contains what, a
+// name of the data, and hint.
 func (b *Backend) checkAgreement(what, hint string, data []byte) error {
 	err := b.runtime.CheckAgreement(b.runtime.Context, what, "", data)
 	if mismatch := (*MismatchError)(nil); errors.As(err, &mismatch) {

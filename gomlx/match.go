@@ -58,9 +58,9 @@ func matchDonated(p *lowering.Program, donated []bool) []int {
 	return donors
 }
 
-// nearestParameters searches backward from start, the value of a result, for parameters that the
-// result may update, nearest first. parameterOf returns false for a value that is no such
-// parameter.
+// nearestParameters searches backward from start, the value of a result, and returns the parameters
+// that the result may update, nearest first. parameterOf returns the index of a parameter, or false
+// if a value is not a parameter that can be updated.
 func nearestParameters(result int, start *ir.Value, producers map[*ir.Value]*ir.Statement,
 	parameterOf func(*ir.Value) (int, bool)) (found []matchCandidate) {
 	seen := map[*ir.Value]bool{start: true}

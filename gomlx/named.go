@@ -12,8 +12,8 @@ import (
 // A program that GoMLX distributes, or that it runs on a default device other than 0, runs on
 // devices that GoMLX names by their numbers. Each value on such a device is unsharded.
 
-// namedPartitions returns the numbers of the devices that GoMLX selects for the program, in GoMLX's
-// order.
+// namedPartitions returns the device numbers on which GoMLX runs the program: the devices of a
+// program that GoMLX distributes, in GoMLX's order, or defaultDevice for any other program.
 func (c *executableState) namedPartitions(defaultDevice compute.DeviceNum) []int {
 	if !c.isDistributed() {
 		return []int{int(defaultDevice)}
@@ -27,8 +27,8 @@ func (c *executableState) namedPartitions(defaultDevice compute.DeviceNum) []int
 	return all
 }
 
-// namedVariant returns the program compiled for devices that GoMLX selects by number. It compiles
-// the program on first use.
+// namedVariant returns the program compiled for the devices that namedPartitions returns. It
+// compiles the program on first use.
 func (c *executableState) namedVariant(defaultDevice compute.DeviceNum) (*variant, error) {
 	b := c.backend
 	if err := b.checkNamedDevices(); err != nil {

@@ -72,8 +72,8 @@ func (o Options) devicesPerReplica() int {
 	return max(size, o.LogicalDevices)
 }
 
-// CompiledProgram is a program that was compiled for the mesh. The backend owns its contents: do
-// not close them.
+// CompiledProgram is a program that was compiled for the mesh of the backend. The backend owns its
+// contents: do not close them.
 type CompiledProgram struct {
 	// Module is the program that was passed to the compiler, with the layouts of its arguments and
 	// results, including the layouts that the partitioner chose.

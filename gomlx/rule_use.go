@@ -124,7 +124,8 @@ func (b *Backend) checkRules(p *lowering.Program) error {
 
 // warnUnsharded writes each of these warnings at most once:
 //
-//   - In a program with variables, no data is sharded over the replicas, so they do the same work.
+//   - In a program with variables, no data is sharded over the replicas, so all replicas do the
+//     same work.
 //   - A variable is not sharded as the rules specify.
 //   - A matrix is replicated because no rule of a built-in set matches its name.
 func (b *Backend) warnUnsharded(p *lowering.Program, places []logical.ExplainedSpec) {
@@ -183,7 +184,8 @@ func (b *Backend) isUsedByRules(axis sharding.Axis) bool {
 // built-in sets.
 func isLargeMatrix(s shapes.Shape) bool { return s.Rank() > 1 && s.Size() >= 1024 }
 
-// joinFirst joins the first limit texts, and adds the number of texts that it omits.
+// joinFirst joins the first limit texts with commas, and adds the number of omitted texts, such as
+// "and 3 more".
 func joinFirst(texts []string, limit int) string {
 	if n := len(texts); n > limit {
 		texts = append(slices.Clone(texts[:limit]), fmt.Sprintf("and %d more", n-limit))

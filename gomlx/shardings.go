@@ -21,8 +21,8 @@ type resultShardings struct {
 	ops        []sharding.OpSharding
 }
 
-// layout returns the layout of the result with the given index. It sets Spec and ShardDims of x to
-// this layout.
+// layout returns the layout that the partitioner chose for the result with the given index. It also
+// stores this layout in the fields Spec and ShardDims of x.
 func (c *resultShardings) layout(over sharding.Mesh, x *spmd.ShardedTensor, result int) (*engine.Layout, error) {
 	if c.executable == nil {
 		return nil, layoutError("the runtime gives no compiled program", nil)

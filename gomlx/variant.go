@@ -15,8 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// variant is a program compiled for a set of donated parameters, or for devices that GoMLX selects
-// by number.
+// variant is the program of an Executable, compiled for one set of donated parameters, or for
+// devices that GoMLX selects by number.
 type variant struct {
 	module     *spmd.Module // module and the layouts are only set for a program on all devices
 	exe        system.Executable
@@ -26,8 +26,8 @@ type variant struct {
 	donors     []int // index of the parameter whose memory each result reuses, or -1
 }
 
-// reusableDonations returns a mask of the donated parameters that have the type of a result, so
-// that the result can reuse their memory. key is the mask as text.
+// reusableDonations selects the donated parameters whose memory a result can reuse, because a
+// result has the same type. mask has one element for each parameter, and key is the mask as text.
 func (c *executableState) reusableDonations(donated []bool) (mask []bool, key string) {
 	main := c.program.Main()
 	mask, text := make([]bool, len(main.Parameters)), make([]byte, len(main.Parameters))
@@ -40,7 +40,8 @@ func (c *executableState) reusableDonations(donated []bool) (mask []bool, key st
 	return mask, string(text)
 }
 
-// variantFor returns the variant for the donated parameters. It compiles the variant on first use.
+// variantFor returns the program compiled for a set of donated parameters. It compiles the program
+// on first use.
 func (c *executableState) variantFor(donated []bool) (*variant, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,8 +72,8 @@ func (c *executableState) variantFor(donated []bool) (*variant, error) {
 	return v, err
 }
 
-// cachedVariant returns the variant for a key, and calls build to create it on first use. c.mu must
-// be held.
+// cachedVariant returns the compiled program that is cached under key. If there is none, it calls
+// build and caches the result. c.mu must be held.
 func (c *executableState) cachedVariant(key string, build func() (*variant, error)) (v *variant, err error) {
 	if v, ok := c.variants[key]; ok {
 		return v, nil
@@ -177,15 +178,15 @@ func (v *variant) compile(b *Backend, name string, text []byte, opts pjrt.Compil
 	return nil
 }
 
-// launch executes a variant. args and results have one row per device of this process.
+// launch executes a compiled program. args and results have one row per device of this process.
 func (b *Backend) launch(v *variant, args, results [][]*pjrt.Buffer, donate []bool) error {
 	b.runtime.Launch.Lock()
 	defer b.runtime.Launch.Unlock()
 	return v.exe.Execute(b.runtime.Context, args, results, pjrt.ExecuteOptions{Donate: donate})
 }
 
-// setLayouts sets the layouts of the arguments and results. Layouts that the partitioner chose are
-// read from the compiled program.
+// setLayouts sets the layouts of the arguments and results. It reads the layouts that the
+// partitioner chose from the compiled program.
 func (v *variant) setLayouts(b *Backend, sig spmd.GlobalSignature) error {
 	for _, x := range v.module.Arguments {
 		layout, err := b.layout(x)

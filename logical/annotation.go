@@ -51,7 +51,8 @@ func SplitInto(parts ...int) Annotation {
 // Kind returns the kind of the annotation.
 func (a Annotation) Kind() Kind { return a.kind }
 
-// Device returns the logical device of an annotation of kind [KindAssign], or 0 for any other kind.
+// Device returns the logical device of an annotation of kind [KindAssign], and 0 for any other
+// kind.
 func (a Annotation) Device() int { return a.device }
 
 // Parts returns a copy of the numbers of shards passed to [SplitInto], one for each dimension, or

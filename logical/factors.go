@@ -124,8 +124,8 @@ func (f AxisFactors) NumSplit() int {
 }
 
 // Spec returns the sharding of a tensor of the given rank with this annotation, over the axes of f.
-// If the annotation is not a split, the tensor is replicated. The annotation must be valid for the
-// tensor, and must be one of the annotations passed to [FactorAxes].
+// The annotation must be valid for the tensor, and must be one of the annotations passed to
+// [FactorAxes]. If the annotation is not a split, the tensor is replicated.
 func (a Annotation) Spec(rank int, f AxisFactors) sharding.Spec {
 	if a.kind != KindSplit {
 		return sharding.Replicated(rank)

@@ -129,8 +129,8 @@ func (a Annotation) WithinReplica() Annotation {
 	return a
 }
 
-// checkAxisNames returns the dimension, the problem and the correction of the first invalid axis
-// name of a split. The reason is empty if all names are valid.
+// checkAxisNames returns the dimension of the first invalid axis name of a split, the problem, and
+// a suggested correction. The reason is empty if all names are valid.
 func (a Annotation) checkAxisNames(mesh sharding.Mesh) (dim int, reason, hint string) {
 	firstDim := map[string]int{}
 	for dim, names := range a.axes {

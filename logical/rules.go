@@ -114,8 +114,8 @@ func (rules Rules) StateFor(path string, dims []int) (StateSharding, int) {
 	return ShardNothing, -1
 }
 
-// matchVariable returns the index of the rule whose Annotation applies to the variable, or -1. more
-// contains the indices of the rules whose Largest axes apply.
+// matchVariable returns the index of the first rule whose Annotation applies to the variable, or
+// -1. more contains the indices of the rules that split the variable's largest dimension.
 func (rules Rules) matchVariable(path string, dims []int) (first int, more []int) {
 	first = -1
 	for i, r := range rules {

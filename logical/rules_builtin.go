@@ -76,7 +76,8 @@ func BuiltinRules(name string, mesh sharding.Mesh) (Rules, error) {
 	return rules, nil
 }
 
-// modelAxis returns the axis over which layers are split.
+// modelAxis returns the axis over which the built-in rules split layers: "model" or "logical", or
+// else the last axis.
 func modelAxis(mesh sharding.Mesh) string {
 	names := mesh.AxisNames()
 	for _, name := range []string{"model", LogicalAxis} {

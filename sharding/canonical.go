@@ -77,7 +77,7 @@ func (s OpSharding) mergeSubgroups() OpSharding {
 	return merged
 }
 
-// canonicalOrder returns the position of a subgroup of kind k in XLA's order.
+// canonicalOrder returns the position of subgroups of kind k in XLA's canonical order.
 func (k Kind) canonicalOrder() int {
 	if k == KindReplicated {
 		return int(KindUnreduced) + 1

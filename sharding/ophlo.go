@@ -40,8 +40,8 @@ func (s OpSharding) formatTiles() string {
 	return text
 }
 
-// lastTileReplicated reports whether the only subgroup is replicated, so that the short form
-// last_tile_dim_replicate applies.
+// lastTileReplicated reports whether the sharding can be written in HLO's short form
+// last_tile_dim_replicate. Its only subgroup must be replicated.
 func (s OpSharding) lastTileReplicated() bool {
 	return len(s.subgroups) == 1 && s.subgroups[0] == KindReplicated
 }

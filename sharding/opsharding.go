@@ -186,9 +186,9 @@ func (s OpSharding) Subgroups() []Kind { return slices.Clone(s.subgroups) }
 // Elements returns a copy of the element shardings of a tuple.
 func (s OpSharding) Elements() []OpSharding { return slices.Clone(s.elements) }
 
-// TileShape returns the number of tiles in each tensor dimension, without subgroups. Like
-// TensorFlow's get_sharding_tile_shape, it returns [1] for a maximal sharding. For other shardings
-// without tiles it returns nil.
+// TileShape returns the number of tiles into which each tensor dimension is split. Like
+// TensorFlow's get_sharding_tile_shape, it returns [1] if a single device holds the tensor. For
+// replicated and other shardings that are not tiled, it returns nil.
 func (s OpSharding) TileShape() []int {
 	switch s.kind {
 	case KindMaximal:
@@ -199,9 +199,9 @@ func (s OpSharding) TileShape() []int {
 	return nil
 }
 
-// Equal reports whether both shardings assign the same tiles and subgroups to the same devices. A
-// listed and a computed device list with the same devices are equal. To compare shardings by
-// meaning, compare the results of [OpSharding.Canonical].
+// Equal reports whether both shardings assign the same tiles and subgroups to the same devices. It
+// does not matter whether the devices are listed or computed (see [OpIotaTile]). To compare
+// shardings by meaning, compare the results of [OpSharding.Canonical].
 func (s OpSharding) Equal(other OpSharding) bool {
 	return s.kind == other.kind && s.device == other.device &&
 		slices.Equal(s.tiles.dims, other.tiles.dims) &&

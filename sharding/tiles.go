@@ -70,7 +70,8 @@ func (t deviceTiles) deviceList() []int {
 	return transpose(devices, t.reshape, t.perm)
 }
 
-// transpose returns the row-major array of dimensions dims with its dimensions permuted to order.
+// transpose permutes the dimensions of a row-major array with dimensions dims. order lists the old
+// dimensions in their new order.
 func transpose(array, dims, order []int) []int {
 	strides := make([]int, len(dims))
 	size := 1

@@ -115,7 +115,8 @@ func (s Spec) ValidateTensor(mesh Mesh, tensor string, shape []int) error {
 	return errors.Join(v.problems...)
 }
 
-// rankHint returns the text of the spec, truncated or extended to rank.
+// rankHint returns the text of the spec with the given rank, as a suggestion for an error. It
+// removes or adds dimensions at the end.
 func (s Spec) rankHint(rank int) string {
 	fitted := s.WithRank(rank)
 	fitted.dims = fitted.dims[:rank]

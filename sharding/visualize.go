@@ -146,8 +146,8 @@ func (o VisualizeOptions) resolveIndices(shape []int, down, across int) ([]int, 
 	return o.Indices, nil
 }
 
-// contains reports whether the shard includes the given indices in all dimensions except down and
-// across. Empty dimensions are ignored.
+// contains reports whether the shard includes the given indices. It ignores empty dimensions and
+// the dimensions down and across, which are drawn.
 func (h deviceShard) contains(indices []int, down, across int) bool {
 	for d, r := range h.ranges {
 		if d != down && d != across && r.Len() > 0 && (indices[d] < r.Start || indices[d] >= r.Stop) {

@@ -18,7 +18,8 @@ func NewAccess[T any](internal T) Access[T] { return Access[T]{internal} }
 
 func (a *Access[T]) access() T { return a.internal }
 
-// Accessible is implemented by types that embed an [Access].
+// Accessible is implemented by types that embed an [Access], and is the parameter type of
+// [Internal].
 type Accessible[T any] interface{ access() T }
 
 // Internal returns the internal methods of x, which must not be a nil pointer. It does not allocate.

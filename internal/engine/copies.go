@@ -67,8 +67,8 @@ func (m *Runtime) NewBroadcaster() *Broadcaster {
 	}}
 }
 
-// Start starts copies of a tensor to each partition of this process that has no buffer in all, and
-// stores the new buffers in all. source returns the partition from which the given partition is copied.
+// Start starts copies of a tensor to the partitions of this process that have no buffer in all, and
+// stores the new buffers in all. source returns the partition from which a partition is copied.
 // bytes is the size of the tensor.
 func (s *Broadcaster) Start(ctx context.Context, bytes int, all Buffers, source func(partition int) int) error {
 	m := s.runtime
@@ -93,7 +93,8 @@ func (s *Broadcaster) Start(ctx context.Context, bytes int, all Buffers, source 
 	return nil
 }
 
-// copy starts a copy to a device. If the plugin does not support this, it copies through the host.
+// copy starts a copy of a buffer to a device. If the plugin cannot copy between devices, the copy
+// passes through host memory.
 func (s *Broadcaster) copy(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error) {
 	made, err := s.copyToDevice(ctx, b, d)
 	if !errors.Is(err, errors.ErrUnsupported) {
@@ -116,7 +117,7 @@ func (s *Broadcaster) wait(ctx context.Context) error {
 	return nil
 }
 
-// HasAllBuffers reports whether each partition of this process has a buffer in all.
+// HasAllBuffers reports whether all has a buffer for each partition of this process.
 func (m *Runtime) HasAllBuffers(all Buffers) bool {
 	return !slices.ContainsFunc(m.localPartitions, func(partition int) bool { return all[partition] == nil })
 }

@@ -13,7 +13,8 @@ import (
 // Buffers are a tensor's shards on the devices, by partition. Shards of other processes are nil.
 type Buffers []*pjrt.Buffer
 
-// Buffers returns new Buffers with a nil element for each partition. They are empty for a described runtime.
+// Buffers returns new Buffers with a nil element for each partition. They are empty if the runtime
+// has no devices (see [NewDescribedRuntime]).
 func (m *Runtime) Buffers() Buffers { return make(Buffers, len(m.All)) }
 
 // Close closes the buffers.
@@ -69,7 +70,8 @@ func NewBufferTable(rows, columns int) [][]*pjrt.Buffer {
 	return table
 }
 
-// TableColumn returns a column of a [NewBufferTable] as Buffers. rows has the partition of each row.
+// TableColumn returns a column of a table of [NewBufferTable] as Buffers. rows contains the
+// partition of each row.
 func (m *Runtime) TableColumn(table [][]*pjrt.Buffer, rows []int, column int) Buffers {
 	all := m.Buffers()
 	for row, d := range rows {
@@ -78,8 +80,8 @@ func (m *Runtime) TableColumn(table [][]*pjrt.Buffer, rows []int, column int) Bu
 	return all
 }
 
-// Close cancels running compilations and closes the programs of exchanges. The caller must hold Launch.
-// Other programs and buffers are closed by their owners.
+// Close cancels running compilations and closes the programs with which processes exchange
+// messages. The caller must hold Launch. Other programs and buffers are closed by their owners.
 func (m *Runtime) Close() []error {
 	m.Cancel()
 	errs := m.closeBuilds()

@@ -41,10 +41,10 @@ const MaxMessage = 1 << 20
 // MaxAsyncMessage is the same limit for [Runtime.StartGather].
 const MaxAsyncMessage = 4*firstWords - 4 - 4
 
-// Gather exchanges messages between the processes. It sends mine to all processes and returns the messages
-// of all processes, indexed by process. All processes must call Gather with the same name, call. Otherwise
-// all processes receive the error of [Options].OutOfStep. If a message and its name have more than 504 bytes,
-// all processes run a second launch.
+// Gather sends the message mine to all processes and returns the messages of all processes, indexed
+// by process. call is the name of the call, which must be the same on all processes. Otherwise all
+// processes receive the error of [Options].OutOfStep. Gather runs a program on the devices. If a
+// message and its name have more than 504 bytes, all processes run the program a second time.
 func (m *Runtime) Gather(ctx context.Context, call string, mine []byte) ([][]byte, error) {
 	if len(call)+len(mine) > MaxMessage {
 		return nil, m.fault(errkind.ValueError, call, "keep it on the devices, or write a file",
@@ -109,8 +109,9 @@ func (m *Runtime) CheckAgreement(ctx context.Context, what, text string, content
 	return m.opts.Differ(what, texts, differing)
 }
 
-// gatherOnce gathers messages with one launch. It truncates them to rows of the given number of words.
-// longest is the length of the longest message in bytes before it was truncated.
+// gatherOnce runs the exchange program once and returns the messages of all processes, each
+// truncated to the given number of words. longest is the length in bytes of the longest message
+// before it was truncated.
 func (m *Runtime) gatherOnce(ctx context.Context, words int, message []byte) (rows [][]byte, longest int, err error) {
 	s, err := m.send(ctx, words, message)
 	if err != nil {
@@ -120,7 +121,8 @@ func (m *Runtime) gatherOnce(ctx context.Context, words int, message []byte) (ro
 	return s.receive(ctx)
 }
 
-// parseMessages returns the values of all messages. It returns an error unless every message has this call.
+// parseMessages returns the values in the messages of all processes. It returns an error if a
+// message belongs to another call than the given one.
 func (m *Runtime) parseMessages(call string, rows [][]byte) ([][]byte, error) {
 	calls, values := make([]string, len(rows)), make([][]byte, len(rows))
 	same := true
@@ -153,7 +155,8 @@ func appendMessage(b []byte, call string, value []byte) []byte {
 	return append(append(b, call...), value...)
 }
 
-// parseMessage parses a message of appendMessage. The value is a copy.
+// parseMessage returns the call and the value of a message that appendMessage created. The value is
+// a copy.
 func parseMessage(b []byte) (call string, value []byte, ok bool) {
 	if len(b) < 4 {
 		return "", nil, false
@@ -202,7 +205,8 @@ func (m *Runtime) send(ctx context.Context, words int, message []byte) (_ *pendi
 	return s, x.program.Execute(ctx, s.ins, s.outs, pjrt.ExecuteOptions{})
 }
 
-// receive waits for all messages. longest is the length of the longest one in bytes before truncation.
+// receive waits for the messages of all processes. longest is the length in bytes of the longest
+// message before it was truncated.
 func (s *pendingExchange) receive(ctx context.Context) (rows [][]byte, longest int, err error) {
 	m, words := s.runtime, s.words
 	all := make([]byte, 4*words*m.NumDevices())
@@ -240,7 +244,8 @@ func (s *pendingExchange) close() error {
 	return errors.Join(errs...)
 }
 
-// compileExchange returns the program for rows of the given number of words, compiled at the first call.
+// compileExchange returns the exchange program for messages of the given number of words. It
+// compiles the program on first use.
 func (m *Runtime) compileExchange(ctx context.Context, words int) (*exchange, error) {
 	m.exchanging.Lock()
 	defer m.exchanging.Unlock()
@@ -262,8 +267,8 @@ func (m *Runtime) compileExchange(ctx context.Context, words int) (*exchange, er
 	return of, nil
 }
 
-// findExchange returns the compiled program for rows of the given number of words, or nil if there is
-// none. After Close it returns an error.
+// findExchange returns the exchange program for messages of the given number of words if it is
+// already compiled, and otherwise nil. After Close it returns an error.
 func (m *Runtime) findExchange(words int) (*exchange, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

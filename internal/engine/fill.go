@@ -34,8 +34,8 @@ type Load struct {
 	Into Buffers
 }
 
-// shardRead is one call of a Source. It reads one shard for all partitions, or, if cells is not nil, a
-// different shard for each partition.
+// shardRead is one read from a Source. It reads either one shard that all partitions have, or, if
+// cells is not nil, a different shard for each partition.
 type shardRead struct {
 	of          *Load
 	start, size []int
@@ -52,7 +52,7 @@ func (r *shardRead) bytes() int {
 	return r.of.Layout.ShardBytes
 }
 
-// shardData returns the bytes of data for the partition with index i in r.partitions.
+// shardData returns the part of data that contains the shard of partition r.partitions[i].
 func (r *shardRead) shardData(data []byte, i int) []byte {
 	if r.cells == nil {
 		return data
@@ -61,8 +61,8 @@ func (r *shardRead) shardData(data []byte, i int) []byte {
 	return data[i*n:][:n:n]
 }
 
-// planReads returns the reads for the shards of this process's devices. It may combine several shards of
-// a tensor that have at most staged bytes together.
+// planReads returns the reads for the shards of this process's devices. Several shards of a tensor
+// can be read together if their total size is at most staged bytes.
 func (m *Runtime) planReads(x *Load, staged int) (all []*shardRead) {
 	for _, partition := range m.localPartitions {
 		start, size := x.Layout.ShardBounds(partition)
@@ -79,7 +79,7 @@ func (m *Runtime) planReads(x *Load, staged int) (all []*shardRead) {
 	return m.mergeReads(x, all, staged)
 }
 
-// read reads the shards and clears their padding.
+// read reads the shards into data and clears their padding.
 func (r *shardRead) read(ctx context.Context, into []byte) error {
 	l := r.of.Layout
 	if r.cells != nil {
@@ -122,10 +122,11 @@ const (
 	minStaging     = 1 << 20
 )
 
-// LoadTensors reads the shards of tensors with the given number of concurrent readers and copies them to
-// the devices of this process, large shards first. Staging memory on the host is limited to a sixteenth
-// of the bytes on the devices, but at least 1 MiB or one shard. peak is the maximum staging memory in
-// use, in bytes. After an error all buffers are closed.
+// LoadTensors reads the shards of tensors and copies them to the devices of this process, large
+// shards first. It uses the given number of concurrent readers. Shards pass through staging memory
+// on the host, which is limited to a sixteenth of the bytes on the devices, but at least 1 MiB or
+// one shard. peak is the maximum staging memory in use, in bytes. After an error all buffers are
+// closed.
 func (m *Runtime) LoadTensors(ctx context.Context, all []*Load, readers int) (peak int, err error) {
 	total := 0
 	for _, x := range all {
@@ -192,8 +193,9 @@ func (m *Runtime) LoadTensors(ctx context.Context, all []*Load, readers int) (pe
 	return pool.Peak(), err
 }
 
-// loadShards reads shards directly into device memory if possible. Otherwise it reads them into staging
-// memory and adds r to the queue.
+// loadShards performs the read r. It reads the shards directly into device memory if possible.
+// Otherwise it reads them into staging memory and adds r to the queue, whose receiver copies the
+// shards to the devices.
 func (m *Runtime) loadShards(ctx context.Context, r *shardRead, pool *staging.Pool,
 	queue chan<- *shardRead) (err error) {
 	if rt := m.runtimeInPlace(r); rt != nil {

@@ -27,8 +27,8 @@ func (m *Runtime) hostMemoryRuntime() inPlaceRuntime {
 	return rt
 }
 
-// runtimeInPlace returns the system's runtime if r can read directly into the memory of its buffers. It
-// returns nil if the shards must be copied.
+// runtimeInPlace returns the system's runtime if the shards of r can be read directly into the
+// memory of their buffers. It returns nil if the shards must be copied.
 func (m *Runtime) runtimeInPlace(r *shardRead) inPlaceRuntime {
 	if r.cells == nil && len(r.partitions) != 1 || r.of.Layout.ShardBytes*len(r.partitions) < minInPlace {
 		return nil
@@ -61,8 +61,9 @@ func (m *Runtime) readInPlace(ctx context.Context, r *shardRead, rt inPlaceRunti
 	return err
 }
 
-// mergeReads combines all reads of a tensor into one read if their shards form a grid. The shards must
-// either be read directly into the memory of their buffers, or have at most staged bytes together.
+// mergeReads combines all reads of a tensor into one read if the shards form a grid. The shards
+// must either be read directly into the memory of their buffers, or have a total size of at most
+// staged bytes.
 func (m *Runtime) mergeReads(x *Load, all []*shardRead, staged int) []*shardRead {
 	l := x.Layout
 	bytes := l.ShardBytes * len(all)

@@ -129,8 +129,8 @@ func (l *Layout) IsSplitWithinGroup() bool {
 // IsSplitOverGroups reports whether the groups have different shards.
 func (l *Layout) IsSplitOverGroups() bool { return l.splitOverGroups }
 
-// HasSameShards reports whether l and o place the same shards on all devices. The shapes of their tensors
-// must be equal.
+// HasSameShards reports whether l and o place the same shards of a tensor on all devices. The
+// shapes of the tensors must be equal.
 func (l *Layout) HasSameShards(o *Layout) bool {
 	return l == o || l.splitOverGroups == o.splitOverGroups && l.groupDim == o.groupDim && slices.Equal(l.Shard,
 		o.Shard) &&
@@ -213,14 +213,15 @@ func (l *Layout) InsertShard(tensor, part []byte, partition int) {
 	copyBox(l.Type.HostBytes(), sizes, part, l.Shard, nil, tensor, l.Shape, start)
 }
 
-// PadShard copies box, the shard of a partition without padding, into part, the shard with padding. It
-// does not write the padding.
+// PadShard copies a partition's shard from box, where it has no padding, to part, where it has
+// padding. It does not write the padding.
 func (l *Layout) PadShard(part, box []byte, partition int) {
 	_, sizes := l.ShardBounds(partition)
 	CopyBlock(l.Type.HostBytes(), sizes, box, sizes, part, l.Shard)
 }
 
-// UnpadShard copies part, the shard of a partition with padding, into box without the padding.
+// UnpadShard copies a partition's shard from part, where it has padding, to box, where it has no
+// padding.
 func (l *Layout) UnpadShard(box, part []byte, partition int) {
 	_, sizes := l.ShardBounds(partition)
 	CopyBlock(l.Type.HostBytes(), sizes, part, l.Shard, box, sizes)
@@ -235,14 +236,14 @@ func (l *Layout) UnpaddedBytes(partition int) int {
 // PadsAtEnd reports whether all padding of a shard, if any, is contiguous at its end.
 func (l *Layout) PadsAtEnd() bool { return !l.splitOverGroups || l.groupDim == 0 }
 
-// CopyBlock copies the elements with indices below size[i] in each dimension i from one row-major tensor
-// to another. element is the size of an element in bytes.
+// CopyBlock copies a block of elements from one row-major tensor to another. The block starts at
+// index 0 and has size[i] elements in each dimension i. element is the size of an element in bytes.
 func CopyBlock(element int, size []int, src []byte, srcDims []int, dst []byte, dstDims []int) {
 	copyBox(element, size, src, srcDims, nil, dst, dstDims, nil)
 }
 
-// copyBox copies a slice of sizes[i] elements in each dimension i between row-major tensors. fromStart
-// and toStart are the start indices of the slice; nil means index 0.
+// copyBox copies a block of sizes[i] elements in each dimension i between row-major tensors.
+// fromStart and toStart are the indices at which the block starts; nil means index 0.
 func copyBox(element int, sizes []int, from []byte, fromDims, fromStart []int, to []byte, toDims, toStart []int) {
 	rank := len(sizes)
 	if rank == 0 {

@@ -2,8 +2,9 @@ package engine
 
 import "slices"
 
-// Processes maps partitions to processes. It numbers the processes that have partitions without gaps and
-// ignores the other processes. The zero value belongs to a described runtime, which has no partitions.
+// Processes records which process of a job owns each device. Devices are identified by their
+// partition number. Processes without a partition are ignored, and the others are numbered without
+// gaps. The zero value is for a runtime without devices.
 type Processes struct {
 	// Process is the index of this process. Count is the number of processes.
 	Process, Count int
@@ -16,9 +17,9 @@ type Processes struct {
 	localPartitions []int // the partitions of this process, in ascending order
 }
 
-// NewProcesses returns the processes of the partitions. tasks has the task number of each partition, mine
-// is the task number of this process, and group is the number of partitions per group. ok is false if
-// this process has no partition.
+// NewProcesses returns the Processes of a job. tasks contains the task number of each partition,
+// mine is the task number of this process, and group is the number of partitions per group. ok is
+// false if this process has no partition.
 func NewProcesses(tasks []int, mine, group int) (h Processes, ok bool) {
 	sorted := slices.Compact(slices.Sorted(slices.Values(tasks)))
 	h.Count = len(sorted)
@@ -40,11 +41,12 @@ func (h *Processes) IsMultiProcess() bool { return h.Count > 1 }
 // NumLocal returns the number of partitions of this process.
 func (h *Processes) NumLocal() int { return len(h.localPartitions) }
 
-// Sources returns the partitions of this process from which the tensor of a group can be read: the first
-// partition with each shard. For a tensor that is split over the groups, it selects from all groups.
-// held reports whether a partition has its shard; nil means that all partitions have their shards. If
-// alike is true, all groups have the same tensor, and Sources may select from any group. ok is false if
-// this process lacks a shard. missing is then the first device of the group with this shard.
+// Sources returns the partitions of this process from which a group's tensor can be read: for each
+// shard, the first partition that has it. If the tensor is split over the groups, Sources returns
+// partitions of all groups. The function held reports whether a partition has its shard; nil means
+// that all partitions have their shards. If alike is true, all groups have the same tensor, and
+// Sources may return partitions of any group. If this process lacks a shard, ok is false, and
+// missing is the first device of the group with this shard.
 func (h *Processes) Sources(l *Layout, group int, held func(partition int) bool, alike bool) (from []int,
 	missing int, ok bool) {
 	has := func(d int) bool { return h.Local[d] && (held == nil || held(d)) }
@@ -84,8 +86,8 @@ func (h *Processes) Sources(l *Layout, group int, held func(partition int) bool,
 	return from, 0, true
 }
 
-// IsReadableEverywhere reports whether every process has all shards of a tensor that is the same in all
-// groups. The result is equal on all processes.
+// IsReadableEverywhere reports whether every process can read the complete tensor from its own
+// devices. The tensor must be the same in all groups. The result is equal on all processes.
 func (h *Processes) IsReadableEverywhere(l *Layout) bool {
 	parts, has := map[int]bool{}, map[[2]int]bool{} // by the first device with the shard
 	for d, process := range h.Of {
@@ -95,7 +97,7 @@ func (h *Processes) IsReadableEverywhere(l *Layout) bool {
 	return len(has) == h.Count*len(parts)
 }
 
-// groupsOf returns the groups that have a partition of this process, for the group size of a layout.
+// groupsOf returns the groups of a layout that have a partition of this process.
 func (h *Processes) groupsOf(l *Layout) (groups []int) {
 	for _, d := range h.localPartitions {
 		groups = append(groups, d/l.group)

@@ -39,9 +39,9 @@ type Options struct {
 	OutOfStep func(calls []string) error
 }
 
-// Runtime compiles and launches programs on groups of devices. With P devices per group, partition
-// r*P + p is device p of group r. A described runtime (see [NewDescribedRuntime]) has no devices: it only
-// compiles, and launches are errors. A Runtime is safe for concurrent use.
+// Runtime compiles programs and launches them on groups of devices. With P devices per group,
+// partition r*P + p is device p of group r. A runtime without devices (see [NewDescribedRuntime])
+// only compiles, and each launch returns an error. A Runtime is safe for concurrent use.
 type Runtime struct {
 	Processes
 	// System is the system of the devices. All are the devices by partition, including the devices
@@ -123,8 +123,8 @@ func NewRuntime(sys *system.System, opts Options) (*Runtime, error) {
 	return m, nil
 }
 
-// NewDescribedRuntime returns a runtime for a TPU slice that does not have to be attached. The runtime
-// only compiles. The caller keeps ownership of the slice.
+// NewDescribedRuntime returns a runtime for a TPU slice that does not have to be attached. The
+// runtime compiles programs but cannot run them. The caller keeps ownership of the slice.
 func NewDescribedRuntime(slice *system.Slice, opts Options) *Runtime {
 	compile := slice.Compile
 	if c, ok := opts.Compiler.(pjrt.TopologyCompiler); ok {
@@ -135,8 +135,8 @@ func NewDescribedRuntime(slice *system.Slice, opts Options) *Runtime {
 	return NewCompilingRuntime(slice.Topology(), slice.Description().PlatformName(), compile, opts)
 }
 
-// NewCompilingRuntime returns a described runtime for the devices of a topology and platform, which
-// compiles with the given function.
+// NewCompilingRuntime returns a runtime for a topology and platform whose devices are not attached.
+// The runtime compiles with the given function and cannot run programs.
 func NewCompilingRuntime(topology tpu.Topology, platform string, compile func(context.Context, pjrt.Program,
 	pjrt.CompileOptions) (*pjrt.Executable, error), opts Options) *Runtime {
 	return newRuntime(topology, platform, opts, func(ctx context.Context, program pjrt.Program,
@@ -152,7 +152,7 @@ func NewCompilingRuntime(topology tpu.Topology, platform string, compile func(co
 // OfflineProgram is a [system.Executable] for devices that are not attached.
 type OfflineProgram struct{ *pjrt.Executable }
 
-// AddressableDevices returns nil.
+// AddressableDevices returns nil, because the devices are not attached.
 func (OfflineProgram) AddressableDevices() []*pjrt.Device { return nil }
 
 // Execute always returns an error that matches errors.ErrUnsupported.
@@ -195,13 +195,14 @@ func (m *Runtime) optionsFor(ids []int, replicas int) pjrt.CompileOptions {
 	}
 }
 
-// fault returns an error of the operation op. reason is a format string. hint suggests a correction.
+// fault returns an error of the given kind for the operation op. reason is a format string, and
+// hint suggests a correction.
 func (m *Runtime) fault(kind errkind.Kind, op, hint, reason string, args ...any) *errkind.Fault {
 	return &errkind.Fault{Op: m.opts.ErrorPrefix + ": " + op, Reason: fmt.Sprintf(reason, args...), Hint: hint,
 		Class: kind}
 }
 
-// wrapError returns the error of the operation op that failed because of cause.
+// wrapError returns an error for the operation op, which failed because of cause.
 func (m *Runtime) wrapError(op string, cause error) *errkind.Fault {
 	return &errkind.Fault{Op: m.opts.ErrorPrefix + ": " + op, Err: cause}
 }

@@ -13,10 +13,11 @@ import (
 // copy takes about a millisecond.
 const concurrentBytes = 4 << 20
 
-// PutTensor copies a row-major tensor for each group to the devices of this process. tensor returns the
-// tensor of a group that has a device of this process. PutTensor creates the nil elements of into and
-// refills closed buffers. Large tensors are copied concurrently. When PutTensor returns, the tensors have
-// been read. After an error all buffers are closed.
+// PutTensor copies row-major tensors from host memory to the devices of this process. The function
+// tensor returns the tensor of a group, and is called for each group that has a device of this
+// process. PutTensor creates the nil elements of into and refills closed buffers. Large tensors are
+// copied concurrently. When PutTensor returns, the tensors have been read. After an error all
+// buffers are closed.
 func (m *Runtime) PutTensor(ctx context.Context, l *Layout, tensor func(group int) []byte, into Buffers) (err error) {
 	if local := m.NumLocal(); local > 1 && l.ShardBytes*local >= concurrentBytes {
 		group, ctx := errgroup.WithContext(ctx)
@@ -43,8 +44,8 @@ func (m *Runtime) PutTensor(ctx context.Context, l *Layout, tensor func(group in
 	return err
 }
 
-// PutShard copies the shard of one partition of this process from tensor, the tensor of its group. See
-// [Layout.ExtractShard] for scratch.
+// PutShard copies the shard of one partition of this process to its device. tensor is the tensor of
+// the partition's group. See [Layout.ExtractShard] for scratch.
 func (m *Runtime) PutShard(ctx context.Context, l *Layout, partition int, tensor []byte, scratch *[]byte,
 	into Buffers) (err error) {
 	if len(tensor) != l.Bytes {
@@ -74,8 +75,9 @@ func (m *Runtime) Wait(ctx context.Context, partitions []int, from Buffers) erro
 	return nil
 }
 
-// GetTensor copies a tensor to host memory in row-major order. The given partitions must have all shards:
-// see [Processes.Sources]. GetTensor waits until the contents of the buffers are available.
+// GetTensor copies a tensor from the devices to host memory in row-major order. The given
+// partitions must together have all shards; see [Processes.Sources]. GetTensor waits until the
+// contents of the buffers are available.
 func (m *Runtime) GetTensor(ctx context.Context, l *Layout, from Buffers, partitions []int, tensor []byte) error {
 	var scratch []byte
 	for _, i := range partitions {

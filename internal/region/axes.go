@@ -2,7 +2,8 @@ package region
 
 import "github.com/tpustrategy/tpustrategy/sharding"
 
-// ManualAxes returns the axes over which the regions that t is tracing are manual.
+// ManualAxes returns the mesh axes over which each device computes on its own shards at the current
+// point of the trace. They are the axes of the [Manual] regions that t is tracing.
 func ManualAxes(t Target) (all []string) {
 	for _, p := range t.OpenPasses() {
 		if kind, ok := p.Kind.(Manual); ok {

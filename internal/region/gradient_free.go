@@ -31,7 +31,8 @@ func (r *tracer) statesWithoutGradient() map[int]*graph.Node {
 	return all
 }
 
-// addDependencies adds to seen the nodes of the region from which a gradient can flow to node.
+// addDependencies adds node to seen, and all nodes of the region to which the gradient of node
+// flows.
 func (r *tracer) addDependencies(node *graph.Node, seen map[*graph.Node]bool) {
 	if seen[node] || node.StopGradient() || node.Id() < r.innerArguments[0].Id() {
 		return

@@ -101,8 +101,8 @@ const secondDerivativeHint = "use remat.Block and loop.Layers for it without a r
 	"gradient (graph.StopGradient)"
 
 // rebuild traces copies of the forward and the backward pass that GoMLX can differentiate. The
-// copies read the given nodes instead of the sources (the inputs that have gradients) and the
-// adjoints. It returns the gradients of the sources.
+// copies read the given nodes instead of the adjoints and the sources. The sources are the inputs
+// that have gradients. rebuild returns the gradients of the sources.
 func (b *backwardPass) rebuild(sources, adjoints []*graph.Node) []*graph.Node {
 	loop, isLoop := b.pass.Kind.(Loop)
 	n := 1
@@ -202,8 +202,8 @@ func (b *backwardPass) sourceOrder(argumentOf []int) (sources []int) {
 	return sources
 }
 
-// stackCarriedStarts runs the loop again. For each carried argument, it returns the stack of the
-// values at the start of each iteration.
+// stackCarriedStarts runs the loop again to compute its intermediate states. For each carried
+// argument, it returns a stack of the values at the start of each iteration.
 func (b *backwardPass) stackCarriedStarts(arguments []Argument, leaves []*graph.Node) []*graph.Node {
 	carried := 0
 	all := Trace(b.target, b.pass.Kind, arguments, func(in []*graph.Node) (list []Result) {

@@ -206,8 +206,9 @@ func (r *tracer) collectSources(nodes, enters []*graph.Node) {
 	}
 }
 
-// IsVariable reports whether a node is a parameter of the graph, or converts a parameter to another
-// dtype before the node with the ID first. Package precision passes converted variables to layers.
+// IsVariable reports whether a node is a parameter of the graph, or a conversion of a parameter to
+// another dtype that was added before the node with the ID first. Package precision passes
+// converted variables to layers.
 func IsVariable(node *graph.Node, first graph.NodeId) bool {
 	if node.Type() == graph.NodeTypeConvertDType && node.Id() < first {
 		node = node.Inputs()[0]

@@ -26,9 +26,9 @@ type WriteRecorder struct {
 	before, start map[StepVariable]*graph.Node
 }
 
-// RecordWrites starts to record the writes of a region. It must be called before the region is
-// traced. The values of variables that were written before are passed to [AllowCapture], so that
-// the region may read them.
+// RecordWrites starts to record which variables a region writes. It must be called before the
+// region is traced. The region may read the values of variables that were written before, because
+// RecordWrites passes these values to [AllowCapture].
 func RecordWrites(target Target, g *graph.Graph) *WriteRecorder {
 	w := &WriteRecorder{before: map[StepVariable]*graph.Node{}, start: map[StepVariable]*graph.Node{}}
 	w.listVariables, _ = g.State(variablesKey{}).(func() []StepVariable)
@@ -48,7 +48,7 @@ func (w *WriteRecorder) variables() []StepVariable {
 	return w.listVariables()
 }
 
-// ValueBefore returns a variable's value before the region.
+// ValueBefore returns the value that a variable had before the region.
 func (w *WriteRecorder) ValueBefore(v StepVariable) *graph.Node { return valueOrInitial(w.before, v) }
 
 // valueOrInitial returns values[v], or the initial value of v if the map has no entry for v.
@@ -65,7 +65,8 @@ func (w *WriteRecorder) SetStart(v StepVariable, x *graph.Node) {
 	v.SetValue(x)
 }
 
-// Written returns the variables whose value differs from the value at the start of the region.
+// Written returns the variables that the region has written: their value differs from the value at
+// the start of the region.
 func (w *WriteRecorder) Written() (all []StepVariable) {
 	for _, v := range w.variables() {
 		if v.Value() != valueOrInitial(w.start, v) {

@@ -16,8 +16,9 @@ func (t *Trace) usesPartitioner() bool {
 		func(name string) bool { return !slices.Contains(manual, name) })
 }
 
-// checkAnnotation returns an error if an annotation is invalid in the current region. In a manual
-// region each device has a separate tensor, which can be split only over the other axes.
+// checkAnnotation returns an error if an annotation is not allowed at the current point of the
+// trace. Inside a region that is manual over some logical axes, each device has a separate tensor,
+// which annotations can split only over the other axes.
 func (t *Trace) checkAnnotation(a logical.Annotation, shape []int) error {
 	manual := region.ManualAxes(t)
 	if len(manual) == 0 || a.Kind() == logical.KindNone {

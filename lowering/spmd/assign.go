@@ -52,8 +52,8 @@ var allDeviceOps = []string{"stablehlo.rng_bit_generator", "stablehlo.rng", "sta
 	"stablehlo.collective_broadcast", "stablehlo.partition_id", "stablehlo.replica_id", "stablehlo.return",
 	"sdy.manual_computation"}
 
-// placeStatements selects the device of each statement, and makes the result of each assignment an
-// alias of its operand.
+// placeStatements selects the device of each statement. If an annotation assigns a tensor to a
+// device, its result becomes an alias of the tensor.
 func (w *assembler) placeStatements(fl *dataFlow, step *lowering.Program, arguments []ShardedTensor) *placement {
 	p := &placement{assembler: w, flow: fl, device: make([]int, len(fl.statements)), sharded: valueSet{},
 		readers: make([][]int, len(fl.statements)), adjoints: map[int]valueSet{}, onDevice: map[int]valueSet{}}
@@ -87,7 +87,7 @@ func (w *assembler) placeStatements(fl *dataFlow, step *lowering.Program, argume
 }
 
 // propagateProperties records whether the results of statement i may be sharded. If the statement
-// assigns a tensor to a device, it also assigns the tensor.
+// is an annotation that assigns a tensor to a device, propagateProperties calls assignValue.
 func (p *placement) propagateProperties(i int) {
 	fl, s := p.flow, p.flow.statements[i]
 	split := false
@@ -114,7 +114,8 @@ func (p *placement) propagateProperties(i int) {
 	}
 }
 
-// assignValue assigns the result of an annotation to a device. operand is the annotated tensor.
+// assignValue assigns a tensor to a device, as an annotation requests. operand is the annotated
+// tensor, and result is the result of the annotation.
 func (p *placement) assignValue(operand, result *ir.Value, device int, isAdjoint, isSharded bool) {
 	if !isSharded {
 		p.flow.aliases[result] = operand
@@ -131,7 +132,7 @@ func (p *placement) assignValue(operand, result *ir.Value, device int, isAdjoint
 }
 
 // assignProducer assigns the statement that defines v to a device if possible. It reports whether
-// the statement runs there.
+// the statement runs on this device.
 func (p *placement) assignProducer(v *ir.Value, device int) bool {
 	i, ok := p.flow.defined[v]
 	if !ok || p.device[i] != allDevices || !p.canRunOnOneDevice(i) {
@@ -219,7 +220,7 @@ func (p *placement) isBackward(i, device int) bool {
 	})
 }
 
-// canCompute reports whether a device has v or can compute it with at most the given number of ops.
+// canCompute reports whether a device has v, or can compute v with at most the given number of ops.
 func (p *placement) canCompute(v *ir.Value, device, ops int) bool {
 	if p.onDevice[device][v] || p.flow.isRepeatable(v) {
 		return true
@@ -231,8 +232,8 @@ func (p *placement) canCompute(v *ir.Value, device, ops int) bool {
 		})
 }
 
-// addRegions adds regions for the assigned statements. Statements of one device without a transfer
-// between them form one region.
+// addRegions adds regions for the statements that are assigned to one device. Statements of the
+// same device without a transfer between them form one region.
 func (p *placement) addRegions(regions []deviceRegion) []deviceRegion {
 	fl := p.flow
 	level := make([]int, len(fl.statements))

@@ -17,9 +17,9 @@ func channelHandle(n int) ir.Attr {
 	return ir.Raw(fmt.Sprintf("#stablehlo.channel_handle<handle = %d, type = 1>", n))
 }
 
-// shardingAttr returns the sharding of an argument or result of a function, bareShardingAttr of a
-// value inside a function, and bareShardingsAttr of the operands or results of a manual
-// computation.
+// shardingAttr returns the sharding attribute of an argument or result of a function.
+// bareShardingAttr returns the attribute of a value inside a function, without the #sdy.sharding
+// prefix, and bareShardingsAttr the list for the operands or results of a manual computation.
 func shardingAttr(s sharding.Spec) ir.Attr { return ir.Raw(s.ShardyText(meshName)) }
 
 func bareShardingAttr(s sharding.Spec) ir.Attr { return ir.Raw(s.ShardyTextBare(meshName)) }
@@ -36,8 +36,8 @@ func manualAxesAttr(names []string) ir.Attr { return ir.Raw(sharding.ShardyAxisS
 
 func meshAttr(m sharding.Mesh) ir.Attr { return ir.Raw(m.ShardyText(meshName)) }
 
-// stackedSpec returns the sharding of a tensor whose first dimension is the logical device. rank
-// includes this dimension.
+// stackedSpec returns the sharding of a tensor that is stacked over the logical devices: each
+// device has one slice along the first dimension. rank includes this dimension.
 func (w *assembler) stackedSpec(rank int) sharding.Spec {
 	dims := make([]sharding.Dim, rank)
 	dims[0].Axes = w.factors.Names()

@@ -8,9 +8,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// writeBlock inlines the forward and backward passes of a rematerialized block. A backward pass
-// recomputes values behind an optimization barrier. Without the barrier, a compiler would merge
-// them with the values of the forward pass and keep those.
+// writeBlock lowers a rematerialized block: it adds the ops of the forward and backward passes to
+// the step. A backward pass recomputes values behind an optimization barrier. Without the barrier,
+// a compiler would replace the recomputed values by the values of the forward pass and keep them in
+// memory.
 func (a *outliner) writeBlock(forward *passNode) {
 	k := newRematerializer(a.function, forward, forward.Kind.(region.Block).Policy)
 	for v := range k.definitions {
@@ -26,7 +27,8 @@ func (a *outliner) writeBlock(forward *passNode) {
 	a.inlinePass(forward)
 }
 
-// inlinePass replaces the placeholders of a pass's arguments and results by copies.
+// inlinePass inlines a pass into the step. It replaces the placeholders of the pass's arguments and
+// results by copies.
 func (a *outliner) inlinePass(p *passNode) {
 	all := p.statements()
 	for i, s := range all {

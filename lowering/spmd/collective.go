@@ -140,7 +140,7 @@ type collectivePlaceholder struct {
 	isState bool
 }
 
-// newCollective returns a collective inside a manual region.
+// newCollective returns a placeholder for a collective inside a manual region.
 func (t *Trace) newCollective(op region.Collective) collectivePlaceholder {
 	return collectivePlaceholder{op: op, axes: t.nontrivialAxes(op.AxisNames())}
 }

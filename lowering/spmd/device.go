@@ -56,7 +56,7 @@ func (a *outliner) writeDeviceRegion(forward *passNode) error {
 }
 
 // writeDeviceComputation replaces the pass by a computation that only one device runs. kept
-// contains values that stay on the device for backward passes.
+// contains the values that stay on the device until a backward pass reads them.
 func (c *manualComputation) writeDeviceComputation(device int, kept []*ir.Value, stacks map[*ir.Value]*ir.Value) error {
 	inside, outside, rest := c.pass.arguments()
 	if err := c.outliner.assembler.checkSingleDevice(rest); err != nil {
@@ -130,8 +130,8 @@ func (c *manualComputation) writeDeviceComputation(device int, kept []*ir.Value,
 	return nil
 }
 
-// broadcastResult returns a collective that sends in to all devices. Only one device has computed
-// it; the others have zeros.
+// broadcastResult returns a collective that sends the value in to all devices. The device that
+// computed it passes the value, and all other devices pass zeros.
 func (c *manualComputation) broadcastResult(out, in *ir.Value) *ir.Statement {
 	return &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out},
 		Placeholder: c.outliner.assembler.trace.newCollective(region.AllReduce{Axes: c.axes, Reduction: Broadcast})}

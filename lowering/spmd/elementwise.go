@@ -56,8 +56,9 @@ const (
 	sharded
 )
 
-// NewShardProof returns a proof for two graphs that were traced by [Trace] backends. Parameters of
-// the same name correspond. It returns an error for other backends.
+// NewShardProof returns a proof for two graphs that were traced by [Trace] backends: global with
+// unsharded tensors, and shard with the shards of a replica. Parameters of the same name
+// correspond. NewShardProof returns an error for graphs of other backends.
 func NewShardProof(global, shard *graph.Graph, parameters map[string]ShardedParameter) (*ShardProof, error) {
 	p := &ShardProof{parameters: parameters, proven: map[[2]*ir.Value]equivalence{}}
 	var err error
@@ -91,9 +92,9 @@ func indexTrace(g *graph.Graph) (indexedTrace, error) {
 	return s, nil
 }
 
-// IsElementwise reports whether the shard node is proven to be a replica's shard of the global
-// node. For a zero ReplicaShard, it reports whether the nodes are proven to be equal on all
-// replicas.
+// IsElementwise reports whether the proof shows that the node shard is a replica's shard of the
+// node global. If replicaShard is zero, IsElementwise reports whether the proof shows that both
+// nodes are equal on all replicas.
 func (p *ShardProof) IsElementwise(global, shard *graph.Node, replicaShard ReplicaShard) (bool, error) {
 	g, err := p.global.trace.nodeValue(global)
 	if err != nil {
@@ -206,7 +207,8 @@ func sameAttribute(g, s ir.Attribute) bool {
 	return g.Value == nil || slices.Equal(g.Value.Append(nil), s.Value.Append(nil))
 }
 
-// compareStatements returns the equivalence of result index of two statements that satisfy sameOp.
+// compareStatements compares two statements for which sameOp returns true, and returns the
+// equivalence of their results with the given index.
 func (p *ShardProof) compareStatements(g, s *ir.Statement, index int) equivalence {
 	operands := make([]equivalence, len(g.Operands))
 	identical := !deviceDependentOps[g.Op] && slices.EqualFunc(g.Results, s.Results, sameType)
@@ -257,8 +259,8 @@ func combineOperands(values []*ir.Value, operands []equivalence) (result equival
 	return result
 }
 
-// isFiniteCheck reports whether two reductions that satisfy sameOp test whether all elements of a
-// parameter with Finite set are finite.
+// isFiniteCheck reports whether two reductions test whether all elements of a parameter are finite,
+// and the parameter has the Finite property. sameOp must return true for the reductions.
 func (p *ShardProof) isFiniteCheck(g, s *ir.Statement) bool {
 	if len(g.Regions) != 1 || len(g.Operands) != 2 || g.Regions[0].Body[0].Op != "stablehlo.and" ||
 		!p.sameRegions(g, s, map[*ir.Value]*ir.Value{}) || p.compare(g.Operands[1], s.Operands[1]).class != equal {
@@ -290,8 +292,9 @@ func isWiderFloat(wide, narrow dtypes.DType) bool {
 	return wide == narrow || wide.IsFloat() && narrow.IsFloat() && wide.Bits() > narrow.Bits()
 }
 
-// sameRegions reports whether the regions of two statements are equal and read only equal values.
-// inner maps values of the regions of g to values of the regions of s.
+// sameRegions reports whether the regions of two statements are equal and read only equal values
+// from outside. inner maps values inside the regions of g to the corresponding values inside the
+// regions of s.
 func (p *ShardProof) sameRegions(g, s *ir.Statement, inner map[*ir.Value]*ir.Value) bool {
 	return slices.EqualFunc(g.Regions, s.Regions, func(g, s *ir.Region) bool {
 		return p.bindValues(g.Arguments, s.Arguments, inner) && slices.EqualFunc(g.Body, s.Body, func(g,

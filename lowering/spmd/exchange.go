@@ -28,8 +28,8 @@ type encodedCollective struct {
 	err        error
 }
 
-// expand returns the statements of a collective. It encodes elements whose dtype compilers do not
-// support.
+// expand returns the statements of a collective. If compilers do not support the dtype, the
+// statements also encode and decode the elements.
 func (m collectivePlaceholder) expand(w *assembler, out, in *ir.Value) ([]*ir.Statement, error) {
 	e := &encodedCollective{assembler: w, collective: m, out: out}
 	e.reduction, e.reduces = m.op.Reduces()
@@ -62,8 +62,8 @@ func (e *encodedCollective) isReduceScatter() bool {
 	return ok
 }
 
-// emit adds a collective of in and returns its result. For an unsupported dtype it also adds the
-// ops that encode and decode the elements.
+// emit adds a collective with the operand in and returns its result. For an unsupported dtype it
+// also adds the ops that encode and decode the elements.
 func (e *encodedCollective) emit(in *ir.Value) *ir.Value {
 	d := in.Type.DType
 	switch {

@@ -59,9 +59,9 @@ func newDataFlow(f *ir.Function, regions []deviceRegion) *dataFlow {
 	return fl
 }
 
-// isRepeatable reports whether a value is computed again for each region that reads it. These are
-// values without operands, which are cheap, and empty values, which compilers drop at the boundary
-// of a region.
+// isRepeatable reports whether each region that reads a value computes it again instead of
+// receiving it. This applies to values without operands, which are cheap, and to empty values,
+// which compilers drop at the boundary of a region.
 func (fl *dataFlow) isRepeatable(v *ir.Value) bool {
 	i, ok := fl.defined[v]
 	return v.Type.IsEmpty() || ok && len(fl.uses[i]) == 0 && len(fl.statements[i].Regions) == 0

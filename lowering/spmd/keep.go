@@ -7,8 +7,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// rematerializer selects the values of a forward pass that are kept for its backward passes. The
-// backward passes recompute the others.
+// rematerializer selects the values of a forward pass that are kept in memory for its backward
+// passes. The backward passes recompute all other values that they read.
 type rematerializer struct {
 	function       *ir.Function // creates values
 	policy         region.RematPolicy
@@ -113,7 +113,7 @@ func (k *rematerializer) addKept(v *ir.Value) {
 	}
 }
 
-// recomputation adds the ops that recompute values to one backward pass.
+// recomputation adds ops to a backward pass that recompute values of the forward pass.
 type recomputation struct {
 	*rematerializer
 	// load returns a kept value, or an argument of the forward pass, for use in the backward pass.

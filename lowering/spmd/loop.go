@@ -8,7 +8,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// writeLoop writes the forward pass and each backward pass of a loop as a stablehlo.while.
+// writeLoop lowers a loop. The forward pass and each backward pass become one stablehlo.while op
+// each.
 func (a *outliner) writeLoop(forward *passNode) {
 	kind := forward.Kind.(region.Loop)
 	k := newRematerializer(a.function, forward, kind.Policy)
@@ -86,14 +87,14 @@ func (c *whileLoop) readStack(out, stack *ir.Value) {
 		c.startIndices(stack)...).AddAttribute("slice_sizes", ir.Ints(sizes)), copyOp(out, element))
 }
 
-// startIndices returns operands followed by the start indices of this iteration's element of a
-// stacked tensor.
+// startIndices returns operands, followed by the indices at which the slice of the current
+// iteration starts in a stacked tensor.
 func (c *whileLoop) startIndices(operands ...*ir.Value) []*ir.Value {
 	return slices.Concat(operands, []*ir.Value{c.index}, slices.Repeat([]*ir.Value{c.zero}, operands[0].Type.Rank()-1))
 }
 
-// addZeroState adds a loop state whose initial value is zeros, and returns its value in an
-// iteration.
+// addZeroState adds a variable to the loop's state, with zeros as its initial value. It returns the
+// variable's value inside an iteration.
 func (c *whileLoop) addZeroState(t ir.Type) *ir.Value {
 	start, argument := c.outliner.function.NewValue(t), c.outliner.function.NewValue(t)
 	c.outerStatements = append(c.outerStatements, constantOp(start, ir.Zero(t.DType)))

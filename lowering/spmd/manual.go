@@ -43,9 +43,10 @@ func (a *outliner) writeManual(forward *passNode) error {
 	return nil
 }
 
-// newComputations returns manual computations over axes for the passes of a region, the forward
-// pass first. stacks maps each value that a backward pass reads to a tensor outside the region,
-// which contains the values of all devices.
+// newComputations creates manual computations over axes for the passes of a region. all contains
+// the computation of the forward pass, followed by the computations of the backward passes. stacks
+// contains the values of the forward pass that a backward pass reads: it maps each value to a
+// tensor outside the region that stacks the values of all devices.
 func (a *outliner) newComputations(forward *passNode, axes []string) (k *rematerializer, all []*manualComputation,
 	stacks map[*ir.Value]*ir.Value, err error) {
 	k = newRematerializer(a.function, forward, region.RematPolicy{})
@@ -62,7 +63,8 @@ func (a *outliner) newComputations(forward *passNode, axes []string) (k *remater
 	return k, slices.Insert(all, 0, first), stacks, first.returnEscapedValues(forward.backward)
 }
 
-// inlinePasses inlines the forward and backward passes of a region that runs on a single device.
+// inlinePasses inlines the forward and backward passes of a region into the step. It is for regions
+// that run on a single device.
 func (a *outliner) inlinePasses(forward *passNode) {
 	for _, p := range forward.backward {
 		a.inlinePass(p)
@@ -96,8 +98,8 @@ func (a *outliner) newComputation(p *passNode, axes []string) *manualComputation
 		openDims: len(t.nontrivialAxes(t.mesh.AxisNames())) > len(axes)}
 }
 
-// shardingSpec returns the sharding of a tensor whose dimension i is split over axes[i]. Dimensions
-// beyond axes are not split.
+// shardingSpec returns the sharding of a tensor with the given rank whose dimension i is split over
+// axes[i]. Dimensions without an element in axes are not split.
 func (c *manualComputation) shardingSpec(rank int, axes [][]string) sharding.Spec {
 	dims := make([]sharding.Dim, rank)
 	for i := range dims {
@@ -154,8 +156,9 @@ func (c *manualComputation) stackValue(v *ir.Value) *ir.Value {
 	return slot
 }
 
-// innerValue returns the value that represents v inside the manual computation. A constant is
-// computed again. Another value from outside becomes an operand that is equal on all devices.
+// innerValue returns the value that represents v inside the manual computation. If v is a constant,
+// the computation computes it again. Any other value from outside becomes an operand, which is
+// equal on all devices.
 func (c *manualComputation) innerValue(v *ir.Value) *ir.Value {
 	if in, ok := c.innerValues[v]; ok {
 		return in
@@ -176,7 +179,8 @@ func (c *manualComputation) innerValue(v *ir.Value) *ir.Value {
 }
 
 // replaceForwardValues replaces the values of the forward pass that a backward pass reads by
-// operands: arguments of the forward pass, or slices of stacked values.
+// operands of the backward pass. An operand is an argument of the forward pass, or the device's
+// slice of a stack of kept values.
 func (c *manualComputation) replaceForwardValues(k *rematerializer, stacks map[*ir.Value]*ir.Value) {
 	r := &recomputation{rematerializer: k, replacements: map[*ir.Value]*ir.Value{}}
 	r.load = func(v *ir.Value) *ir.Value {
@@ -223,9 +227,9 @@ func (p *passNode) defines(v *ir.Value) bool {
 	return p.defined[v]
 }
 
-// returnEscapedValues adds results for values that the step reads outside the region without
-// returning them, such as the state of a random generator. It returns an error if such a value may
-// differ between devices.
+// returnEscapedValues adds results to the forward pass for the values that the step reads outside
+// the region although the region does not return them, such as the state of a random generator. It
+// returns an error if such a value may differ between devices.
 func (c *manualComputation) returnEscapedValues(backward []*passNode) error {
 	outside := map[*ir.Value]*ir.Value{}
 	var differs *ir.Value

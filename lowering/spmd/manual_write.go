@@ -43,8 +43,8 @@ func (c *manualComputation) writeComputation() {
 	c.replacePass("manual_", body, resultIndex, results)
 }
 
-// setStatements replaces the statements of the pass, and records that the pass defines the operands
-// of the computation.
+// setStatements replaces the statements of the pass after the prologue, and records that the pass
+// defines the operands of the manual computation.
 func (c *manualComputation) setStatements(rest []*ir.Statement) {
 	c.pass.setStatements(slices.Concat(c.prologue, rest))
 	c.pass.defined = nil
@@ -93,13 +93,15 @@ func (c *manualComputation) manualAxes() []string {
 	return c.outliner.assembler.mesh.SortAxes(c.outliner.assembler.factors.FactorsOf(c.axes...))
 }
 
-// unsplitAxes returns the axes of the computation over which a mapping does not split a tensor.
+// unsplitAxes returns the axes of the manual computation over which a tensor with the given mapping
+// is replicated.
 func (c *manualComputation) unsplitAxes(mapping region.Mapping) []string {
 	split := shardAxes(mapping)
 	return slices.DeleteFunc(slices.Clone(c.axes), func(name string) bool { return slices.Contains(split, name) })
 }
 
-// applyDeviceCount returns statements that multiply or divide in by the number of devices on axes.
+// applyDeviceCount returns statements that multiply or divide the value in by the number of devices
+// on axes. op is the StableHLO op.
 func (c *manualComputation) applyDeviceCount(op string, out, in *ir.Value, axes []string) []*ir.Statement {
 	n := c.outliner.assembler.trace.deviceCount(axes)
 	if n == 1 {
@@ -116,8 +118,8 @@ func (c *manualComputation) applyDeviceCount(op string, out, in *ir.Value, axes 
 	return []*ir.Statement{constantOp(number, value), customOp(op, out, in, number)}
 }
 
-// sumGradient returns v in a forward pass. In a backward pass, v is the gradient of an argument,
-// and sumGradient returns its sum over the devices on which the argument is equal.
+// sumGradient returns the value of v inside the computation. In a backward pass, v is the gradient
+// of an argument, and sumGradient sums v over the devices that have the same value of the argument.
 func (c *manualComputation) sumGradient(v *ir.Value, mapping region.Mapping) *ir.Value {
 	in := c.innerValue(v)
 	axes := c.unsplitAxes(mapping)
@@ -156,8 +158,9 @@ func (c *manualComputation) varyingAxes(v *ir.Value) axisSet {
 	return ^axisSet(0)
 }
 
-// expandPlaceholder lowers device indices, and all-reduces of values that are equal on the devices.
-// It always returns a nil error.
+// expandPlaceholder lowers two kinds of placeholders: device indices, and all-reduces of values
+// that are known to be equal on all devices. It returns other statements unchanged. The error is
+// always nil.
 func (c *manualComputation) expandPlaceholder(s *ir.Statement) ([]*ir.Statement, error) {
 	switch m := s.Placeholder.(type) {
 	case deviceIndexPlaceholder:

@@ -24,8 +24,8 @@ func constantOp(out *ir.Value, number ir.Number) *ir.Statement {
 	return customOp("stablehlo.constant", out).AddAttribute(ir.ValueKey, &ir.Dense{Type: out.Type, Splat: &number})
 }
 
-// emptyConstantOp returns a constant without elements. It replaces collectives, which reject such
-// operands.
+// emptyConstantOp returns a constant without elements. It replaces a collective of an empty tensor,
+// because compilers reject such a collective.
 func emptyConstantOp(out *ir.Value) *ir.Statement {
 	return customOp("stablehlo.constant", out).AddAttribute(ir.ValueKey, &ir.Dense{Type: out.Type})
 }
@@ -93,8 +93,8 @@ func combinerRegion(out *ir.Value, op string) *ir.Region {
 }
 
 // caseZeroOp returns a stablehlo.case that runs statements if number is 0, and returns zeros
-// otherwise. Compilers may replace a stablehlo.if by a select, for which every device runs the
-// statements.
+// otherwise. It does not use stablehlo.if, because compilers may replace an if by a select, and
+// every device would then run the statements.
 func caseZeroOp(number *ir.Value, pack string, run []*ir.Statement, results, zeros []*ir.Value) *ir.Statement {
 	skip, types := &ir.Region{}, make([]ir.Type, len(zeros))
 	for i, zero := range zeros {

@@ -32,7 +32,8 @@ type passItem struct {
 	pass      *passNode
 }
 
-// outliner replaces the passes of a step.
+// outliner replaces the forward and backward passes of a step's regions by loops, blocks and manual
+// computations.
 type outliner struct {
 	assembler *assembler
 	function  *ir.Function // a copy of the step, which may grow
@@ -230,8 +231,9 @@ func (p *passNode) statements() (all []*ir.Statement) {
 	return all
 }
 
-// removeUnused removes unused statements of a backward pass, so that no value is kept for them.
-// GoMLX takes the gradient of a sum of the results, and the sum itself is unused.
+// removeUnused removes the unused statements of a backward pass, so that the forward pass keeps no
+// values for them. For example, GoMLX takes the gradient of a sum of the results, and the sum
+// itself is unused.
 func (a *outliner) removeUnused(p *passNode) {
 	live := map[*ir.Value]bool{}
 	for _, v := range a.innerResults(p) {
@@ -261,8 +263,8 @@ func (p *passNode) appendStatements(all ...*ir.Statement) {
 	}
 }
 
-// writePasses replaces a forward pass and its backward passes. Passes nested in them must already
-// be replaced.
+// writePasses lowers a forward pass and its backward passes. The passes nested in them must already
+// be lowered.
 func (a *outliner) writePasses(forward *passNode) error {
 	forward.backward = slices.DeleteFunc(forward.backward, a.removeIfUnused)
 	if a.removeIfUnused(forward) {
@@ -294,7 +296,7 @@ func (a *outliner) removeIfUnused(p *passNode) bool {
 	return true
 }
 
-// replaceResults defines result i of a pass as values[i].
+// replaceResults replaces the placeholder of each result i of a pass by a copy of values[i].
 func (a *outliner) replaceResults(p *passNode, values []*ir.Value) {
 	a.mapStatements(func(s *ir.Statement) *ir.Statement {
 		if m, ok := s.Placeholder.(resultPlaceholder); ok && m.pass == p.Pass {
@@ -347,7 +349,8 @@ func (p *passNode) readValues(results []*ir.Value) map[*ir.Value]bool {
 }
 
 // arguments returns the arguments of a pass, as values inside and outside the pass, and the
-// remaining statements. An argument that the pass does not read is nil.
+// statements of the pass without its argument placeholders. An argument that the pass does not read
+// is nil.
 func (p *passNode) arguments() (inside, outside []*ir.Value, rest []*ir.Statement) {
 	inside, outside = make([]*ir.Value, len(p.In)), make([]*ir.Value, len(p.In))
 	for _, s := range p.statements() {

@@ -76,8 +76,9 @@ func paddingEffect(placeholder any) string {
 	return ""
 }
 
-// splitEffect returns "a manual region" if a mapping splits a tensor over devices, because then
-// only the last devices would have padding. Otherwise it returns "".
+// splitEffect checks whether a region supports padding. It returns "a manual region" if mapping
+// splits a tensor over devices, because then only the last devices would have padding. Otherwise it
+// returns "".
 func splitEffect(p *region.Pass, mapping region.Mapping) string {
 	if _, manual := p.Kind.(region.Manual); manual && len(shardAxes(mapping)) > 0 {
 		return "a manual region"

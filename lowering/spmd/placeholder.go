@@ -10,13 +10,15 @@ import (
 // The StableHLO builder has no Shardy ops, and the lowering of some ops of this package depends on
 // the complete step. A trace therefore adds placeholders, which the assembler replaces by ops.
 
-// placeholder describes an op that the assembler adds later.
+// placeholder describes an op that can only be lowered after the complete step was traced. The
+// assembler then calls lower.
 type placeholder interface {
 	// lower returns the op that computes out from in.
 	lower(w *assembler, out, in *ir.Value) *ir.Statement
 }
 
-// expandedPlaceholder describes several ops, or ops that depend on the target.
+// expandedPlaceholder is like placeholder, but describes several ops, or ops that depend on the
+// target.
 type expandedPlaceholder interface {
 	// expand returns the ops that compute out from in.
 	expand(w *assembler, out, in *ir.Value) ([]*ir.Statement, error)
@@ -38,8 +40,8 @@ func (a annotationPlaceholder) lower(w *assembler, out, in *ir.Value) *ir.Statem
 	return w.constraintOp(out, in, a.annotation)
 }
 
-// assignedDevice returns the device that the tensor is assigned to. It returns false for another
-// kind of annotation, and for a tensor in a closure or another function.
+// assignedDevice returns the device to which the annotation assigns its tensor. It returns false
+// for another kind of annotation, and for a tensor in a closure or another function.
 func (a annotationPlaceholder) assignedDevice() (device int, ok bool) {
 	return a.annotation.Device(), a.inMain && a.annotation.Kind() == logical.KindAssign
 }

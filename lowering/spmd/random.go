@@ -46,8 +46,8 @@ func PerReplicaRandomNumbers(state, current *graph.Node) (*graph.Node, error) {
 	return next, nil
 }
 
-// moveToStart moves the statements from index end on to the start of the step, and replaces shared
-// by own in the other statements.
+// moveToStart moves the last statements of the step, from index end, to its start. It replaces
+// shared by own in the operands of the other statements.
 func (t *Trace) moveToStart(end int, shared, own *ir.Value) {
 	f := t.stepFunction().IR()
 	n := len(f.Body) - end

@@ -62,7 +62,8 @@ func (w *assembler) writeRegion(flow *dataFlow, n int, region deviceRegion, boun
 	return w.writeRegionFunction(function, region.device, statements, boundary, results, outTypes)
 }
 
-// keptStack returns the stack, over the logical devices, of a value that stays on its device.
+// keptStack returns a new value for the stack, over the logical devices, of the values of v. Each
+// device keeps its own slice.
 func (w *assembler) keptStack(v *ir.Value) *ir.Value {
 	return newValue("kept_"+v.Name, v.Type.Stacked(w.logicalDevices))
 }

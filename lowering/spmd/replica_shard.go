@@ -22,7 +22,7 @@ type ReplicaShard struct {
 	Dim, Size int
 }
 
-// IsSharded reports whether the tensor is sharded.
+// IsSharded reports whether the tensor is sharded over the replicas.
 func (o ReplicaShard) IsSharded() bool { return o.Size > 0 }
 
 // ShardSize returns the size of dimension Dim of a shard.
@@ -204,8 +204,8 @@ type gatheredParameter struct {
 	annotation   logical.Annotation
 }
 
-// gatherParameters returns the statements that gather the sharded parameters that the step reads
-// unsharded.
+// gatherParameters returns the statements that gather parameters. They gather each parameter whose
+// argument is sharded over the replicas and that the step reads as an unsharded tensor.
 func (w *assembler) gatherParameters() (list []*ir.Statement, err error) {
 	if len(w.gatheredParameters) == 0 {
 		return nil, nil
@@ -302,9 +302,9 @@ func gathersState(s *ir.Statement, definitions map[*ir.Value]*ir.Statement) bool
 	return ok && g.isState
 }
 
-// unreadGathers returns the statements that gather sharded state that no statement reads.
-// GatherShards is also called for updated variables that the step does not read, and for stacked
-// variables that layers gather slice by slice.
+// unreadGathers returns the statements that gather sharded state and whose results are not read.
+// Such statements exist because GatherShards is also called for updated variables that the step
+// does not read, and for stacked variables that layers gather slice by slice.
 func (fl *dataFlow) unreadGathers(parameterShards map[*ir.Value]*ir.Value) map[int]bool {
 	var found map[int]bool
 	var readers map[*ir.Value]int

@@ -188,7 +188,7 @@ func (m *Module) checkWhile(sig Signature) error {
 	return nil
 }
 
-// check returns an error if a donated argument does not match the result that uses its memory, or
+// check returns an error if a donated argument does not match the result that reuses its memory, or
 // if a tensor is too large to address.
 func (m *Module) check() error {
 	for _, placed := range slices.Concat(m.Arguments, m.Results) {

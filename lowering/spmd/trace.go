@@ -146,12 +146,13 @@ func (t *Trace) LogicalDevices() int { return t.opts.LogicalDevices }
 // LogicalMesh returns the logical axes of a replica.
 func (t *Trace) LogicalMesh() sharding.Mesh { return t.mesh }
 
-// opEmitter adds the statements of an op with operand x to f and returns its result.
+// opEmitter adds the statements of an op with the operand x to the function f, and returns the
+// result of the op.
 type opEmitter func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error)
 
 // emit adds an op of this package to the graph of x. GoMLX has no custom ops. emit therefore adds
 // an identity op, for which GoMLX immediately calls the backend, which calls emitter. gradient
-// converts the adjoint of the new node to the adjoint of x. If it is nil, no gradient flows.
+// converts the adjoint of the new node to the adjoint of x. If gradient is nil, no gradient flows.
 func (t *Trace) emit(x *graph.Node, emitter opEmitter, gradient func(v *graph.Node) *graph.Node) *graph.Node {
 	t.pending = emitter
 	defer func() { t.pending = nil }()
@@ -187,7 +188,8 @@ func (t *Trace) CloneNode(node *graph.Node, cloneInput func(input *graph.Node) *
 	return t.emit(inputs[0], op, t.gradients[node]), true
 }
 
-// emitPending is called for each identity op. It calls the emitter of an op that emit is adding.
+// emitPending is called for each identity op of the graph. If emit is adding the op, emitPending
+// calls the emitter that was passed to emit. Otherwise it returns x.
 func (t *Trace) emitPending(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 	op := t.pending
 	t.pending = nil

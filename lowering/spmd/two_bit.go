@@ -158,8 +158,8 @@ func (w *twoBitWidener) widenStatement(s *ir.Statement) []*ir.Statement {
 	return w.wrapToTwoBits(s, &wide)
 }
 
-// wrapToTwoBits returns wide, the 8-bit version of s, followed by statements that wrap its result
-// to the 2-bit range.
+// wrapToTwoBits returns the statements that replace s. wide is s with 8-bit integers instead of
+// 2-bit integers. wrapToTwoBits adds the statements that keep the result in the 2-bit range.
 func (w *twoBitWidener) wrapToTwoBits(s, wide *ir.Statement) []*ir.Statement {
 	out, unsigned := wide.Results[0], s.Results[0].Type.DType == dtypes.Uint2
 	var list []*ir.Statement

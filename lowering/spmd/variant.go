@@ -68,14 +68,15 @@ func (m *Module) Annotations() (all []AnnotationSite, err error) {
 	return all, nil
 }
 
-// isSameAs reports whether two sites have equal annotations and the same argument or line.
+// isSameAs reports whether two sites have equal annotations and are the same argument or line.
 func (s AnnotationSite) isSameAs(o AnnotationSite) bool {
 	return s.Name == o.Name && s.Annotation.Equal(o.Annotation) && (s.Name != "" || s.Origin.File == o.Origin.File &&
 		s.Origin.Line == o.Origin.Line)
 }
 
-// variableOf returns the name of the variable whose optimizer state a is. For other arguments it
-// returns the argument's name.
+// variableOf returns the name of the variable to which an argument belongs. For optimizer state
+// this is the variable that the optimizer updates. For any other argument it is the argument's
+// name.
 func (m *Module) variableOf(a ShardedTensor) string {
 	variable := logical.OwnerOfState(a.Name, func(path string) bool {
 		return slices.ContainsFunc(m.Arguments, func(v ShardedTensor) bool {
@@ -89,8 +90,9 @@ func (m *Module) variableOf(a ShardedTensor) string {
 	return variable
 }
 
-// mapAnnotations calls f for each annotation of a line, also in gradients, and returns the
-// program's functions with the statements that f returns.
+// mapAnnotations calls f for each annotation that has a source line, including annotations of
+// gradients. It omits assignments to a device and annotations in manual regions. It returns the
+// program's functions with each annotation replaced by the result of f.
 func (s *assemblyInput) mapAnnotations(f func(s *ir.Statement, a annotationPlaceholder) *ir.Statement) []*ir.Function {
 	functions := slices.Clone(s.program.Module.Functions)
 	manual := map[*ir.Statement]bool{}

@@ -27,10 +27,10 @@ type variationAnalysis struct {
 	axes  map[*ir.Value]axisSet
 }
 
-// ReplicaVarying reports for each node of a step whether it may differ between replicas. parameters
-// lists the parameters that differ, besides the replica id. ReplicaVarying analyzes ops, not
-// numbers, so it is true for some nodes that are equal on all replicas. It is false for the results
-// of all-reduce and all-gather.
+// ReplicaVarying reports for each node of a step whether its value may differ between replicas.
+// parameters lists the parameters that differ, besides the replica id. ReplicaVarying analyzes ops
+// and not numbers, so it is true for some nodes that are equal on all replicas. It is false for the
+// results of all-reduce and all-gather.
 func ReplicaVarying(nodes, parameters []*graph.Node) ([]bool, error) {
 	if len(nodes) == 0 {
 		return nil, nil
@@ -45,7 +45,8 @@ func ReplicaVarying(nodes, parameters []*graph.Node) ([]bool, error) {
 	return t.replicaVarying(nodes, parameters)
 }
 
-// replicaVarying is like ReplicaVarying, but only the given parameters differ between replicas.
+// replicaVarying is like ReplicaVarying, but assumes that only the given parameters differ between
+// replicas.
 func (t *Trace) replicaVarying(nodes, parameters []*graph.Node) ([]bool, error) {
 	x := &variationAnalysis{trace: t, axes: map[*ir.Value]axisSet{}}
 	for _, p := range parameters {
@@ -151,7 +152,7 @@ func carriedPairs(body []*ir.Statement) (pairs [][2]*ir.Value) {
 	return pairs
 }
 
-// addAxes adds axes over which v varies. It reports whether one of them is new.
+// addAxes records that v may vary over axes. It reports whether one of the axes is new for v.
 func (x *variationAnalysis) addAxes(v *ir.Value, set axisSet) bool {
 	known := x.axes[v]
 	x.axes[v] = known | set
@@ -233,9 +234,10 @@ func (x *variationAnalysis) analyzeBranches(s *ir.Statement) {
 	}
 }
 
-// checkReplicated returns an error if a result of a manual region may differ between the devices of
-// an axis over which it is not split. A result of a backward pass is summed over these devices
-// instead.
+// checkReplicated returns an error if the spec of a result does not name a mesh axis, but the
+// result may differ between the devices of that axis. The result belongs to a region in which each
+// device computes on its own shards (package manual). checkReplicated does not check backward
+// passes, because their results are summed over these devices.
 func (t *Trace) checkReplicated(x *graph.Node, leave region.Leave) error {
 	kind, ok := leave.Pass.Kind.(region.Manual)
 	if !ok || leave.Pass.Forward != nil {

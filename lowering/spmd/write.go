@@ -141,8 +141,8 @@ func (t *Trace) assemble(p *lowering.Program, sig Signature) (*Module, error) {
 // run Shardy only for several partitions.
 func (w *assembler) isSinglePartition() bool { return w.replicaProgram || w.mesh.Size() == 1 }
 
-// mainIsReplica reports whether main's tensors are tensors of one replica, so that no computation
-// is manual over the replicas.
+// mainIsReplica reports whether the tensors of the entry function are tensors of one replica
+// instead of global tensors. No computation is then manual over the replicas.
 func (w *assembler) mainIsReplica() bool { return w.isSinglePartition() || w.replicas == 1 }
 
 func (w *assembler) placeTensors(p *lowering.Program, sig Signature) (args, results []ShardedTensor, err error) {
@@ -250,8 +250,9 @@ func (w *assembler) assembleStep(p *lowering.Program, m *Module) (*ir.Function, 
 	return function, err
 }
 
-// appendReturn writes the step's return. It constrains split results, because the compiler aborts
-// if it must reshard a value at the boundary of the manual computation.
+// appendReturn adds the return statement of the step. It adds sharding constraints for split
+// results, because the compiler aborts if it must reshard a value at the boundary of the manual
+// computation.
 func (w *assembler) appendReturn(s *ir.Statement, results []ShardedTensor) {
 	returned := make([]*ir.Value, len(s.Operands))
 	for i, v := range s.Operands {

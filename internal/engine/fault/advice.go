@@ -19,25 +19,28 @@ const (
 	InsteadOfWrapping = "the values of a merge call are wrapped already: return them"
 )
 
-// NoAggregation returns the error of op if a replica writes a mirrored variable without aggregation.
+// NoAggregation returns an error for the operation op, in which a replica writes a mirrored
+// variable that has no aggregation.
 func NoAggregation(op string) *errkind.Fault {
 	return New(errkind.ValueError, op, "set VariableOptions.Aggregation, or LocalWrites for components that may differ",
 		"a replica writes a mirrored variable that aggregates nothing")
 }
 
-// NotDistributed returns the error of a reduction op that sums one value instead of a value for each replica.
+// NotDistributed returns an error for the reduction op, which computes the sum of one value instead
+// of a value for each replica.
 func NotDistributed(op string) *errkind.Fault {
 	return New(errkind.ValueError, op, "give each replica its own value, or use MEAN",
 		"SUM of one value that is not distributed: how often it counts is not known")
 }
 
-// Unequal returns the error of op if it writes different values to the components of a mirrored variable.
+// Unequal returns an error for the operation op, which writes different values to the copies of a
+// mirrored variable.
 func Unequal(op string) *errkind.Fault {
 	return New(errkind.ValueError, op, "write one value, or create the variable with LocalWrites",
 		"different values for the components of a mirrored variable")
 }
 
-// UnknownReduction returns the error of op for a reduction other than Sum and Mean.
+// UnknownReduction returns an error for the operation op, whose reduction is neither Sum nor Mean.
 func UnknownReduction(op string, reduction fmt.Stringer) *errkind.Fault {
 	return New(errkind.AssertionError, op, "use Sum or Mean", "unknown reduction %s", reduction)
 }
@@ -52,7 +55,7 @@ func CatchPanic[T any](f func() T) (result T, err error) {
 	return f(), nil
 }
 
-// FromPanic converts the value of a panic to an error.
+// FromPanic converts the value of a recovered panic to an error.
 func FromPanic(p any) error {
 	if err, ok := p.(error); ok {
 		return err

@@ -6,13 +6,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Wrap returns the error of an operation of package strategy that failed because of cause. The hint
-// suggests a correction. It is "" if the text of cause already contains a hint.
+// Wrap returns an error for the operation op of package strategy, which failed because of cause.
+// The hint suggests a correction. It is "" if the text of cause already contains a hint.
 func Wrap(op string, cause error, hint string) *errkind.Fault {
 	return &errkind.Fault{Op: "strategy: " + op, Hint: hint, Err: cause}
 }
 
-// WithIndex adds the index i of an invalid value to err if an operation has several values.
+// WithIndex adds the index i of the invalid value to the error of an operation on several values.
+// If there is only one value, it returns err unchanged.
 func WithIndex(i, values int, err error) error {
 	if values == 1 {
 		return err
@@ -29,7 +30,8 @@ func New(kind errkind.Kind, op, hint, reason string, args ...any) *errkind.Fault
 // ErrOtherStrategy is strategy.ErrOtherStrategy.
 var ErrOtherStrategy = errkind.New(errkind.RuntimeError, "strategy: mixing strategies")
 
-// OtherStrategy returns an error for the argument subject of op if it belongs to another strategy.
+// OtherStrategy returns an error for the operation op, whose argument subject belongs to another
+// strategy.
 func OtherStrategy(op, subject string) *errkind.Fault {
 	return &errkind.Fault{Match: ErrOtherStrategy, Op: "strategy: mixing strategies: " + op, Reason: subject +
 		" belongs to another strategy",

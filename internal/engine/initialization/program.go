@@ -55,7 +55,7 @@ func (o Options) selectDevices(l *engine.Layout) computeDevices {
 	return m
 }
 
-// source returns the partition from which the value is copied to the given partition.
+// source returns the partition from which the computed value is copied to the given partition.
 func (m computeDevices) source(partition int) int {
 	return m.devices[partition%m.logicalDevices]
 }

@@ -85,8 +85,9 @@ type computedValue struct {
 	buffers  engine.Buffers
 }
 
-// Run computes and assigns the values of the missing variables in their order. After an error, the
-// variables whose values were already computed keep these values.
+// Run computes the initial values of the missing variables, in the given order, and assigns them to
+// the variables. After an error, the variables whose values were already computed keep these
+// values.
 func Run(ctx context.Context, o Options, missing []*model.Variable) (Stats, error) {
 	return o.run(ctx, func(r *runner) error {
 		if err := r.prepare(ctx, missing); err != nil {
@@ -123,7 +124,8 @@ func Repeat(ctx context.Context, o Options, placed Variable, value *Value) (Stat
 	})
 }
 
-// run calls f, assigns the computed values to their variables and closes the programs.
+// run calls f to compute initial values. It then assigns the values to their variables and closes
+// the programs.
 func (o Options) run(ctx context.Context, f func(r *runner) error) (Stats, error) {
 	start := time.Now()
 	r := &runner{Options: o, programs: map[[sha256.Size]byte]*program{}, traced: map[*model.Variable]*initializer{},
@@ -139,8 +141,8 @@ func (o Options) run(ctx context.Context, f func(r *runner) error) (Stats, error
 	return r.stats, err
 }
 
-// finish waits for the computed values and assigns them to their variables. After an error it drops
-// incomplete values. The store can compute such a value again.
+// finish waits for the computed values and assigns them to their variables. After an error it
+// discards incomplete values, which the store can compute again.
 func (r *runner) finish(ctx context.Context) error {
 	var errs []error
 	for _, x := range r.computed {
@@ -156,7 +158,8 @@ func (r *runner) finish(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// initialize computes the value of a large variable. It postpones a small variable until flush.
+// initialize computes the initial value of a large variable. The value of a small variable is
+// computed later, together with other small variables, by flush.
 func (r *runner) initialize(ctx context.Context, v *model.Variable) error {
 	if modelfields.Initializer(v) == nil {
 		return fault.New(errkind.ValueError, fmt.Sprintf("variable %q", v.Path()),
@@ -238,7 +241,8 @@ func (r *runner) setState(next *tensors.Tensor) error {
 	return r.Store.GetVariable(StatePath).SetValue(next)
 }
 
-// flush computes the values of the postponed variables on the host.
+// flush computes the values of the small variables that initialize has postponed. It computes them
+// on the host.
 func (r *runner) flush(ctx context.Context) error {
 	if len(r.small) == 0 {
 		return nil

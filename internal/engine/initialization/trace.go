@@ -28,8 +28,8 @@ type initializer struct {
 var ErrNotForDevices = errkind.New(errkind.NotImplementedError,
 	"the initializer reads or writes other variables, or has its value in its text")
 
-// trace lowers the initializer of a variable for the devices that compute its value. Initializers of the
-// same kind are lowered to the same text.
+// trace lowers the initializer of a variable for the devices that compute the value. Two variables
+// with the same shape, sharding and kind of initializer have the same program text.
 func (o Options) trace(init model.VariableInitializer, v Variable) (t *initializer, err error) {
 	l := v.Layout
 	by, annotation, axes := o.selectDevices(l), v.Annotation, o.Axes
@@ -93,7 +93,7 @@ func (g *valueGraph) parameterName(h int) string {
 	return g.GetParameterByHandle(graph.ParameterHandle(h)).GetParameterName()
 }
 
-// buildGraph builds a graph that evaluates the initializers in their order. The outputs are the values
+// buildGraph builds a graph that evaluates the initializers in order. The outputs are the values
 // and, if an initializer is random, the final random number state.
 func buildGraph(b compute.Backend, store *model.Store, inits []model.VariableInitializer,
 	of []shapes.Shape) (g *valueGraph, outputs []*graph.Node, err error) {

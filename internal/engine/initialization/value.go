@@ -11,9 +11,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/engine/lazytensor"
 )
 
-// Value represents, in a store, an initial value that was computed on devices. Reading the variable from
-// the store computes the value on the host. [Repeat] computes it on the devices of another strategy.
-// A Value is immutable.
+// Value represents an initial value in a store that was computed on devices and is not in host
+// memory. Reading the variable from the store computes the value again on the host. [Repeat]
+// computes it on the devices of another strategy. A Value is immutable.
 type Value struct {
 	store *model.Store
 	init  model.VariableInitializer
@@ -34,7 +34,6 @@ func ValueOf(t *tensors.Tensor) *Value {
 	return v
 }
 
-// read computes the value on the host.
 func (v *Value) read(flat any) error {
 	values, _, err := computeOnHost(v.store, []model.VariableInitializer{v.init}, []shapes.Shape{v.shape},
 		func() (*tensors.Tensor, error) { return v.state.LocalClone() })

@@ -21,9 +21,9 @@ type buffer struct {
 
 var _ compute.Buffer = (*buffer)(nil)
 
-// New returns a tensor whose elements are provided by read, which fills a Go slice with all elements.
-// read is called for each read of the tensor and must be safe for concurrent use. [SourceOf] returns
-// source for the tensor.
+// New returns a tensor whose elements are computed when they are used. Each read of the tensor
+// calls the function read, which must fill a Go slice with all elements and be safe for concurrent
+// use. [SourceOf] returns source for the tensor.
 func New(shape shapes.Shape, source any, read func(flat any) error) *tensors.Tensor {
 	b := &buffer{backend: lowering.New(lowering.Options{Name: "lazy"}), shape: shape, source: source, read: read}
 	t, err := tensors.FromBuffer(b)

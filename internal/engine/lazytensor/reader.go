@@ -20,10 +20,11 @@ type Reader interface {
 	ReadPart(ctx context.Context, start, size []int, dst []byte) error
 }
 
-// FromReader returns a tensor for a variable of a store whose elements r reads when they are used. A
-// strategy reads only the shards of its own devices. Any other read of the tensor, such as by a
-// checkpoint of the store, copies all elements to host memory. Such a read cannot be canceled, because
-// GoMLX's tensors have no context. r must stay usable as long as the tensor is used.
+// FromReader returns a tensor whose elements are read from r when they are used. It is meant as the
+// value of a variable in a store. A strategy reads only the shards of its own devices. Any other
+// read of the tensor, such as by a checkpoint of the store, copies all elements to host memory.
+// Such a read cannot be canceled, because GoMLX's tensors have no context. r must stay usable as
+// long as the tensor is used.
 func FromReader(r Reader) *tensors.Tensor {
 	shape := r.Shape()
 	return New(shape, r, func(flat any) error {

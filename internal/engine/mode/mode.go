@@ -15,19 +15,20 @@ type Mode struct {
 	Code any
 }
 
-// Cross returns the mode of code that runs once for all replicas of a strategy. TensorFlow calls this
-// the cross-replica context.
+// Cross returns the Mode of code that runs once for all replicas of a strategy. TensorFlow calls
+// such code the cross-replica context.
 func Cross(strategy any) Mode { return Mode{Strategy: strategy, Update: -1} }
 
 type modeKey struct{}
 
-// FromContext returns the mode of ctx. It reports false outside of every strategy.
+// FromContext returns the Mode that is stored in ctx. It returns false if ctx belongs to code
+// outside of every strategy.
 func FromContext(ctx context.Context) (Mode, bool) {
 	m, ok := ctx.Value(modeKey{}).(Mode)
 	return m, ok
 }
 
-// With returns a context with the mode m.
+// With returns a copy of ctx that contains the mode m.
 func With(ctx context.Context, m Mode) context.Context { return context.WithValue(ctx, modeKey{}, m) }
 
 type traceKey struct{}
@@ -36,7 +37,7 @@ type traceKey struct{}
 // package eager it returns the value that the call stored. Otherwise it returns nil.
 func Trace(ctx context.Context) any { return ctx.Value(traceKey{}) }
 
-// WithTrace returns a context for which [Trace] returns x.
+// WithTrace returns a copy of ctx for which [Trace] returns x.
 func WithTrace(ctx context.Context, x any) context.Context {
 	return context.WithValue(ctx, traceKey{}, x)
 }
@@ -57,7 +58,7 @@ func PlaceFromContext(ctx context.Context) Place {
 	return p
 }
 
-// WithPlace returns a context with the place p.
+// WithPlace returns a copy of ctx that contains the place p.
 func WithPlace(ctx context.Context, p Place) context.Context {
 	return context.WithValue(ctx, placeKey{}, p)
 }

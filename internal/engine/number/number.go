@@ -113,14 +113,15 @@ func IsSummable(dtype dtypes.DType) bool {
 	return dtype.IsFloat() || dtype.IsInt() || dtype.IsComplex()
 }
 
-// CheckSummableTraced returns an error of kind TypeError if values of the dtype cannot be added. It is
-// for code that traces a step: see [CheckSummable].
+// CheckSummableTraced returns an error of kind TypeError if values of the dtype cannot be added.
+// Use it in code that traces a step, and [CheckSummable] in other code.
 func CheckSummableTraced(op string, dtype dtypes.DType) error {
 	return checkSummable(errkind.TypeError, op, dtype)
 }
 
-// CheckSummable returns an error of kind InvalidArgumentError if values of the dtype cannot be added. It
-// is for code that has tensors instead of graph nodes, for which TensorFlow's kind of error differs.
+// CheckSummable returns an error of kind InvalidArgumentError if values of the dtype cannot be
+// added. Use it in code that has tensors instead of graph nodes, for which TensorFlow returns
+// another kind of error.
 func CheckSummable(op string, dtype dtypes.DType) error {
 	return checkSummable(errkind.InvalidArgumentError, op, dtype)
 }

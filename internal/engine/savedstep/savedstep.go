@@ -42,7 +42,8 @@ type Step struct {
 // IsTraining reports whether the step is a training step.
 func (s *Step) IsTraining() bool { return s.Training && s.Mirrored }
 
-// Argument has the properties of a step's argument that [spmd.Module].Arguments does not have.
+// Argument describes an argument of a step, in addition to its description in
+// [spmd.Module].Arguments.
 type Argument struct {
 	// Variable reports whether the argument is the value of a variable or of a large constant.
 	Variable bool
@@ -58,7 +59,8 @@ type Argument struct {
 	Sizes  []int
 }
 
-// Variable has the properties of a distributed variable that its argument in Step.Module lacks.
+// Variable describes a distributed variable, in addition to the description of its argument in
+// Step.Module.
 type Variable struct {
 	// Synchronization is a strategy.VariableSynchronization. Aggregation is a
 	// strategy.VariableAggregation.
@@ -144,5 +146,5 @@ type Mismatch struct {
 	Err error
 }
 
-// NewError converts a Mismatch to the error that a caller of package strategy/stepfile receives.
+// NewError converts a Mismatch to an error for the caller of package strategy/stepfile.
 type NewError func(Mismatch) error

@@ -25,7 +25,8 @@ func CheckShapes(op string, x, indices, updates shapes.Shape) error {
 	return nil
 }
 
-// Func returns x with each row that an index selects combined with the update of this index.
+// Func is a scatter operation. It returns a copy of x in which row indices[i] is combined with
+// updates[i], for each i.
 type Func func(x, indices, updates *graph.Node) *graph.Node
 
 // Scatters that combine the updates of a row in any order.
@@ -56,7 +57,8 @@ func isEmpty(x, updates *graph.Node) bool {
 	return x.Shape().Size() == 0 || updates.Shape().Size() == 0
 }
 
-// unordered converts a scatter of GoMLX to a Func that ignores indices outside of the rows.
+// unordered converts a scatter function of GoMLX to a Func. The Func ignores indices that are not a
+// row of x.
 func unordered(scatter func(x, at, updates *graph.Node, sorted, unique bool) *graph.Node) Func {
 	return func(x, indices, updates *graph.Node) *graph.Node {
 		if isEmpty(x, updates) {
@@ -90,7 +92,8 @@ func zeroInvalidUpdates(indices, updates *graph.Node) *graph.Node {
 	return graph.Where(valid, updates, graph.ZerosLike(updates))
 }
 
-// sequential returns a Func that replaces rows of x by the results of apply in a loop over the updates.
+// sequential returns a Func that processes one update after another, in a loop. apply computes the
+// new value of a row from its old value and the update.
 func sequential(apply func(row, update *graph.Node) *graph.Node) Func {
 	return func(x, indices, updates *graph.Node) *graph.Node {
 		if isEmpty(x, updates) {
@@ -134,8 +137,8 @@ func sequential(apply func(row, update *graph.Node) *graph.Node) Func {
 	}
 }
 
-// PaddingMask returns a bool tensor of the shape of x that is false for the padding of x. sizes is an
-// integer vector with the size of each dimension without its padding.
+// PaddingMask returns a bool tensor of the shape of x that is false for the padding of x and true
+// elsewhere. sizes is an integer vector with the size of each dimension without its padding.
 func PaddingMask(x, sizes *graph.Node) *graph.Node {
 	g := x.Graph()
 	var mask *graph.Node
@@ -152,8 +155,9 @@ func PaddingMask(x, sizes *graph.Node) *graph.Node {
 	return mask
 }
 
-// MaskIndices replaces the padding of indices, which is 0 and would select the first row, by -1. sizes
-// has the size of each dimension of indices without its padding.
+// MaskIndices replaces the padding of indices by -1, which a scatter ignores. The padding is 0 and
+// would otherwise select the first row. sizes contains the size of each dimension of indices
+// without its padding.
 func MaskIndices(indices, sizes *graph.Node) *graph.Node {
 	wide := graph.ConvertDType(indices, dtypes.Int64)
 	return graph.Where(PaddingMask(indices, sizes), wide, graph.AddScalar(graph.ZerosLike(wide), -1))

@@ -10,8 +10,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/modelfields"
 )
 
-// NewScopes forgets which variable scopes the layers have used, so that the code which follows may use
-// them again in the same graph. leave restores the used scopes.
+// NewScopes marks all variable scopes of the step as unused until leave is called. Code that runs
+// in between may use scopes that other layers have used in the same graph.
 func (s *State) NewScopes() (leave func()) {
 	root, scopes := s.Scope, s.scopes
 	if root != nil {
@@ -20,8 +20,9 @@ func (s *State) NewScopes() (leave func()) {
 	return func() { s.Scope, s.scopes = root, scopes }
 }
 
-// SaveScopes records which variable scopes the layers have used. rewind restores this record. A caller
-// that discards a trace and traces the same layers again calls rewind between the two traces.
+// SaveScopes records which variable scopes the layers have used so far. The function rewind marks
+// all later used scopes as unused. If a caller discards a trace, it must call rewind before it
+// traces the same layers again.
 func (s *State) SaveScopes() (rewind func()) {
 	if s.Scope == nil {
 		return func() {}
@@ -68,7 +69,8 @@ func (s *State) ScopeAt(g *graph.Graph, path ...string) *model.Scope {
 	return scope
 }
 
-// useName records that a layer uses the name within the scope. It returns false for a used name.
+// useName marks a name within the scope as used by a layer. It returns false if the name was used
+// before.
 func useName(scope *model.Scope, name string) (first bool) {
 	defer func() {
 		if recover() != nil {

@@ -43,8 +43,9 @@ func New() *State {
 	return &State{Shards: map[*graph.Node]*graph.Node{}, Slices: map[string]*graph.Node{}}
 }
 
-// Enter prepares the state for the body of a loop within the step, with unused variable scopes and
-// without Slices. leave restores the scopes, the arguments and the row counts of the enclosing code.
+// Enter prepares the state for tracing the body of a loop. The body has unused variable scopes and
+// no Slices. The function leave restores the scopes, the arguments and the row counts of the code
+// around the loop.
 func (s *State) Enter() (leave func()) {
 	was, end := *s, s.NewScopes()
 	s.Slices = map[string]*graph.Node{}
