@@ -13,10 +13,10 @@ import (
 //
 //	fit.Profile(profile.Options{Dir: "run/profile", From: 100, To: 110})
 //
-// The step before From and step To are records, so the run waits for them. If the plugin has no
-// profiler, like the CPU plugin, the profile only contains the host's activities. A missing
-// profiler and a failed write are logged as warnings. Steps that are not recorded have no extra
-// cost.
+// The run waits for the step before From and for step To, as for other steps whose loss it reads.
+// If the plugin has no profiler, like the CPU plugin, the profile only contains the host's
+// activities. A missing profiler and a failed write are logged as warnings. Steps that are not
+// recorded have no extra cost.
 func Profile(o profile.Options) Hook {
 	p := &profiler{options: o}
 	h := Hook{Name: "profile", reset: func() { *p = profiler{options: o} },

@@ -8,8 +8,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Loss is the name of a metric that every record has: the loss of the step, averaged over the
-// replicas.
+// Loss is the name of the loss of a step, averaged over the replicas. It is measured at every
+// record (see [Options].Every).
 const Loss = "loss"
 
 // MeanLoss is the name under which [train.MeanLoss] is published: the mean loss over the rows of

@@ -194,7 +194,8 @@ type stickyErrorIterator struct {
 
 var errClosed = newFault(errkind.FailedPreconditionError, "next", "open the dataset again", "the iterator is closed")
 
-// noStateError returns the error of State for an iterator whose Next has failed with err.
+// noStateError returns the error that an iterator's State method returns after Next has failed with
+// err.
 func noStateError(err error) error {
 	return &errkind.Fault{Op: "input: state", Reason: "no position after an error", Err: err}
 }

@@ -109,7 +109,8 @@ func operationState(op string, input Iterator, counters ...int64) (State, error)
 	return State{Op: op, Counters: counters, Inputs: []State{inner}}, nil
 }
 
-// pieceReader is embedded by iterators that split batches into pieces: single rows or chunks of rows.
+// pieceReader is embedded by iterators that split batches into pieces, which are single rows or
+// chunks of rows. It keeps the current batch and the index of the next piece.
 type pieceReader struct {
 	Iterator
 	stateBefore State // position of the input before the current batch
@@ -135,7 +136,8 @@ func (p *pieceReader) readBatch(ctx context.Context, count func(Element) (int, e
 	return nil
 }
 
-// restorePiece reads the next batch and skips its first next pieces. It does nothing if next is 0.
+// restorePiece restores a position within a batch: it reads the batch and skips as many pieces as
+// next specifies. It does nothing if next is 0.
 func (p *pieceReader) restorePiece(ctx context.Context, next int64, count func(Element) (int, error)) error {
 	if next == 0 {
 		return nil

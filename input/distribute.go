@@ -231,8 +231,8 @@ func newProcessPipeline(src Source, policy AutoShardPolicy, job jobSize, process
 	return p, p.stream.Err()
 }
 
-// setEndBehavior sets needsAllReplicas and needsVote, which determine when the input ends. info
-// describes the dataset before its batches are split.
+// setEndBehavior decides when the input ends, and sets needsAllReplicas and needsVote accordingly.
+// info describes the dataset before its batches are split.
 func (d *DistributedDataset) setEndBehavior(replicaSpec Spec, info Info) {
 	d.spec = replicaSpec
 	d.needsAllReplicas = info.Cardinality == Infinite || isStaticSpec(info.Spec)

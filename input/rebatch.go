@@ -47,8 +47,9 @@ type splitter struct {
 	stateAt func(b batchBoundary) (State, bool)
 }
 
-// batchBoundary is a position between two steps: the position of the stream of undivided batches,
-// the number of rows already used of its next batch, and whether the stream has ended (0 or 1).
+// batchBoundary is a position between two steps. It consists of the position in the stream of
+// global batches, the number of rows of the next batch that were already used, and whether the
+// stream has ended (0 or 1).
 type batchBoundary struct {
 	batchState State
 	rowsUsed   int64

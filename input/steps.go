@@ -80,7 +80,8 @@ func (d *DistributedDataset) OpenAt(ctx context.Context, state State) (*Steps, e
 	return s, nil
 }
 
-// advancePass sets the pass counter so that the next Open starts a pass after the given one.
+// advancePass increases the pass counter, so that the next call of Open starts a pass after the
+// given pass.
 func (d *DistributedDataset) advancePass(pass uint64) {
 	for {
 		n := d.passes.Load()

@@ -38,7 +38,7 @@ var stepKinds = []string{"launch", "result", "own code"}
 
 // Append returns the history of h followed by next. The attempt next starts from a checkpoint, so
 // the steps of h after that checkpoint count as repeated. The time between the two attempts counts
-// as down.
+// as downtime.
 func (h History) Append(next History) History {
 	joined := History{StartTime: h.StartTime, EndTime: next.EndTime, Attempts: h.attempts() + next.attempts(),
 		FirstStep: h.FirstStep, LastStep: next.LastStep, Seconds: maps.Clone(next.Seconds)}

@@ -19,10 +19,11 @@ import (
 // that is a multiple of every. They publish "held/nats", the mean loss of the predicted tokens, and
 // "held/bits_per_byte", which is comparable between tokenizers.
 //
-// In each step of the evaluation, the model reads batch windows of length tokens. The arguments are
-// the tokens, int32 [rows, length+1], and the weights of the predicted tokens, float32 [rows,
-// length]. The loss function must report the losses with these weights as the metric [NatsMetric].
-// The hooks can be used for one run only, because the end of the run closes the evaluation.
+// batch is the number of windows of text that the model reads in each step of the evaluation, and
+// length is the number of tokens of a window. The arguments of the loss function are the tokens,
+// int32 [rows, length+1], and the weights of the predicted tokens, float32 [rows, length]. The loss
+// function must report the losses with these weights as the metric [NatsMetric]. The hooks can be
+// used for one run only, because the end of the run closes the evaluation.
 func BitsPerByteHooks(step *train.Step, loss train.Loss, held *text.Tokens, length, batch int, every fit.Every,
 	opts train.Options) ([]fit.Hook, error) {
 	windows, err := held.EvalWindows(length, batch)

@@ -47,10 +47,10 @@ func compareProgress(a, b *Host) int {
 // diagnose finds the hosts that make no progress, are slow, report an error, or have a wrong clock.
 // It ignores waits shorter than floor, in seconds.
 //
-// A host is reported if others wait for it and it is silent, has left the loop, or is in an
-// activity for longer than its timeout. The timeout is the host's own or, if all hosts do the same
-// work, derived from the durations on the waiting hosts. A wait of all hosts in the same operation
-// is reported only if the caller is one of the hosts.
+// A host is reported if other hosts wait for it and it is silent, has left the training loop, or is
+// in an activity for longer than the timeout of the activity. The timeout is the host's own. If all
+// hosts do the same work, the timeout is derived from the durations on the waiting hosts. A wait of
+// all hosts in the same operation is reported only if the caller is one of the hosts.
 func diagnose(hosts []Host, floor float64) []Finding {
 	d := &diagnosis{hosts: hosts, floor: floor, isCurrent: len(hosts) == 1}
 	for i := range hosts {

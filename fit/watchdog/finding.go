@@ -11,7 +11,8 @@ type Cause string
 
 const (
 	// Missing means that the host has written no record in this run. Silent means that it no longer
-	// writes records: it is dead, stopped, or disconnected. Exited means that it has left the loop.
+	// writes records: it is dead, stopped, or disconnected. Exited means that it has left the training
+	// loop.
 	Missing Cause = "missing"
 	Silent  Cause = "silent"
 	Exited  Cause = "left"

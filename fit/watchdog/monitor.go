@@ -11,7 +11,7 @@ import (
 type Host struct {
 	// Missing reports that the host has no record yet.
 	Missing bool `json:"missing,omitempty"`
-	// Alive reports that the host has updated its record recently and has not left the loop.
+	// Alive reports that the host has updated its record recently and has not left the training loop.
 	Alive bool `json:"alive"`
 	// Silent is the time in seconds since the record last changed, or since the reader started.
 	Silent float64 `json:"silent"`

@@ -26,7 +26,7 @@ const (
 	Running State = "running"
 	// Stuck means that the host has detected that the run makes no progress.
 	Stuck State = "stuck"
-	// Ended means that the host has left the loop.
+	// Ended means that the host has left the training loop.
 	Ended State = "ended"
 )
 

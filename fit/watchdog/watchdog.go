@@ -355,7 +355,8 @@ func (w *Watchdog) Withdraw(err error) error {
 }
 
 // Close ends the watchdog. The last record of this host contains err, the error of the run, which
-// may be nil, and shows that the host has left the loop. Host 0 logs the use of the run's time.
+// may be nil, and shows that the host has left the training loop. Host 0 logs the use of the run's
+// time.
 func (w *Watchdog) Close(err error) error {
 	if w == nil || w.close == nil {
 		return nil

@@ -18,7 +18,7 @@ type CachingCompiler struct {
 	Duration time.Duration
 }
 
-// Compile compiles without the cache.
+// Compile compiles a program without using the cache.
 func (k *CachingCompiler) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program,
 	opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	defer k.setDuration(time.Now())

@@ -39,7 +39,7 @@ func (c Config) forCache(cache *generate.Cache) Config {
 	return c
 }
 
-// attend returns the result of attention, [rows, tokens, heads, size], sharded by heads.
+// attend computes attention. The result is [rows, tokens, heads, size] and is sharded by heads.
 func (c Config) attend(cache *generate.Cache, q, k, v *graph.Node) *graph.Node {
 	if !c.FlashAttention {
 		return c.shardFeatures(cache.Attend(q, k, v))
@@ -69,7 +69,8 @@ func (c Config) outputProjection(scope *model.Scope, x *graph.Node) *graph.Node 
 	return c.shardActivations(graph.Einsum("btf,fw->btw", x, w.NodeValue(x.Graph())))
 }
 
-// gatherTokens annotates a layer's input, so that every logical device has all tokens.
+// gatherTokens annotates the input of a layer with a sharding in which every logical device has all
+// tokens.
 func (c Config) gatherTokens(x *graph.Node) *graph.Node {
 	if c.ShardByTokens {
 		return logical.Replicate(x)

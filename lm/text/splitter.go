@@ -20,7 +20,8 @@ type splitStep struct {
 	byteLevel       bool                  // convert bytes to visible characters
 }
 
-// The behaviors of Hugging Face's Split, which specify what happens to matches.
+// The behaviors of Hugging Face's pre-tokenizer Split. A behavior specifies whether each match is
+// removed, becomes a separate piece, or is merged with adjacent text.
 const (
 	behaviorRemoved            = "Removed"
 	behaviorIsolated           = "Isolated"

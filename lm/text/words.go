@@ -59,7 +59,7 @@ var patterns = [...]wordPattern{
 	NoSplit: {name: "NoSplit", wordEnd: func(text []byte, _ int) int { return len(text) }},
 }
 
-// lineEnd returns the end of a match of the pattern Lines at i.
+// lineEnd returns the end of the word that begins at i, for the pattern Lines.
 func lineEnd(text []byte, i int) int {
 	if n := bytes.IndexByte(text[i+1:], '\n'); n >= 0 {
 		return i + 1 + n
@@ -117,7 +117,7 @@ func endOfRun(text []byte, i int, c charClass) int {
 	return i
 }
 
-// gpt2WordEnd returns the end of a match of the pattern GPT2 at i.
+// gpt2WordEnd returns the end of the word that begins at i, for the pattern GPT2.
 func gpt2WordEnd(text []byte, i int) int {
 	if text[i] == '\'' {
 		if n := contractionLen(text[i+1:], false); n > 0 {
@@ -177,8 +177,8 @@ func contractionLen(text []byte, fold bool) int {
 	return 0
 }
 
-// tiktokenWordEnd returns the end of a match of the pattern Llama3 or Qwen2 at i. digits is the
-// maximum number of digits of a number.
+// tiktokenWordEnd returns the end of the word that begins at i, for the pattern Llama3 or Qwen2.
+// digits is the maximum number of digits of a number.
 func tiktokenWordEnd(text []byte, i, digits int) int {
 	if text[i] == '\'' {
 		if n := contractionLen(text[i+1:], true); n > 0 {

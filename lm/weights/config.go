@@ -109,8 +109,8 @@ const (
 	maxHeadSize, maxHidden, maxVocabulary = 1 << 16, 1 << 24, 1 << 24
 )
 
-// validate returns an error for implausible sizes. Otherwise listing the tensors of 2^31 layers
-// would exhaust the memory.
+// validate returns an error for implausible sizes, so that a malformed file cannot exhaust the
+// memory, for example with 2^31 layers.
 func (c Config) validate() error {
 	bad := func(name, format string, args ...any) error {
 		return &errkind.Fault{Op: name, Reason: fmt.Sprintf(format, args...), Class: errkind.ValueError}

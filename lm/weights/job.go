@@ -96,7 +96,8 @@ func (l cellLayout) isEven(n int) bool {
 	return l.firstIndex%l.cellSize+n <= l.cellSize || l.cellSize == 1 || l.cellStride == l.cellSize*l.stride
 }
 
-// evenStep returns the distance between the offsets of adjacent indices. It requires isEven.
+// evenStep returns the distance between the offsets of adjacent indices. Call it only if isEven
+// returns true.
 func (l cellLayout) evenStep() int {
 	if l.cellSize == 1 {
 		return l.cellStride
@@ -162,10 +163,11 @@ func (j *copyJob) mergeAxes() {
 	}
 }
 
-// isEven reports whether the offsets are evenly spaced.
+// isEven reports whether the offsets of the elements along the axis are evenly spaced.
 func (a *axis) isEven() bool { return a.srcOffsets == nil }
 
-// isContiguous reports whether the elements are contiguous in the file and in the result.
+// isContiguous reports whether the elements along the axis are contiguous in the file and in the
+// result.
 func (a *axis) isContiguous() bool {
 	return a.isEven() && (a.count == 1 || a.srcStep == 1 && a.dstStep == 1)
 }

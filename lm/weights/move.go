@@ -160,7 +160,8 @@ func (b *rowBuffer) splitRanges() {
 	}
 }
 
-// hasRoom reports whether another row fits into the buffer. It updates numBuffered.
+// hasRoom reports whether the row r fits into the buffer after the pending rows. It adds the last
+// pending row, and a small gap between that row and r, to numBuffered.
 func (b *rowBuffer) hasRoom(r rowOffsets) bool {
 	last := b.rows[len(b.rows)-1]
 	used := b.numBuffered + b.rowSpan
@@ -250,8 +251,8 @@ func (b *rowBuffer) readRows() error {
 	return nil
 }
 
-// readSparseRow reads the required ranges of a row that has large gaps. It reads over gaps of at
-// most maxGap elements.
+// readSparseRow reads the required ranges of a row that has large gaps. Gaps of at most maxGap
+// elements are read, too, because another read would cost more.
 func (b *rowBuffer) readSparseRow(rowStart, bufferOffset, maxGap int64) error {
 	a, size := b.fast, int64(b.conversion.srcBytes)
 	for i := b.start; i < b.end; {
