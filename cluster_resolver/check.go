@@ -173,7 +173,7 @@ func (c *configChecker) mismatchSeverity() Severity {
 }
 
 // checkShape checks that the accelerator type, the topology and the number of hosts from one source
-// are consistent. The other arguments are their names in findings.
+// are consistent. The remaining arguments are the names of these three values in findings.
 func (c *configChecker) checkShape(typeName, typ, topoName, topology, hostsName string, hosts int) {
 	chips := 0
 	if topology != "" {

@@ -213,7 +213,7 @@ func newTPU(n Node) TPU {
 // maxSlices is the maximum number of nodes of a queued resource.
 const maxSlices = 1 << 12
 
-// nodeAddresses returns the hosts of a node without ports, and their addresses with ports.
+// nodeAddresses returns the hosts of a node without ports, and the same hosts with ports.
 func (r CloudTPU) nodeAddresses(n Node) (hosts, addresses []string, err error) {
 	if len(n.Endpoints) > maxWorkers {
 		return nil, nil, parseError(n.Name, "", "node has "+strconv.Itoa(len(n.Endpoints))+" network endpoints, more than "+

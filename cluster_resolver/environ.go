@@ -47,8 +47,8 @@ type Environment struct {
 	pod       podInfo
 }
 
-// isSingleProcess reports whether the process bounds contain only this process. Even then, the
-// slice can have more hosts.
+// isSingleProcess reports whether this is the only process according to the process bounds. The
+// slice can have more hosts that this process does not use.
 func (e Environment) isSingleProcess() bool {
 	return e.ProcessBounds.Size() == 1 && len(e.ProcessAddresses) < 2
 }
@@ -63,8 +63,8 @@ type Megascale struct {
 	NumSlices, SliceID int
 }
 
-// IsSet reports whether any of the values is set. A slice id of 0 does not count as set, so that
-// the zero value is not set.
+// IsSet reports whether any of the values is set. A slice id of 0 does not count as a set value,
+// because it is the zero value.
 func (m Megascale) IsSet() bool {
 	return m.Coordinator != "" || m.Port != 0 || m.NumSlices != 0 || m.SliceID > 0
 }
@@ -113,7 +113,7 @@ type envReader struct {
 func (r *envReader) lookup(name string) string { return strings.TrimSpace(r.getenv.lookup(name)) }
 
 // readVariable parses the value of the first variable that is set. If no variable is set, or the
-// value is malformed, it returns the argument unset.
+// value is malformed, readVariable returns unset.
 func readVariable[T any](r *envReader, unset T, parse func(source, text string) (T, error), names ...string) T {
 	for _, name := range names {
 		text := r.lookup(name)

@@ -129,7 +129,8 @@ func (e *APIError) Error() string {
 	return errkind.Format(subject, reason, nil, hint)
 }
 
-// Kind returns the kind for the HTTP status, or UnavailableError without a response.
+// Kind returns the kind that corresponds to the HTTP status, or UnavailableError if there was no
+// response.
 func (e *APIError) Kind() errkind.Kind {
 	if e.Code == 0 || e.Code < 300 {
 		return errkind.KindOr(e.Err, apiKind(e.Code))

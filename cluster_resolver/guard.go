@@ -40,8 +40,9 @@ func redirectError(host string) error {
 	return &errkind.Fault{Match: ErrRedirected, Reason: truncate(host), Hint: "use this host directly if it is trusted"}
 }
 
-// LimitResponseSize returns a transport that limits the size of response bodies to limit bytes. Reading
-// more returns an error that matches [ErrTooLarge]. If base is nil, [http.DefaultTransport] is used.
+// LimitResponseSize returns a transport that limits the size of response bodies to limit bytes.
+// Reading a larger body returns an error that matches [ErrTooLarge]. If base is nil,
+// [http.DefaultTransport] is used.
 func LimitResponseSize(base http.RoundTripper, limit int) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport

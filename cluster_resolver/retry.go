@@ -54,8 +54,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// backoff returns the pause after failure n, counted from 0. The zero fields of r must already have
-// their default values.
+// backoff returns the pause after the failure with the given number, counted from 0. The fields of
+// r must already have their default values.
 func (r Retry) backoff(n int) time.Duration {
 	d := r.Max
 	if n < 30 && r.Base<<n < r.Max && r.Base<<n > 0 {
@@ -64,8 +64,9 @@ func (r Retry) backoff(n int) time.Duration {
 	return d - rand.N(d/2+1)
 }
 
-// retryError returns the error of do after the last attempt. cause is the error of the context or
-// the last failure. If it is the error of the context, the text also contains the last failure.
+// retryError returns the error of do after the last attempt. cause is the error of the context, or
+// the last failure if the context has not ended. The message contains the last failure in both
+// cases.
 func retryError(op string, attempts int, cause, last error) error {
 	reason := fmt.Sprintf("failed after %d attempts", attempts)
 	if last != nil && last != cause {

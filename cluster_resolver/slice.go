@@ -120,8 +120,8 @@ func (o SliceOptions) listTasks(env Environment, md Metadata, hosts []string) (a
 	return addresses, id, nil
 }
 
-// boundsOrMetadata returns b if it is not zero, and otherwise the bounds in the first of the
-// metadata keys that is set. Malformed bounds in the metadata are ignored.
+// boundsOrMetadata returns b if it is not zero. Otherwise it returns the bounds from the metadata,
+// using the first key that is set. Malformed bounds in the metadata are ignored.
 func boundsOrMetadata(b Bounds, md Metadata, keys ...string) Bounds {
 	for _, k := range keys {
 		if b != (Bounds{}) {

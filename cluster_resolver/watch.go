@@ -146,8 +146,8 @@ func (c *MetadataClient) poll(ctx context.Context, key, etag string) (value, nex
 	return strings.TrimSpace(value), next, nil
 }
 
-// newEvent returns the event for a new value of a key. The second result is false if the change
-// from last to value requires no notice.
+// newEvent returns the event for a key whose value has changed from last to value. The second
+// result is false if the change requires no notice.
 func newEvent(key, last, value string) (Event, bool) {
 	e := Event{Key: key, Value: value, Kind: EventUnknown}
 	switch key + "=" + value {

@@ -68,8 +68,8 @@ type Error interface {
 	Kind() Kind
 }
 
-// KindOf returns the kind of the first error in the tree of err that has a kind. It also maps
-// errors.ErrUnsupported, fs.ErrNotExist, fs.ErrPermission, context.Canceled and
+// KindOf returns the kind of the first error in the tree of err (see package errors) that has a
+// kind. It also maps errors.ErrUnsupported, fs.ErrNotExist, fs.ErrPermission, context.Canceled and
 // context.DeadlineExceeded to kinds.
 func KindOf(err error) Kind {
 	if k := findKind(err); k != Unknown {

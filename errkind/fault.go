@@ -41,10 +41,11 @@ func (f *Fault) Error() string {
 // Unwrap returns the cause.
 func (f *Fault) Unwrap() error { return f.Err }
 
-// Is reports whether Match matches target.
+// Is implements errors.Is. The error matches the same targets as Match.
 func (f *Fault) Is(target error) bool { return f.Match != nil && errors.Is(f.Match, target) }
 
-// Kind returns Class, or the kind of Match, or the kind of Err.
+// Kind returns Class if it is set. Otherwise it returns the kind of Match or, if Match has no kind,
+// the kind of Err.
 func (f *Fault) Kind() Kind {
 	if f.Class != Unknown {
 		return f.Class

@@ -79,8 +79,9 @@ func (l *LoadedExecutable) mismatchError(params []*shape, d, i int, b *Buffer) e
 	return e
 }
 
-// acquireError returns the error for argument i of device d, given the error of its acquisition.
-// For ErrBusy, it checks whether another argument is the same buffer.
+// acquireError returns the error for argument i of device d, whose buffer could not be acquired
+// because of err. If err is ErrBusy, acquireError checks whether another argument is the same
+// buffer.
 func acquireError(args [][]*Buffer, donate []bool, d, i int, err error) error {
 	b := args[d][i]
 	e := &ArgumentError{Device: d, Index: i, Err: err}
@@ -235,8 +236,8 @@ func (l *LoadedExecutable) checkLists(args, results [][]*Buffer, opts ExecuteOpt
 	return nil
 }
 
-// releaseAfterFailure releases the buffers of a launch that the plugin rejected. Donated buffers
-// that the plugin has consumed nevertheless are marked as donated.
+// releaseAfterFailure releases the buffers of a launch that the plugin rejected. If the plugin
+// consumed a donated buffer although it rejected the launch, the buffer is marked as donated.
 func (l *LoadedExecutable) releaseAfterFailure(s *launchState, args, results [][]*Buffer, donate []bool) {
 	if s.numInPlace < len(s.slotStates) {
 		l.releaseResults(s, results)

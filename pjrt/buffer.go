@@ -81,8 +81,7 @@ func (h *bufferHandle) destroy() error {
 	return err
 }
 
-// stateError returns the reason why a buffer with this status cannot be used exclusively, or nil if
-// it can.
+// stateError returns an error if a buffer with the given status cannot be used exclusively.
 func stateError(status uint32) error {
 	switch {
 	case status&(bufClosed|bufClosing) != 0:
@@ -308,7 +307,8 @@ func (b *Buffer) String() string {
 	return s
 }
 
-// withHandle calls f. The C buffer is not freed during the call.
+// withHandle calls f while the buffer is acquired, so that the C buffer is not freed during the
+// call.
 func (b *Buffer) withHandle(op string, f func() error) error {
 	if err := b.acquire(); err != nil {
 		return opError(op, b.String(), err)

@@ -66,7 +66,7 @@ func (s *callbackServer) callHandler(request capi.Request) (value []byte, err er
 	return s.handler(request)
 }
 
-// errorCode returns the code that the plugin receives for an error of a handler.
+// errorCode converts an error of a handler to the code that is sent to the plugin.
 func errorCode(err error) Code {
 	var code Code
 	switch {

@@ -27,7 +27,8 @@ func (e *CompileError) Error() string {
 	return errkind.Format("pjrt: compile: "+e.Field, e.Reason, nil, e.Hint)
 }
 
-// Is reports whether target is [ErrUntrusted] and e reports a program that is not trusted.
+// Is implements errors.Is. The error matches [ErrUntrusted] if the program was rejected because it
+// is not trusted.
 func (e *CompileError) Is(target error) bool {
 	return target == ErrUntrusted && e.Field == trustedField
 }

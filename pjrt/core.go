@@ -74,7 +74,7 @@ func (c *clientHandle) acquire(kind dependentKind) error {
 }
 
 // addDependents adds delta, which may be negative, to the number of dependents of a kind. The
-// caller must itself have acquired the client.
+// caller must hold a dependent of the client.
 func (c *clientHandle) addDependents(kind dependentKind, delta int) {
 	if delta != 0 {
 		c.dependents[kind].Add(int64(delta))

@@ -109,8 +109,9 @@ func dtypeFromXLA(n uint64) DType {
 	return Invalid
 }
 
-// Element is the set of Go types that represent a [DType] in host memory. bool and 8-bit integers
-// represent the types of 8 bits or less; uint16 represents the bits of F16 and BF16.
+// Element is the constraint for the Go types of tensor elements in host memory. F16 and BF16
+// elements are stored as the bits in a uint16. Elements of 8 bits or less are stored as bool or as
+// an 8-bit integer.
 type Element interface {
 	~bool | ~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64 |
 		~float32 | ~float64 | ~complex64 | ~complex128

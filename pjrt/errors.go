@@ -49,8 +49,9 @@ func zeroValueError(op, object, constructor string) error {
 		Hint: "create it with " + constructor}
 }
 
-// Error is an error that a plugin returned, or the error for a function that the plugin does not
-// implement. It matches its Code. It also matches errors.ErrUnsupported if the Code is Unimplemented.
+// Error is an error that a plugin returned, or reports that the plugin does not implement a
+// function. It matches its Code. If the Code is Unimplemented, it also matches
+// errors.ErrUnsupported.
 type Error struct {
 	// Op is the operation, such as "compile".
 	Op string

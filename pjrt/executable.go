@@ -38,7 +38,7 @@ type executableHandle struct {
 	params *[]*shape
 }
 
-// withHandle calls f. The C executable is not freed during the call.
+// withHandle calls f while the executable is acquired, so that it is not freed during the call.
 func (h *executableHandle) withHandle(op string, f func() error) error {
 	if h == nil {
 		return zeroValueError(op, "executable", "Compile")
@@ -78,7 +78,8 @@ func (e *Executable) Close() error {
 	return e.closeOnce("close executable")
 }
 
-// readProperty returns a record in which only property p is set. The record may share memory with e.
+// readProperty reads one property of the executable into the corresponding field of a new record.
+// The record may share memory with e.
 func (e *Executable) readProperty(p property) (r ExecutableRecord, err error) {
 	if e.record == nil {
 		err = e.withHandle(p.name, func() error { return p.read(e.executableHandle, &r) })
@@ -189,9 +190,9 @@ func (e *Executable) OptimizedProgram() (Program, error) {
 // Serialize returns the executable in a binary form that [Client.Load] can load. Loading requires
 // the same build of the plugin and the same kind of device. The result contains a checksum.
 //
-// An executable that was loaded by [Client.Load] returns an error that matches [ErrDeserialized],
-// unless [LoadOptions].KeepSerialized was set. The reason is that the CPU plugin would serialize it
-// without its machine code.
+// If the executable was loaded by [Client.Load] without [LoadOptions].KeepSerialized, Serialize
+// returns an error that matches [ErrDeserialized], because the CPU plugin would serialize the
+// executable without its machine code.
 func (e *Executable) Serialize() ([]byte, error) {
 	if e.record == nil && e.executableHandle != nil && e.deserialized {
 		if e.serialized != nil {

@@ -59,7 +59,7 @@ type FindError struct {
 	Hint string
 }
 
-// Error returns the kind of the plugin, the hint, and one line per candidate.
+// Error returns a message with the kind of the plugin, a hint, and one line per candidate.
 func (e *FindError) Error() string {
 	var b strings.Builder
 	b.WriteString(errkind.Format("pjrt: find "+e.Plugin+" plugin", "none found", nil, e.Hint))

@@ -59,7 +59,8 @@ type handle struct {
 	closeErr error // guarded by mu
 }
 
-// withHandle calls f. The C object is not freed during the call.
+// withHandle calls f while the object is acquired, so that the C object is not freed during the
+// call.
 func (h *handle) withHandle(op string, f func() error) error {
 	if !h.acquire() {
 		return opError(op, "", closedError(h.kind.String()))

@@ -38,8 +38,8 @@ func lastField(message []byte, number protowire.Number) (found []byte, err error
 	return found, err
 }
 
-// appendIntegers appends the values of a repeated integer field to list. The field is passed as by
-// forEachField: b if it is packed, and v otherwise.
+// appendIntegers appends the values of a repeated integer field to list. For a packed field, the
+// values are encoded in b; otherwise v is the only value.
 func appendIntegers(list []int64, v uint64, b []byte) ([]int64, error) {
 	list, err := protoint.AppendNumbers(list, protoint.Field{Value: v, Bytes: b})
 	if err != nil {

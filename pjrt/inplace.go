@@ -7,8 +7,8 @@ import (
 )
 
 // executeInPlace is a fast path of Execute for training loops in which all arguments are donated
-// and each result replaces the argument with the same index. For all other calls, including
-// invalid ones, it has no effect and returns false.
+// and each result replaces the argument with the same index. For all other calls, including invalid
+// ones, executeInPlace has no effect and returns false.
 //
 // The function duplicates code of execute because the plugin evicts the caches of the CPU between
 // two launches. Short code causes fewer cache misses, which is measurable for small programs.

@@ -33,8 +33,8 @@ type keyValueServer struct {
 	detach func() bool
 }
 
-// serveKeyValues starts a server for the requests of a plugin, or returns nil if store is nil.
-// Until detachContext is called, the end of ctx cancels the requests.
+// serveKeyValues starts a server for the requests of a plugin, or returns nil if store is nil. The
+// requests are canceled when ctx ends, until detachContext is called.
 func serveKeyValues(ctx context.Context, store KeyValueStore) (*keyValueServer, error) {
 	if store == nil {
 		return nil, nil
@@ -55,8 +55,8 @@ func (k *keyValueServer) requestPipe() capi.RequestPipe {
 	return k.requests
 }
 
-// detachContext ends the cancellation of requests by the context of NewClient. It must be called
-// when the client is created or its creation has failed.
+// detachContext makes the requests independent of the context of NewClient. It must be called when
+// NewClient has created the client or has failed.
 func (k *keyValueServer) detachContext() {
 	if k != nil {
 		k.detach()

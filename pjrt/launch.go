@@ -89,9 +89,9 @@ func (h *loadedHandle) unload() error {
 	return err
 }
 
-// getLaunch registers a call of the executable, and returns an unused launchState or a new one. A
-// loop that executes one step at a time always receives the primary launchState, which costs only
-// one atomic operation.
+// getLaunch registers a call of the executable and returns a launchState that no other call uses.
+// The first launchState of an executable is its primary launchState. A loop that executes one step
+// at a time always receives the primary launchState, which costs only one atomic operation.
 func (h *loadedHandle) getLaunch(devices, args, results int) (*launchState, error) {
 	if h.primaryState.CompareAndSwap(primaryIdle, primaryInUse) {
 		if h.primaryLaunch.numArgs == args {
@@ -156,7 +156,9 @@ func (h *loadedHandle) putSecondaryLaunch(l *launchState) {
 	h.release()
 }
 
-// demotePrimaryLaunch moves the primary launchState to freeLaunches. The caller must be using it.
+// demotePrimaryLaunch moves the primary launchState to freeLaunches, for an executable whose number
+// of parameters has become known. Only the call that uses the primary launchState may call
+// demotePrimaryLaunch.
 func (h *loadedHandle) demotePrimaryLaunch() {
 	l := h.primaryLaunch
 	h.launchesMu.Lock()

@@ -88,8 +88,9 @@ func (c *Client) Load(ctx context.Context, serialized []byte, opts LoadOptions) 
 	return l, nil
 }
 
-// loadExecutable calls f, which compiles or deserializes b to a loaded executable, and returns early if
-// ctx ends. params are the shapes of the program's parameters, or nil if the plugin must be queried.
+// loadExecutable returns the executable that f compiles or deserializes from b. If ctx ends first,
+// loadExecutable returns without waiting for f. params are the shapes of the program's parameters,
+// or nil if the plugin must be queried.
 func (c *Client) loadExecutable(ctx context.Context, op string, b []byte, params []*shape,
 	f func([]byte) (capi.Loaded, error)) (*LoadedExecutable, error) {
 	if err := c.acquire(dependentCall); err != nil {
@@ -251,7 +252,7 @@ func tensorTypes(shapes []*shape) []TensorType {
 	return out
 }
 
-// setParams stores the shapes of the parameters that the plugin reported.
+// setParams stores the shapes of the parameters as reported by the plugin.
 func (l *LoadedExecutable) setParams(params []*shape) {
 	l.exec.params = l.reuseOutputShapes(params)
 	l.params.Store(l.exec.params)

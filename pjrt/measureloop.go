@@ -18,8 +18,8 @@ type LoopTime struct{ FirstLaunch, Total time.Duration }
 // the duration. n must be at least 1. Each result replaces the argument with the same index. All
 // buffers of state are donated and contain the last results afterwards.
 //
-// The result is the minimum cost of a training loop with this plugin, to which other loops can be
-// compared. MeasureLoop cannot be interrupted; ctx is checked before it starts.
+// The result is a lower bound for the duration of a training loop with this plugin. MeasureLoop
+// cannot be interrupted; ctx is checked before it starts.
 func (l *LoadedExecutable) MeasureLoop(ctx context.Context, state [][]*Buffer, n int) (LoopTime, error) {
 	const op = "repeat"
 	if l.loadedHandle == nil {

@@ -60,9 +60,9 @@ func newShapeInt64(dtype DType, dims []int64) *shape {
 }
 
 // accepts reports whether a buffer of shape other can be the argument for a parameter of shape s.
-// The shapes must be equal, except that two shapes without elements need only have equal ranks. The
-// reason is that XLA's partitioner does not split empty results: a step may return the unsharded
-// shape although the next step expects the shape of a shard.
+// The shapes must be equal. However, two shapes without elements only need equal ranks: XLA's
+// partitioner does not split empty results, so a step may return the unsharded shape although the
+// next step expects the shape of a shard.
 func (s *shape) accepts(other *shape) bool {
 	return s.equal(other) || s.dtype == other.dtype && len(s.dims) == len(other.dims) && slices.Contains(s.dims, 0) &&
 		slices.Contains(other.dims, 0)

@@ -72,8 +72,8 @@ func (p *Plugin) NewTopology(ctx context.Context, name string, options map[strin
 // chipLayoutPattern matches the number of chips along each axis in a name such as "v5e:4x4".
 var chipLayoutPattern = regexp.MustCompile(`[:=_]([0-9]+(?:x[0-9]+)*)`)
 
-// checkTopologyName rejects names that crash libtpu: an axis of 0 chips, by which libtpu would
-// divide, and numbers of chips for which libtpu would run out of memory.
+// checkTopologyName rejects names that would crash libtpu: names with an axis of 0 chips, which
+// cause a division by zero, and names with so many chips that libtpu would run out of memory.
 func checkTopologyName(name string, options map[string]any) error {
 	slices := 1
 	switch n := options["num_slices"].(type) {

@@ -124,8 +124,8 @@ func (c *Client) RefillFromHost(ctx context.Context, dst *Buffer, data []byte, d
 	return nil
 }
 
-// checkRefill is like checkHostTransfer, but returns the shape of dst if dst already has the shape
-// of the data.
+// checkRefill is like checkHostTransfer. If dst already has the shape of the data, checkRefill
+// returns the existing shape of dst instead of allocating a new one.
 func (c *Client) checkRefill(ctx context.Context, op string, dst *Buffer, data []byte, dtype DType, dims []int,
 	d *Device) (*shape, error) {
 	s := dst.shape.Load()

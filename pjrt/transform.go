@@ -34,7 +34,8 @@ type Transform struct {
 	Apply func(module []byte) ([]byte, error)
 }
 
-// Registration is a registered transform. It is safe for concurrent use.
+// Registration represents a transform that is registered with a plugin. It is safe for concurrent
+// use.
 type Registration struct {
 	plugin    *Plugin
 	callbacks *callbackServer

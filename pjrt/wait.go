@@ -10,7 +10,8 @@ import (
 
 // notify calls done once with the outcome of the event, and destroys the event. done runs in the
 // goroutine that reads the pipe of the events and must not block. The caller must have acquired the
-// client. The client then cannot be destroyed until done has returned.
+// client. The caller's acquisition ensures that the client is not destroyed before done has
+// returned.
 func (c *clientHandle) notify(event capi.Event, done func(error)) error {
 	return c.startWait(pendingWait{event: event, done: done})
 }

@@ -18,8 +18,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// AnnotationSuggestions are annotations that remove collectives over the logical devices of a step.
-// The step was compiled with each of them.
+// AnnotationSuggestions contains suggested sharding annotations for a step. Each suggestion removes
+// collectives over the logical devices, according to a compilation of the step with the suggested
+// annotation.
 type AnnotationSuggestions struct {
 	// Now contains the figures of the step without a change.
 	Now AnnotationFigures `json:"now"`
@@ -32,7 +33,7 @@ type AnnotationSuggestions struct {
 	Left    int `json:"left,omitempty"`
 }
 
-// AnnotationSuggestion is a change of one annotation.
+// AnnotationSuggestion suggests another sharding for an annotated variable, argument or value.
 type AnnotationSuggestion struct {
 	// Name is the variable or argument that is annotated, or the pattern of Count names that differ
 	// only in numbers. The change includes the optimizer state of these variables. Name is empty
@@ -53,7 +54,8 @@ type AnnotationSuggestion struct {
 	After AnnotationFigures `json:"after"`
 }
 
-// AnnotationFigures are the bytes sent, the time and the memory of a step on one core.
+// AnnotationFigures contains the figures by which annotations are compared: the bytes sent, the
+// time and the memory of a step on one core.
 type AnnotationFigures struct {
 	// Sent is the sum of [Collective].Moved over all collectives.
 	Sent int64 `json:"sent_bytes"`
@@ -91,17 +93,18 @@ type AnnotationOptions struct {
 	Progress func(tried, of int)
 }
 
-// SuggestAnnotations changes the annotations of the variables, arguments and values of a step one
-// at a time, starting near the largest collectives, and compiles the step with each change. It
-// returns the changes that remove a collective over the logical devices and reduce the predicted
-// time. Without a prediction it returns the changes that reduce the bytes sent and do not increase
-// the operations. Annotations of names that differ only in numbers change together. It compiles the
-// step up to Most+1 times, and does not change it. Call it before the step runs, because the traced
-// step is dropped then.
+// SuggestAnnotations searches for annotations that make a step faster. It changes the annotation of
+// one variable, argument or value of the step at a time, starting near the largest collectives, and
+// compiles the step with each change. It returns the changes that remove a collective over the
+// logical devices and reduce the predicted time. If no time is predicted, it returns the changes
+// that reduce the bytes sent without additional operations. Variables whose names differ only in
+// numbers change together.
 //
-// It returns the error of compiling the unchanged step. Annotations that the compiler rejects are
-// counted. If ctx ends, it returns the suggestions so far and the error of ctx. For a step whose
-// traced step was dropped, it returns an error of class FailedPrecondition.
+// SuggestAnnotations compiles the step up to Most+1 times and does not change the step. It must be
+// called before the first run of the step, which deletes the trace that SuggestAnnotations uses.
+// Without the trace, it returns an error of class FailedPrecondition. It also returns the error of
+// compiling the unchanged step. Annotations that the compiler rejects are only counted. If ctx
+// ends, SuggestAnnotations returns the suggestions so far and the error of ctx.
 func SuggestAnnotations(ctx context.Context, step CompiledStep, o AnnotationOptions) (*AnnotationSuggestions, error) {
 	if o.Target.Name == "" {
 		o.Target = TargetOf(step.Compiled().Target)
@@ -164,8 +167,8 @@ type annotationSearch struct {
 	now  *annotationCost
 }
 
-// trial is an annotation to try instead of the annotation of splits, which is the same for all of
-// them.
+// trial is an annotation to compile the step with. It replaces the current annotation, which all
+// splits have in common.
 type trial struct {
 	splits []spmd.AnnotationSite
 	to     logical.Annotation
@@ -178,13 +181,14 @@ type annotationCost struct {
 	at    map[originKey]*Collective
 }
 
-// originKey identifies the collectives of one kind and one origin, without the number of the layer.
+// originKey identifies the collectives of one kind and one origin. Layers that differ only in their
+// number have the same key.
 type originKey struct {
 	kind, axis string
 	origin     ir.Origin
 }
 
-// originPattern returns an origin whose layer has a star for each number.
+// originPattern returns the origin with each number in the name of its layer replaced by a star.
 func originPattern(o *ir.Origin) ir.Origin {
 	at := *o
 	at.Layer = pattern(strings.TrimPrefix(o.Layer, "/"))
@@ -236,7 +240,7 @@ func (p *annotationCost) sortedKeys() (keys []originKey) {
 	return keys
 }
 
-// missingFrom returns the collectives of t that o does not have.
+// missingFrom returns the collectives that t contains and o does not contain.
 func (t *annotationCost) missingFrom(o *annotationCost) (all []Line) {
 	for _, key := range t.sortedKeys() {
 		if o.at[key] == nil {
@@ -246,7 +250,8 @@ func (t *annotationCost) missingFrom(o *annotationCost) (all []Line) {
 	return all
 }
 
-// trials returns the annotations to try, the nearest to the largest collectives first.
+// trials returns the annotations to try. It starts with the annotations nearest to the largest
+// collectives.
 func (s *annotationSearch) trials(splits []spmd.AnnotationSite, mesh sharding.Mesh) (all []trial) {
 	type group struct {
 		splits   []spmd.AnnotationSite
@@ -279,9 +284,10 @@ func (s *annotationSearch) trials(splits []spmd.AnnotationSite, mesh sharding.Me
 	return all
 }
 
-// distanceTo returns a number that orders annotations by their distance from the collectives: first those
-// in the layer of a collective, then in its line, in its function and elsewhere. Annotations at equal
-// distance have the order of the collectives.
+// distanceTo returns the distance of an annotation from the nearest collective. It is smallest for
+// annotations in the layer of a collective, followed by annotations in the same line, in the same
+// function and elsewhere. Within each of these four groups, annotations of larger collectives have
+// smaller distances.
 func distanceTo(s spmd.AnnotationSite, keys []originKey) int {
 	at, least := originPattern(s.Origin), 3*len(keys)
 	for n, key := range keys {
@@ -298,7 +304,8 @@ func distanceTo(s spmd.AnnotationSite, keys []originKey) int {
 	return least
 }
 
-// best returns, for each collective that a trial removes, the best trial that removes it.
+// best selects the suggestions from the trials. For each collective that can be removed, it returns
+// the trial with the lowest cost.
 func (s *annotationSearch) best(trials []trial) (all []AnnotationSuggestion) {
 	var found []*trial
 	for k := range trials {
@@ -328,13 +335,14 @@ func (s *annotationSearch) best(trials []trial) (all []AnnotationSuggestion) {
 	return all
 }
 
-// isBetterThan reports whether step t is faster than step o. Without predicted times it reports whether t
-// sends fewer bytes and executes at most 2 % more operations.
+// isBetterThan reports whether step t is faster than step o. If no times are predicted, it reports
+// whether t sends fewer bytes than o and executes at most 2 % more operations.
 func (t *annotationCost) isBetterThan(o *annotationCost) bool {
 	return t.cost() < o.cost() && (t.Seconds > 0 || t.flops <= 1.02*o.flops)
 }
 
-// cost returns the figure to reduce: seconds, or the bytes sent if no time is predicted.
+// cost returns the figure that suggestions minimize: the predicted seconds, or the bytes sent if no
+// time is predicted.
 func (f AnnotationFigures) cost() float64 { return cmp.Or(f.Seconds, float64(f.Sent)) }
 
 func (t *trial) suggestion() AnnotationSuggestion {
@@ -353,8 +361,8 @@ func (t *trial) suggestion() AnnotationSuggestion {
 	return m
 }
 
-// alternatives returns the annotations to try instead of an existing one: one mesh axis moved to another
-// dimension or removed, or, for a value in the step's code, no annotation.
+// alternatives returns the annotations to try instead of an existing annotation. One mesh axis is
+// moved to another dimension or removed. A value in the step's code can also have no annotation.
 func alternatives(s spmd.AnnotationSite, mesh sharding.Mesh) (all []logical.Annotation) {
 	add := func(a logical.Annotation) {
 		if !a.Equal(s.Annotation) && a.ValidateOn(mesh, "", s.Dims) == nil && !slices.ContainsFunc(all, a.Equal) {
@@ -392,7 +400,8 @@ func alternatives(s spmd.AnnotationSite, mesh sharding.Mesh) (all []logical.Anno
 	return all
 }
 
-// moveAxis returns the annotation with an axis moved to dimension to, or removed if to is -1.
+// moveAxis returns the annotation with an axis moved to the dimension with the index to. If to is
+// -1, the axis is removed.
 func moveAxis(a logical.Annotation, rank int, axis string, to int) logical.Annotation {
 	dims := a.Axes()
 	if dims == nil {
@@ -413,7 +422,8 @@ func moveAxis(a logical.Annotation, rank int, axis string, to int) logical.Annot
 	return logical.SplitOverAxes(names...)
 }
 
-// suggestionSide lists the collectives that a suggestion removes (Sign is "-") or adds ("+").
+// suggestionSide contains the collectives that a suggestion removes, with Sign "-", or adds, with
+// Sign "+".
 type suggestionSide struct {
 	Sign  string
 	Lines []Line

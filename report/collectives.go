@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Collective is the sum of the collectives of one kind over one axis.
+// Collective contains the total count and bytes of the collectives of one kind over one axis.
 type Collective struct {
 	// Kind is the op's name: all-reduce, all-gather, reduce-scatter, all-to-all,
 	// collective-permute, collective-broadcast, or send over the data-center network.
@@ -39,7 +39,7 @@ type Collective struct {
 	InLoop bool `json:"unknown_rounds,omitempty"`
 }
 
-// CollectiveDType is the share of a [Collective] with operands of one dtype.
+// CollectiveDType contains the part of a [Collective] with operands of one dtype.
 type CollectiveDType struct {
 	// Kind, Axis and GroupSize are equal to the fields of the [Collective].
 	Kind      string `json:"kind"`
@@ -107,8 +107,8 @@ type dtypeKey struct {
 	dtype string
 }
 
-// trafficKey identifies collectives of one kind over the same groups of partitions. first is the first
-// group as text.
+// trafficKey identifies the collectives of one kind over the same groups of partitions. first is
+// the first of these groups, formatted as text.
 type trafficKey struct{ axis, kind, first string }
 
 // collectiveCounter counts the collectives of a program in execution order.
@@ -125,8 +125,9 @@ type collectiveCounter struct {
 // counts so that their products do not overflow.
 const maxSteps, maxDepth, maxCount = 1 << 22, 64, 1 << 40
 
-// walk visits the instructions of a computation that instruction caller calls and that runs the given
-// number of times. unknown is set in a loop with an unknown number of iterations.
+// walk counts the collectives of a computation that runs the given number of times. caller is the
+// instruction that calls the computation. unknown is true within a loop whose number of iterations
+// is unknown.
 func (c *collectiveCounter) walk(computation *hlo.Computation, caller *hlo.Instruction, times int, unknown bool,
 	depth int) {
 	if computation == nil || depth > maxDepth || times == 0 {
@@ -161,7 +162,8 @@ func (c *collectiveCounter) walk(computation *hlo.Computation, caller *hlo.Instr
 	}
 }
 
-// add counts a collective of a computation that caller calls.
+// add counts collective i, which runs the given number of times. caller is the instruction that
+// calls the computation of i.
 func (c *collectiveCounter) add(i, caller *hlo.Instruction, times int, unknown bool) {
 	kind := i.Collective
 	var bytes int64
@@ -240,8 +242,8 @@ func (c *collectiveCounter) add(i, caller *hlo.Instruction, times int, unknown b
 	}
 }
 
-// origins returns the weights of the origins of a collective. A part without an origin has the
-// origins of the fusion that contains it, because parameters of fusions have no names.
+// origins returns the share of each origin in collective i. If part of i has no origin, its share
+// is divided among the origins of caller, which is the fusion that contains i.
 func (c *collectiveCounter) origins(i, caller *hlo.Instruction) map[*ir.Origin]float64 {
 	weights := map[*ir.Origin]float64{}
 	for _, p := range i.Parts {
@@ -263,7 +265,8 @@ func (c *collectiveCounter) groupTraffic() (all []cost.GroupTraffic) {
 	return all
 }
 
-// add adds a collective that runs the given number of times.
+// add adds a collective that runs the given number of times. unknown is true if the number is
+// uncertain.
 func (one *Collective) add(times int, bytes, moved int64, unknown bool) {
 	one.join(Collective{Count: times, Bytes: product64(int64(times), bytes), Moved: product64(int64(times), moved),
 		InLoop: unknown})
@@ -277,8 +280,8 @@ func (one *Collective) join(c Collective) {
 
 func ringShare(bytes, n int64) int64 { return min(product64(bytes, n-1)/n, maxFigure/2) }
 
-// product64 and sum64 multiply and add nonnegative figures. They saturate, so that a malformed
-// program cannot cause an overflow.
+// product64 multiplies nonnegative figures. The result is limited, so that a malformed program
+// cannot cause an overflow.
 func product64[T int | int64](a, b T) T {
 	if b > 0 && a > maxFigure/b {
 		return maxFigure
@@ -290,7 +293,7 @@ func sum64(a, b int64) int64 { return min(a, maxFigure) + min(b, maxFigure) }
 
 const maxFigure = 1 << 61
 
-// axis returns the axes of the mesh over which the partitions of the groups differ.
+// axis returns the names of the mesh axes along which the partitions of a group differ.
 func (c *collectiveCounter) axis(groups [][]int) string {
 	axes := c.mesh.Axes()
 	differ := make([]bool, len(axes))

@@ -10,8 +10,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/hlo"
 )
 
-// addModelFLOPs counts the operations of the StableHLO text. ours is set if the text is the step of
-// one replica.
+// addModelFLOPs counts the operations of a step in its StableHLO text. If ours is true, the text is
+// the program of one replica, and the number is multiplied by the number of replicas.
 func (r *Report) addModelFLOPs(text []byte, ours bool) {
 	flops, unknown := hlo.ModelFLOPs(text)
 	r.Cost = Cost{FLOPs: -1, BytesAccessed: -1, ModelFLOPs: flops}
@@ -25,8 +25,9 @@ func (r *Report) addModelFLOPs(text []byte, ours bool) {
 	}
 }
 
-// addCost adds the compiler's cost analysis of a program, in which each loop counts once, and the
-// further iterations of loops according to the simulated program, which is nil if it cannot be read.
+// addCost adds the compiler's cost analysis of a program, which counts each loop once. The cost of
+// further iterations is added from the simulation e, which is nil if the program could not be
+// simulated.
 func (r *Report) addCost(p *pjrt.Executable, e *cost.Estimate) error {
 	if e != nil && e.Truncated {
 		r.note("the optimized program is too large to count completely: loops count once, and there is no roofline")

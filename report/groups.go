@@ -17,8 +17,8 @@ type tensorGroup struct {
 	Count int
 }
 
-// groupTensors returns the tensors in groups with equal patterns, sorted by the bytes of the group on a
-// core, the largest first.
+// groupTensors groups the tensors whose names differ only in numbers. The group with the most bytes
+// on a core is first.
 func (r *Report) groupTensors() []tensorGroup {
 	var each []tensorGroup
 	for _, t := range r.Tensors {
@@ -36,8 +36,8 @@ func (r *Report) groupTensors() []tensorGroup {
 	return all
 }
 
-// groupBy returns one element per key, in the order of the first element with each key. join adds a
-// further element with the same key to the first one.
+// groupBy merges the elements of a list that have the same key. join adds an element to the first
+// element with the same key. The result has the order of these first elements.
 func groupBy[T any, K comparable](list []T, key func(T) K, join func(first *T, next T)) []T {
 	at, all := map[K]int{}, list[:0:0]
 	for _, x := range list {
@@ -54,10 +54,11 @@ func groupBy[T any, K comparable](list []T, key func(T) K, join func(first *T, n
 
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// pattern returns a name with each number replaced by a star.
+// pattern replaces each number in a name by a star.
 func pattern(name string) string { return digits.ReplaceAllString(name, "*") }
 
-// commonName returns the name of two tensors with equal names, and otherwise the pattern of the names.
+// commonName returns a name for two tensors. If their names are not equal, it replaces each number
+// in the name by a star.
 func commonName(a, b string) string {
 	if a == b {
 		return a

@@ -61,7 +61,8 @@ func (l Line) moved() (bytes int64) {
 	return bytes
 }
 
-// line formats the line with a number in Lines, or returns "" if it is unknown.
+// line returns the line of Go with the given number in Lines as text. If the number is 0, the line
+// is unknown, and the result is "".
 func (r *Report) line(number int) string {
 	if number < 1 || number > len(r.Lines) {
 		return ""
@@ -93,7 +94,8 @@ func (r *Report) cards() (cards []card) {
 	return cards
 }
 
-// axisLinks describes the links along an axis of a slice. MaxBytes is the load of the busiest link.
+// axisLinks describes the links along one axis of a slice. MaxBytes is the number of bytes that the
+// busiest link transfers.
 type axisLinks struct {
 	Axis     string
 	Chips    int
@@ -126,14 +128,16 @@ func sizeData(n int64) template.HTML {
 
 func dimsText(dims []int) string { return strings.ReplaceAll(fmt.Sprint(dims), " ", ", ") }
 
-// barPiece is a piece of the memory bar. X and Width are in thousandths.
+// barPiece is a part of the bar that shows the memory of a core. X and Width are in thousandths of
+// the bar.
 type barPiece struct {
 	memoryPart
 	X, Width float64
 }
 
-// barPieces returns the parts of the memory bar from left to right. The width 1000 is the size of a core's
-// memory, or the total if it is larger or the size is unknown.
+// barPieces returns the parts of the memory bar from left to right. The whole bar, whose width is
+// 1000, is the memory of a core. If the program needs more than this memory or only a small part of
+// it, or if its size is unknown, the whole bar is the memory that the program needs.
 func (m Memory) barPieces() []barPiece {
 	scale := float64(max(m.Limit, m.Total, 1))
 	if m.isSmall() {
@@ -152,8 +156,8 @@ func (m Memory) barPieces() []barPiece {
 	return bar
 }
 
-// isSmall reports whether a program uses less than 2 % of the memory, so that a bar of the complete
-// memory would be empty.
+// isSmall reports whether a program uses less than 2 % of the memory, so that a bar for the
+// complete memory would appear empty.
 func (m Memory) isSmall() bool { return m.Total > 0 && m.Total < m.Limit/50 }
 
 type shardingMap struct {
@@ -180,8 +184,9 @@ func (r *Report) shardingMaps() (all []shardingMap) {
 // The longer side of a diagram, and the minimum of the shorter side, in pixels.
 const mapSide, mapLeast = 150, 48
 
-// shardingMap draws the last two dimensions. A vector is one row. For a tensor that is sharded over
-// the replicas along one of these dimensions, it draws the shards of all replicas.
+// shardingMap returns a diagram of the last two dimensions of a tensor and their shards. A vector
+// is drawn as one row. If one of these dimensions is sharded over the replicas, the diagram
+// contains the shards of all replicas.
 func (t tensorGroup) shardingMap(logicalDevices int) shardingMap {
 	rank := len(t.Shape)
 	rows, columns := 1, max(t.Shape[rank-1], 1)

@@ -10,10 +10,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/memory"
 )
 
-// Line is the cost of the operations of one line of Go on one core in a run of the step. Each layer
-// and pass of a line has its own entry. The cost of an operation of several lines is divided: the
-// time of a fusion belongs to its products, if there are any, and otherwise it is divided by the
-// number of result elements. An entry without a File contains the cost without a known line.
+// Line contains the cost of one line of Go in a run of the step on one core. Each layer and each
+// pass of a line has its own entry. The cost of an operation that comes from several lines is
+// divided among them. The time of a fusion belongs to its matrix products and convolutions if there
+// are any, and is otherwise divided by the number of result elements. The entry without a File
+// contains the cost for which no line is known.
 type Line struct {
 	memory.SourceLine
 	// CoreTime is zero without a prediction. Its sum over all lines is [cost.Prediction].Seconds.
@@ -25,7 +26,8 @@ type Line struct {
 	Collectives []Collective `json:"collectives,omitempty"`
 }
 
-// lineTable numbers the lines of Go from 1, in the order of first use. Number 0 is an unknown line.
+// lineTable assigns numbers to lines of Go, starting with 1, in the order of first use. Number 0 is
+// used for an unknown line.
 type lineTable struct {
 	at  map[*ir.Origin]int
 	all []Line
@@ -68,8 +70,8 @@ func (t *lineTable) addCollectives(byLine map[lineKey]*Collective) {
 	}
 }
 
-// finish returns the lines with a cost, the longest time first, and for each number its index in
-// the result, from 1.
+// finish returns the lines that have a cost, the longest time first. It also returns, for each
+// number in the table, the new number of the line in the result, starting with 1.
 func (t *lineTable) finish() (lines []Line, numbers []int) {
 	order := make([]int, 0, len(t.all))
 	for k, l := range t.all {
@@ -93,7 +95,8 @@ func (t *lineTable) finish() (lines []Line, numbers []int) {
 	return lines, numbers
 }
 
-// setLines sets the line numbers of operations: the line of the largest part of each operation.
+// setLines sets the line numbers of operations. If an operation comes from several lines, the line
+// with the largest part applies.
 func (t *lineTable) setLines(all []cost.Operation, numbers []int) {
 	for k := range all {
 		o := &all[k]
@@ -105,8 +108,8 @@ func (t *lineTable) setLines(all []cost.Operation, numbers []int) {
 	}
 }
 
-// sumLines returns one entry per line of Go, the longest time first. Layer, Pass and Call are set if they
-// are equal in all entries of the line.
+// sumLines merges the entries of each line of Go. It returns the lines with the longest time first.
+// Layer, Pass and Call are empty unless they are equal in all entries of the line.
 func (r *Report) sumLines() []Line {
 	all := groupBy(r.Lines, func(l Line) string { return l.String() + l.File }, (*Line).add)
 	slices.SortStableFunc(all, func(a, b Line) int {
@@ -136,7 +139,7 @@ type lineCollective struct {
 	Collective
 }
 
-// collectivesOf returns the collectives of lines, the most sent bytes first.
+// collectivesOf returns all collectives of lines, in descending order of the bytes sent.
 func collectivesOf(lines []Line) (all []lineCollective) {
 	for _, l := range lines {
 		for _, c := range l.Collectives {

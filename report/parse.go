@@ -71,8 +71,8 @@ func Parse(data []byte) (*Report, error) {
 	return &r, nil
 }
 
-// findNegative returns the path of the first negative number, or "". Only the costs may be negative:
-// without the compiler's cost analysis.
+// findNegative returns the path of the first negative number in a report, or "" if there is none.
+// It ignores the costs, which are negative if the compiler provides no cost analysis.
 func findNegative(name string, v reflect.Value) (first string) {
 	switch v.Kind() {
 	case reflect.Struct:

@@ -100,7 +100,7 @@ type Target struct {
 	HBMBandwidth float64 `json:"hbm_bandwidth,omitempty"`
 }
 
-// Memory is the memory of one core that the program needs, according to the compiler.
+// Memory contains the memory of one core that the program needs, as reported by the compiler.
 type Memory struct {
 	Arguments   int64 `json:"arguments"`
 	Outputs     int64 `json:"outputs"`
@@ -356,13 +356,14 @@ func (m *Memory) setVerdict() {
 	}
 }
 
-// excludeFast subtracts the values in fast memory from the compiler's peak, which includes all
-// memories of a core. By the schedule, main is the peak of main memory, both is the peak of main and
-// fast memory together, and fast is the fast memory in use at the latter peak. A peak that is too
-// small to contain fast does not change.
+// excludeFast subtracts the values in fast memory from the peak that the compiler reports, because
+// this peak includes all memories of a core. The arguments are from the schedule: main is the peak
+// of main memory, both is the peak of main and fast memory together, and fast is the size of the
+// values in fast memory at the time of the second peak. If the compiler's peak is too small to
+// include fast memory, it is not changed.
 //
-// If fast memory is a large part of the peak, the difference is not exact, because the two memories
-// have their peaks at different times. The schedule's figure is then more exact.
+// If fast memory is a large part of the peak, the difference is inexact, because the peaks of the
+// two memories are at different times. In this case, excludeFast uses the peak of the schedule.
 func (m *Memory) excludeFast(main, fast, both int64) {
 	if fast <= 0 || m.Peak-fast < main/10*9 {
 		return
@@ -376,8 +377,9 @@ func (m *Memory) excludeFast(main, fast, both int64) {
 	m.setVerdict()
 }
 
-// parseOptimized parses the optimized program of a step. It returns nil, with a note, if there is
-// none to parse.
+// parseOptimized parses the optimized program of a step. If the plugin does not provide the
+// program, or the format is not supported, parseOptimized adds a note to the report and returns
+// nil.
 func (r *Report) parseOptimized(p *pjrt.Executable, step *spmd.Module) (*hlo.Program, error) {
 	program, err := p.OptimizedProgram()
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -395,7 +397,7 @@ func (r *Report) parseOptimized(p *pjrt.Executable, step *spmd.Module) (*hlo.Pro
 	return m, err
 }
 
-// meshOf returns the mesh of the replica axis and the logical axes, with their names.
+// meshOf returns the mesh of the step, which consists of the replica axis and the logical axes.
 func (r *Report) meshOf(m *spmd.Module) (sharding.Mesh, error) {
 	axes := []sharding.Axis{{Name: spmd.ReplicaAxis, Size: r.Replicas}}
 	if m != nil && m.LogicalMesh.Size() == r.LogicalDevices && m.LogicalMesh.Rank() > 0 {
@@ -417,8 +419,8 @@ func (r *Report) addCollectives(c *collectiveCounter, devices []int) {
 	}
 }
 
-// CollectiveBytes returns the sums of [Collective].Bytes and of [Collective].Moved over the
-// collectives of an axis.
+// CollectiveBytes returns the total bytes and the total moved bytes of all collectives over an
+// axis.
 func (r *Report) CollectiveBytes(axis string) (bytes, moved int64) {
 	for _, c := range r.Collectives {
 		if c.Axis == axis {

@@ -65,8 +65,8 @@ type LayerTime struct {
 // The limits of a schedule.
 const maxOperations, maxValues = 4000, 400
 
-// addSchedule adds the schedule of a simulated program. The lines of Go are known if hasOrigins is
-// set. byLine are the collectives by origin.
+// addSchedule adds the schedule of a simulated program to the report. hasOrigins is true if the
+// lines of Go are known. byLine contains the collectives of each line.
 func (r *Report) addSchedule(e *cost.Estimate, hasOrigins bool, byLine map[lineKey]*Collective) {
 	if e.Unscheduled {
 		r.note("the optimized program is too large to simulate, so the memory over the schedule is unknown")
@@ -95,7 +95,8 @@ func (r *Report) addSchedule(e *cost.Estimate, hasOrigins bool, byLine map[lineK
 	r.Schedule = s
 }
 
-// dropInstructions removes the program from operations, because a report does not contain it.
+// dropInstructions removes the references to the program from operations, because a report does not
+// contain the program.
 func dropInstructions(all []cost.Operation) {
 	for k := range all {
 		all[k].Instruction = nil
@@ -103,8 +104,8 @@ func dropInstructions(all []cost.Operation) {
 	}
 }
 
-// addValues adds the largest buffers as values. It adds the size of each buffer that is live at the peak
-// to its line of Go.
+// addValues adds the largest buffers to the schedule. For each line of Go, it also adds up the
+// sizes of the line's buffers that are live at the peak.
 func (s *Schedule) addValues(r *Report, all []*cost.Buffer, lines *lineTable) {
 	all = slices.DeleteFunc(slices.Clone(all), func(b *cost.Buffer) bool { return b.Bytes == 0 })
 	slices.SortStableFunc(all, func(a, b *cost.Buffer) int { return cmp.Compare(b.Bytes, a.Bytes) })
@@ -140,8 +141,8 @@ func (s *Schedule) addValues(r *Report, all []*cost.Buffer, lines *lineTable) {
 	}
 }
 
-// valuesAtPeak returns the values that are live at the peak, in groups of similar values, the most bytes
-// first.
+// valuesAtPeak returns the values that are live when memory in use is at its peak. Similar values
+// are grouped. The group with the most bytes is first.
 func (s *Schedule) valuesAtPeak() []similarValues {
 	type kind struct{ role, of, dtype, shape string }
 	var each []similarValues
@@ -161,8 +162,8 @@ func (s *Schedule) valuesAtPeak() []similarValues {
 	return all
 }
 
-// similarValues are values with the same role and type, whose descriptions differ only in numbers. Of is
-// the description with a star for each of these numbers.
+// similarValues is a group of values with the same role and type, whose descriptions differ only in
+// numbers. Of is the common description, with a star for each of these numbers.
 type similarValues struct {
 	Value
 	Of    string
@@ -187,7 +188,8 @@ func (r *Report) argument(number int) *memory.Tensor {
 	return nil
 }
 
-// layerOf returns the layer of a variable: its name without the last component.
+// layerOf returns the layer of a variable, which is the variable's name without the last component.
+// It returns "" for arguments that are not variables.
 func (r *Report) layerOf(argument int) string {
 	t := r.argument(argument)
 	if t == nil || t.Role != "variable" {
@@ -231,8 +233,8 @@ func layerTimes(all []cost.Operation) (times []LayerTime) {
 	return times
 }
 
-// join joins adjacent short operations, so that few more than [maxOperations] remain, and
-// renumbers them.
+// join merges adjacent short operations until at most about [maxOperations] operations remain, and
+// renumbers the operations.
 func (s *Schedule) join(count int) {
 	total := 0.0
 	for _, o := range s.Operations {
@@ -271,7 +273,8 @@ func (s *Schedule) join(count int) {
 	}
 }
 
-// peakOperation returns the operation during which memory in use is at its peak, as "during fusion.7".
+// peakOperation describes the operation during which memory in use is at its peak, such as "during
+// fusion.7".
 func (s *Schedule) peakOperation() string {
 	if o := findOperation(s.Operations, s.PeakAt); o != nil {
 		return "during " + cmp.Or(o.Name, fmt.Sprintf("%d operations", o.Joined))
@@ -306,7 +309,8 @@ func timesByKind(t cost.CoreTime) (all []LayerTime) {
 	return all
 }
 
-// byLayer returns the layers, the longest first. It returns none without a schedule.
+// byLayer adds up the predicted times of each layer. The layer with the longest time is first. If s
+// is nil, there are no layers.
 func (s *Schedule) byLayer() (rows []layerRow) {
 	if s == nil {
 		return nil

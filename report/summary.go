@@ -23,8 +23,8 @@ type Summary struct {
 	PredictedSeconds float64 `json:"predicted_seconds,omitempty"`
 }
 
-// SummaryCollective is the sum of the collectives of one kind over one axis with operands of one
-// dtype. A collective with operands of several dtypes counts for each dtype.
+// SummaryCollective contains the total of the collectives of one kind over one axis with operands
+// of one dtype. A collective with operands of several dtypes counts for each of these dtypes.
 type SummaryCollective struct {
 	// Axis and Kind are as in [Collective], and DType is as in [CollectiveDType].
 	Axis  string `json:"axis"`

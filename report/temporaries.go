@@ -56,8 +56,8 @@ func temporaries(p *hlo.Program) []memory.Temporary {
 	return all[:min(len(all), memory.MaxTemporaries)]
 }
 
-// resultValues returns the values that leave a computation: its root, and the values that share the
-// memory of the root.
+// resultValues returns the root of a computation, and the values that share memory with the root.
+// They are not temporaries, because the caller uses them.
 func resultValues(c *hlo.Computation) map[*hlo.Instruction]bool {
 	out := map[*hlo.Instruction]bool{}
 	var add func(i *hlo.Instruction)

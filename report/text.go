@@ -127,7 +127,8 @@ type memoryPart struct {
 	Class  string
 }
 
-// parts returns the parts of the memory bar. Outputs that share the memory of arguments count once.
+// parts returns the parts of the memory bar. Outputs that share the memory of arguments are counted
+// only once.
 func (m Memory) parts() []memoryPart {
 	if m.Refused {
 		return []memoryPart{{"arguments", "a", m.Arguments, "arguments"}}
@@ -166,8 +167,8 @@ func layout(t memory.Tensor) string {
 	return text + ", mirrored"
 }
 
-// severalDTypes reports whether the collectives have other dtypes than float32, so that the dtypes
-// get a column.
+// severalDTypes reports whether any collective has a dtype other than float32. The table then has a
+// column for the dtypes.
 func (r *Report) severalDTypes() bool {
 	return slices.ContainsFunc(r.CollectiveDTypes, func(d CollectiveDType) bool { return d.DType != "f32" })
 }
@@ -210,7 +211,8 @@ func predictionParts(p *cost.Prediction) []timePart {
 	return parts
 }
 
-// uncertainConstants returns the constants that are neither published nor from the compiler.
+// uncertainConstants returns the constants of a prediction that are fitted or assumed, instead of
+// published or taken from the compiler.
 func uncertainConstants(p *cost.Prediction) []cost.Constant {
 	return slices.DeleteFunc(slices.Clone(p.Constants), func(c cost.Constant) bool {
 		return c.Basis != "fitted" &&

@@ -67,7 +67,7 @@ func (r *Report) WriteTrace(w io.Writer) error {
 	return nil
 }
 
-// tracer writes events. Its bufio.Writer keeps the first error.
+// tracer writes trace events. Errors are kept by its bufio.Writer until the end.
 type tracer struct {
 	w      *bufio.Writer
 	report *Report

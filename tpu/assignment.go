@@ -92,8 +92,8 @@ func mapCores[T any](a DeviceAssignment, value func(int32) T) [][]T {
 	return rows
 }
 
-// coreProperty returns a property of the device of a logical core. It calls property with the index
-// of the device in the topology.
+// coreProperty returns a property of the device of a logical core. property returns the property of
+// the device with a given index in the topology.
 func coreProperty[T any](a DeviceAssignment, replica, core int, property func(i int) T) (value T, err error) {
 	if replica < 0 || replica >= a.replicas {
 		return value, lookupError(fmt.Sprintf("no replica %d", replica), fmt.Sprintf("the assignment has %d", a.replicas))

@@ -193,8 +193,8 @@ func (p *assignmentPlan) suggestMesh(topology Topology) string {
 		"in system.Options.MeshShape or tpu.LogicalOptions.MeshShape", mesh[0], mesh[1], mesh[2], mesh[3])
 }
 
-// computeCapacity computes the number of replicas that fit along each axis. If no replica fits, the
-// error contains hint.
+// computeCapacity computes the number of replicas that fit along each axis of the mesh. If no
+// replica fits, it returns an error with the given hint.
 func (p *assignmentPlan) computeCapacity(hint string) error {
 	p.maxReplicas = 1
 	for i := range p.mesh {
@@ -231,8 +231,9 @@ func (p *assignmentPlan) chooseOrder(order DeviceOrder, missing bool) error {
 
 func product(v Coordinates) int { return v[0] * v[1] * v[2] * v[3] }
 
-// assignInRingOrder assigns replicas along a ring of blocks of chips, and the cores of each replica
-// along a ring of chips within its block. The cores of a chip are consecutive.
+// assignInRingOrder assigns the blocks of chips to replicas in the order of a ring, and the chips
+// within a block to the cores of the replica in the order of another ring. The cores of a chip are
+// consecutive.
 func (p *assignmentPlan) assignInRingOrder(assign func(Coordinates)) {
 	outer := ringOrder([3]int(p.capacity[:3]))
 	inner := ringOrder([3]int(p.shape[:3]))

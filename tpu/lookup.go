@@ -78,8 +78,8 @@ func (t Topology) hostNameFunc(job string) func(i int) string {
 	return func(i int) string { return deviceName(job, t.taskAt(i), "CPU", 0) }
 }
 
-// deviceProperty returns a property of the device at coordinates c. It calls property with the
-// index of the device.
+// deviceProperty returns a property of the device at coordinates c. property returns the property
+// of the device with a given index.
 func deviceProperty[T any](t Topology, c Coordinates, property func(i int) T) (value T, err error) {
 	i, err := t.deviceIndex(c)
 	if err != nil {

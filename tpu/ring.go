@@ -32,8 +32,9 @@ func ringOrder(sizes [3]int) [][3]int {
 	return order
 }
 
-// appendTower appends the chips of an x by y by z block except (0,0,0). It visits the planes from
-// bottom to top, without the chips at the corner (0,0), and then the corner chips from top to bottom.
+// appendTower appends the chips of an x by y by z block to a path, except the chip (0,0,0). The
+// path visits the planes from bottom to top without their corners (0,0), and then visits the
+// corners from top to bottom.
 func appendTower(order [][3]int, x, y, z int) [][3]int {
 	plane := openRing(x, y)
 	for level := range z {
@@ -50,9 +51,9 @@ func appendTower(order [][3]int, x, y, z int) [][3]int {
 	return order
 }
 
-// openRing orders the chips of a plane without the corner (0,0). The path starts and ends next to
-// the corner. It visits the rows without their first column in alternating directions, and then
-// returns through the first column.
+// openRing returns a path through the chips of a plane without the corner (0,0). The path starts
+// and ends next to the corner. It visits the rows without their first column in alternating
+// directions, and then returns through the first column.
 func openRing(x, y int) [][2]int {
 	order := make([][2]int, 0, x*y)
 	for row := range y {

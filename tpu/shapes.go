@@ -61,8 +61,8 @@ func powersOfTwo(first, last int) (list []int) {
 }
 
 // defaultShape returns the shape that Cloud TPU assigns to an accelerator type with the given
-// number of chips. Small slices have powers of two as sizes, distributed evenly over the
-// dimensions, with the larger sizes last. Larger slices are the most compact arrangement of cubes.
+// number of chips. The sides of a small slice are powers of two that are as equal as possible, in
+// ascending order. A larger slice is the most compact arrangement of cubes.
 func (g Generation) defaultShape(chips int) [3]int {
 	k := bits.TrailingZeros(uint(chips))
 	switch {
@@ -78,8 +78,8 @@ func (g Generation) defaultShape(chips int) [3]int {
 	return shape
 }
 
-// compactFactors returns the sides, in ascending order, of the block of n cubes with the smallest
-// surface.
+// compactFactors returns the sides of the block of n cubes that has the smallest surface, in
+// ascending order.
 func compactFactors(n int) (best [3]int) {
 	surface := 0
 	for a := 1; a*a*a <= n; a++ {

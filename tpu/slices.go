@@ -70,8 +70,8 @@ func (a DeviceAssignment) HasMixedSliceOrder() bool {
 	return false
 }
 
-// MaxReplicas returns the maximum number of replicas with the shape and stride of o on all slices
-// of the topology. It ignores Replicas. Errors are as for [BuildDeviceAssignment].
+// MaxReplicas returns how many replicas with the shape and stride of o fit onto all slices of the
+// topology together. It ignores o.Replicas. Errors are as for [BuildDeviceAssignment].
 func (o AssignmentOptions) MaxReplicas(topology Topology) (int, error) {
 	o.Replicas = 0
 	slices := 1
@@ -86,8 +86,8 @@ func (o AssignmentOptions) MaxReplicas(topology Topology) (int, error) {
 	return plan.maxReplicas * slices, nil
 }
 
-// perSliceOptions converts the topology and the options of all slices to those of a single slice if
-// BySlice is set. Otherwise, it returns its arguments.
+// perSliceOptions returns its arguments unchanged unless o.BySlice is set. If o.BySlice is set, it
+// returns the topology of a single slice, and the options for the replicas on that slice.
 func perSliceOptions(topology Topology, o AssignmentOptions) (Topology, AssignmentOptions, error) {
 	slices := topology.NumSlices()
 	if !o.BySlice || slices == 1 {

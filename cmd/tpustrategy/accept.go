@@ -219,7 +219,8 @@ func (c *acceptCmd) Run(ctx context.Context, a *app, root *cli) error {
 var unsafeNameCharacter = regexp.MustCompile(`[^A-Za-z0-9.-]`)
 
 // runAccept starts a child process for the acceptance test. It returns a report even if that
-// process crashes, and nil if ctx is canceled. silence is the maximum time between two heartbeats.
+// process crashes, and nil if ctx is canceled. The process is killed if silence elapses without a
+// heartbeat.
 func (a *app) runAccept(ctx context.Context, root *cli, c *acceptCmd, limit, silence time.Duration) *accept.Report {
 	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the run did not end within %v; raise --time-limit",
 		limit))

@@ -32,7 +32,8 @@ func (c *compileCmd) addSuggestions(o *ahead.Outcome) {
 	o.Error.Message += "; " + text
 }
 
-// flagsToTry returns the flags that reduce the memory use of an example. r may be nil.
+// flagsToTry returns the flags that reduce the memory use of an example. r is the report of the
+// example, or nil if there is none.
 func (c *compileCmd) flagsToTry(r *report.Report) (try []string) {
 	m, size, err := findModel(c.Example, c.size())
 	if err != nil {

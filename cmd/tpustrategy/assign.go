@@ -121,7 +121,8 @@ func assignmentError(err error) error {
 	return newUsageError("assign", err)
 }
 
-// sliceColumn returns text, or "" if the table has only one slice and therefore no slice column.
+// sliceColumn returns text as a cell of the slice column, or "" if there is only one slice and the
+// table therefore has no slice column.
 func sliceColumn(t tpu.Topology, text string) string {
 	if t.NumSlices() == 1 {
 		return ""

@@ -55,8 +55,8 @@ func (e *childError) Unwrap() error { return e.Err }
 var childEnv = []string{"TPU_LOG_DIR=disabled", "TPU_STDERR_LOG_LEVEL=3", "TF_CPP_MIN_LOG_LEVEL=2",
 	"TPU_MIN_LOG_LEVEL=3"}
 
-// runChild starts this program as a child process, sends the request, and returns the answer. doing
-// describes the task in errors. command configures the process.
+// runChild starts this program as a child process, sends the request, and returns the answer. In
+// errors, doing describes the task of the child process.
 func (a *app) runChild(ctx context.Context, doing string, request childRequest, command child.Command) (*childAnswer,
 	error) {
 	input, err := json.Marshal(request)
@@ -94,7 +94,7 @@ func (a *app) quietEnviron() []string {
 }
 
 // runChildWithHeartbeat is like runChild, but passes the messages of the child process to notice,
-// and kills a process that sends no message for the duration silence.
+// and kills the child process if it sends no message for the given time.
 func (a *app) runChildWithHeartbeat(ctx context.Context, doing string, request childRequest, silence time.Duration,
 	notice func(line []byte)) (*childAnswer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)

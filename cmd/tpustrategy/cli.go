@@ -93,8 +93,8 @@ func decodeLocalPath(ctx *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// exitStatus is a panic value. kong calls an exit function, for example for --help, and the panic
-// transfers the exit code to run.
+// exitStatus is a panic value with an exit code. It ends the command when kong calls its exit
+// function, for example after --help.
 type exitStatus int
 
 // run executes one command line and returns the exit code.

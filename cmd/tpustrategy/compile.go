@@ -183,8 +183,8 @@ func (a *app) compileStep(ctx context.Context, c *compileCmd, topology, keep str
 	return answer.Compile, nil
 }
 
-// compilerCacheDir returns the folder for compiled programs. keep is the value of the flag: a
-// folder, "none", or "" for the default folder.
+// compilerCacheDir returns the folder for compiled programs. keep is a folder, "none" for no
+// folder, or "" for the default folder.
 func (a *app) compilerCacheDir(keep string) string {
 	switch keep {
 	case "none":
@@ -203,7 +203,8 @@ func (a *app) durationsFile() string {
 	return filepath.Join(a.cacheDir, "tpustrategy", "compilations.jsonl")
 }
 
-// write writes the report files and prints the outcomes, even if a file cannot be written.
+// write writes the report files and prints the outcomes. The outcomes are printed even if a file
+// cannot be written.
 func (c *compileCmd) write(a *app, root *cli, all []ahead.Outcome) error {
 	unwritten := ahead.WriteReports(c.Output, all)
 	if err := ahead.WriteOutcomes(a.stdout, all, root.JSON); err != nil {

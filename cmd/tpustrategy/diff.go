@@ -78,8 +78,8 @@ func (c *diffCmd) Run(ctx context.Context, a *app, root *cli) error {
 	return err
 }
 
-// loadReports returns the reports to compare: those of the old step and, unless only a budget is
-// checked, those of the new step.
+// loadReports returns the reports of the old step, and the reports of the new step unless only a
+// budget is checked.
 func (c *diffCmd) loadReports(ctx context.Context, a *app, root *cli) (sides [][]*report.Report, err error) {
 	switch {
 	case c.Markdown && root.JSON:
@@ -104,7 +104,8 @@ func (c *diffCmd) loadReports(ctx context.Context, a *app, root *cli) (sides [][
 	return sides, nil
 }
 
-// readReports reads a file with one report, or with the reports that compile --json prints.
+// readReports reads a file that contains one report, or the output of compile --json with several
+// reports.
 func readReports(file string) (all []*report.Report, err error) {
 	data, err := files.ReadFile(file, maxReport)
 	if err != nil {
@@ -184,8 +185,8 @@ func (c *diffCmd) compileReports(ctx context.Context, a *app) (sides [][]*report
 	return sides, nil
 }
 
-// compare returns one comparison per slice. If before and after contain one report each, the
-// reports may be for different slices.
+// compare returns one comparison per slice. If there is only one report before and one report
+// after, the two reports may be for different slices.
 func (c *diffCmd) compare(before, after []*report.Report) (all []*diff.Diff, err error) {
 	var missing []error
 	of := map[string]*report.Report{}

@@ -15,8 +15,8 @@ const (
 	maxDrawnPlanes  = 4
 )
 
-// drawMesh draws a mesh of chips plane by plane, with x to the right and y down. text returns the
-// label of a core, and each cell contains the labels of a chip. A tilde at the edge marks an axis
+// drawMesh draws a mesh of chips plane by plane, with x to the right and y down. Each cell shows a
+// chip with the label of each of its cores, as returned by text. A tilde at the edge marks an axis
 // that is a ring. A vertical bar separates slices.
 func drawMesh(w io.Writer, t tpu.Topology, wrap [3]bool, slices int, text func(tpu.Coordinates) string) {
 	mesh := t.MeshShape()

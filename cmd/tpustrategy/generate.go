@@ -152,8 +152,8 @@ func generateInChild(ctx context.Context, c *generateCmd) (_ *generateAnswer, er
 	return answer, nil
 }
 
-// readModel reads config.json. It returns the decoder and the tokens of the prompt, which start
-// with the model's begin-of-text token if it has one.
+// readModel reads config.json. It returns the decoder, and the tokens of the prompt including the
+// model's begin-of-text token if the model has one.
 func (c *generateCmd) readModel(tokenizer *text.BPE) (config decoder.Config, prompt []int32, err error) {
 	of, err := weights.ReadConfig(c.Model)
 	switch {

@@ -171,7 +171,7 @@ func findModel(name string, size modelSize) (exampleModel, modelSize, error) {
 		name)
 }
 
-// rowsPerReplica returns the number of rows per replica, or 0 if the preset determines it.
+// rowsPerReplica returns the number of rows per replica, or 0 if the number depends on the preset.
 func (m exampleModel) rowsPerReplica(size modelSize, replicas int) (int, error) {
 	rows := cmp.Or(size.Batch, m.size.Batch*replicas)
 	if rows%replicas != 0 {

@@ -273,7 +273,8 @@ func formatInts(numbers []int) (all []string) {
 }
 
 // runSearch starts a child process for a request that needs a TPU compiler, and shows its progress.
-// keep is the folder for cached compiler results, "none", or "" for the default folder.
+// Compiler results are cached in the folder keep, which can also be "none", or "" for the default
+// folder.
 func (a *app) runSearch(ctx context.Context, doing, plugin, keep string,
 	request func(plugin, folder string) childRequest) (*childAnswer, error) {
 	found, err := a.findPlugin("tpu", plugin)

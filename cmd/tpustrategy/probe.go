@@ -9,7 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// probeRequest is a request to describe a plugin. If Client is true, the plugin's devices are opened.
+// probeRequest is a request to describe a plugin. If Client is true, the description includes the
+// devices, which must be opened for it.
 type probeRequest struct {
 	Path   string `json:"path"`
 	Kind   string `json:"kind"`

@@ -44,8 +44,8 @@ Examples:
   tpustrategy validate --json`
 }
 
-// validateRequest is a request to predict the times of published measurements. Rows lists their
-// numbers in the table of measurements.
+// validateRequest is a request to predict the times of published measurements. Rows contains the
+// row numbers of these measurements in the table.
 type validateRequest struct {
 	Plugin, Folder string
 	Rows           []int
@@ -224,8 +224,8 @@ func validateInChild(ctx context.Context, a *app, r validateRequest) (all []pred
 const attention = "generate.Cache.Attend"
 
 // newStepSearch returns the model of a published step, and a search for its fastest sharding with
-// that model. If kernel is true, attention is computed by a fused kernel. The search settings remat
-// and accumulate replace the published values.
+// that model. If kernel is true, attention is computed by a fused kernel. remat and accumulate are
+// settings of the search that replace the published settings.
 func newStepSearch(s published.Step, kernel bool) (decoder.Config, ahead.Search) {
 	c := decoder.Config{Layers: s.Layers, Width: s.Width, Heads: s.Heads, KeyHeads: s.KeyHeads, Hidden: s.Hidden,
 		Vocabulary: s.Vocabulary, Sequence: s.Sequence,

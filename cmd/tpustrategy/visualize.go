@@ -39,8 +39,8 @@ type visualizeAnswer struct {
 	Devices []deviceShard `json:"devices"`
 }
 
-// deviceShard is the shard of one device. Each range is the first index of a dimension and the
-// index after the last one.
+// deviceShard is the shard of one device. Each range consists of the first index in a dimension and
+// the index after the last one.
 type deviceShard struct {
 	Device int      `json:"device"`
 	Slice  int      `json:"slice"`
@@ -87,7 +87,8 @@ func (c *visualizeCmd) Run(a *app, root *cli) error {
 	return a.printJSON(answer)
 }
 
-// layout is a sharding of a tensor over devices. mesh is empty for a sharding in XLA's notation.
+// layout is a sharding of a tensor over devices. mesh is the mesh in text form; it is empty for a
+// sharding in XLA's notation.
 type layout struct {
 	split, mesh string
 	devices     int

@@ -24,8 +24,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// compileRequest is a request to compile a step for one topology. Plugin is a path. Keep is the
-// folder for compiled programs; if it is empty, they are not stored.
+// compileRequest is a request to compile a step for one topology with the plugin at the path
+// Plugin. Compiled programs are stored in the folder Keep, unless Keep is empty.
 type compileRequest struct {
 	Plugin, Topology, Keep string
 	Command                compileCmd

@@ -41,8 +41,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		Variables: logical.Rules{columns}}, stdout)
 }
 
-// logits returns the scores of the 10 classes for a batch of images. keep is the rematerialization
-// policy of each layer.
+// logits returns the scores of the 10 classes for a batch of images. All layers use the
+// rematerialization policy keep.
 func logits(rc *strategy.ReplicaContext, images *graph.Node, keep remat.Policy) *graph.Node {
 	// The images are bytes, which no policy casts: their floats are in the dtype of the computation.
 	x := precision.Compute(graph.ExpandAxes(graph.DivScalar(graph.ConvertDType(images, dtypes.Float32), 255), -1))

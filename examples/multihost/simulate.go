@@ -89,8 +89,8 @@ type outcome struct {
 	err error
 }
 
-// simulateEach calls program concurrently for each host, with the options with which that host opens
-// its devices.
+// simulateEach calls program concurrently for each host, with the options that open the devices of
+// that host.
 func simulateEach(ctx context.Context, cfg config, program func(host int,
 	opts system.Options) (trainer.ClassifierResult, error)) (outcomes []outcome, err error) {
 	base, err := system.Open(ctx, system.Options{CPUDevices: cfg.Devices, Plugin: cfg.Plugin})

@@ -104,13 +104,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// build returns the step to compile ahead of time, and the shapes of its batch.
+// build returns the step that is compiled ahead of time, and the shapes of its batch.
 func build(s *strategy.TPUStrategy) (aot.Step, []any, error) {
 	step, err := newStep(s)
 	return step, []any{shapes.Make(dtypes.Float32, batch, features), shapes.Make(dtypes.Float32, batch, 1)}, err
 }
 
-// trainEmbedded trains with the embedded step that fits the devices.
+// trainEmbedded trains with the embedded step that was compiled for the devices that this host has.
 func trainEmbedded(ctx context.Context, cfg config) (r Result, err error) {
 	sys, err := system.Open(ctx, system.Options{CPUDevices: cfg.devices, Plugin: cfg.plugin})
 	if errors.Is(err, system.ErrNoTPU) {
@@ -151,8 +151,8 @@ func trainEmbedded(ctx context.Context, cfg config) (r Result, err error) {
 	return r, nil
 }
 
-// load loads the first embedded step that fits the devices. If no step fits, the error contains the
-// reason for each step.
+// load loads the first embedded step that can run on the devices of the strategy. If no step can
+// run on them, the error contains the reason for each step.
 func load(ctx context.Context, s *strategy.TPUStrategy, from embed.FS) (*train.Step, string, error) {
 	entries, err := from.ReadDir("steps")
 	if err != nil {

@@ -69,7 +69,8 @@ func (w *partRun) runCase(ctx context.Context, c functionCase) (err error) {
 	})
 }
 
-// runOnReplicas runs a function and calls do with the results of each replica on this host.
+// runOnReplicas runs a function. It passes the results of each replica on this host to the
+// callback.
 func (w *partRun) runOnReplicas(ctx context.Context, s *strategy.TPUStrategy, f *strategy.Function, args []any,
 	do func(replica int, results []*tensors.Tensor) error) (err error) {
 	results, err := f.Run(ctx, args...)
@@ -125,8 +126,8 @@ func countingValues[T int32 | float32](dims ...int) []T {
 	return all
 }
 
-// meshOptions returns the options for size[0] replicas with size[1] logical devices each. Four
-// logical devices form a grid with two named axes.
+// meshOptions returns the options for a mesh of size[0] replicas with size[1] logical devices each.
+// Four logical devices form a grid with two named axes.
 func meshOptions(size [2]int) strategy.Options {
 	o := strategy.Options{Replicas: size[0], LogicalDevices: size[1]}
 	if size[1] == 4 {
@@ -135,8 +136,8 @@ func meshOptions(size [2]int) strategy.Options {
 	return o
 }
 
-// collectiveCases returns test cases for the strategy's collectives over the replicas and, in
-// regions with manual sharding, over the logical devices.
+// collectiveCases returns test cases for the strategy's collectives: over the replicas, and over
+// the logical devices in code that shards its tensors manually.
 func collectiveCases(n int) (all []functionCase) {
 	for _, size := range meshSizes(n) {
 		replicas, devices := size[0], size[1]
@@ -178,7 +179,8 @@ func collectiveCases(n int) (all []functionCase) {
 	return all
 }
 
-// regionCase returns a case that runs each collective with manual sharding, over axes of g devices.
+// regionCase returns a test case that runs each collective over groups of g logical devices, in
+// code that shards its tensors manually.
 func regionCase(size [2]int, axes []string, g int, what string) functionCase {
 	replicas, devices := size[0], size[1]
 	names := axes

@@ -87,8 +87,9 @@ func (w *partRun) removeCheckpoints(ctx context.Context, whole storage.Store) er
 // checkpointSteps is the number of training steps before the save, and also the number after it.
 const checkpointSteps = 3
 
-// continueTraining calls reach, which trains or restores the model up to the save. It then trains
-// checkpointSteps more steps and returns their losses.
+// continueTraining calls reach, which must leave the model in the state of the saved checkpoint,
+// either by training or by restoring. Then continueTraining trains checkpointSteps more steps and
+// returns their losses.
 func (w *partRun) continueTraining(ctx context.Context, opts strategy.Options, store storage.Store,
 	reach func(context.Context, *train.Step, *checkpoint.Manager) error) (losses []float64, err error) {
 	s, err := w.newStrategy(opts)

@@ -36,7 +36,8 @@ func withRunningTime(ctx context.Context, budget time.Duration, cause error) (co
 	return ctx, func() { cancel(nil) }
 }
 
-// cpuUsage is how long the threads of this process ran on a processor, and waited for one.
+// cpuUsage contains how long the threads of this process ran on a processor, and how long they
+// waited for a processor.
 type cpuUsage struct{ used, waited time.Duration }
 
 func (u cpuUsage) minus(before cpuUsage) cpuUsage {

@@ -19,7 +19,8 @@ func meshSizes(n int) (all [][2]int) {
 	return all
 }
 
-// grouping divides the devices into groups of equal size. A collective runs within each group.
+// grouping divides the devices into groups of equal size, for a collective that runs within each
+// group.
 type grouping struct {
 	name   string
 	groups [][]int
@@ -123,8 +124,8 @@ func (g grouping) groupOf(device int) (members []int, at int) {
 	return nil, -1
 }
 
-// expectedCollective returns the expected result of the group member with the given index. x(m, j)
-// returns element j of member m's input, which has 2*size elements.
+// expectedCollective returns the expected result of the group member with the given index. The
+// function x returns element j of the input of member m. Each input has 2*size elements.
 func expectedCollective(kind string, size, at int, x func(member, j int) int) (out []int) {
 	take := func(member, from, to int) {
 		for j := from; j < to; j++ {

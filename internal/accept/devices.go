@@ -113,8 +113,8 @@ func checkDeviceTable(ctx context.Context, w *partRun) error {
 }
 
 // CheckDevices compares the number, the coordinates and the processes of devices with a topology.
-// wrong lists differences that prevent programs from running. odd lists all other differences. Each
-// slice is compared separately.
+// It returns two lists of differences: differences that prevent programs from running, and all
+// others. Each slice is compared separately.
 func CheckDevices(found []Device, expected tpu.Topology, generation *tpu.Generation) (wrong, odd []string) {
 	slicesOf := map[int][]Device{}
 	ids := map[int]bool{}

@@ -16,7 +16,8 @@ import (
 
 func (sz workloadSizes) donatedShape() shapes.Shape { return shapes.Make(dtypes.Float32, sz.donated/4) }
 
-// donatingFunction returns a function that adds 1 to a variable, whose buffer is donated.
+// donatingFunction returns a function that donates the buffer of a variable and adds 1 to the
+// variable.
 func donatingFunction(s *strategy.TPUStrategy, sz workloadSizes) *strategy.Function {
 	store := model.NewStore()
 	store.VariableWithValue("/held", tensors.FromShape(sz.donatedShape()))
@@ -81,7 +82,7 @@ func checkDonation(ctx context.Context, w *partRun) (err error) {
 	return nil
 }
 
-// checkAliasing records a failure if the program reuses less memory than the donated buffers have.
+// checkAliasing records a failure if the program reuses less memory than was donated.
 func (w *partRun) checkAliasing(program *pjrt.Executable, sz workloadSizes) {
 	switch memory, err := program.MemoryStats(); {
 	case err != nil:

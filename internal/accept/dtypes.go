@@ -23,8 +23,8 @@ var quickDTypes = []pjrt.DType{pjrt.S64, pjrt.F16, pjrt.F64, pjrt.C64, pjrt.F8E5
 // dtypeValues is the number of elements of each test tensor.
 const dtypeValues = 16
 
-// isReduced reports whether the test sums elements of a dtype over the devices. It does not sum
-// 8-bit floats and dtypes of fewer than 8 bits.
+// isReduced reports whether the test sums elements of the dtype over the devices. 8-bit floats and
+// dtypes of fewer than 8 bits are not summed.
 func isReduced(t pjrt.DType) bool { return !isFloat8(t) && t.Bits() >= 8 }
 
 // dtypeProgram returns a program that doubles a tensor, and sums it over all devices in float32.
@@ -57,7 +57,8 @@ func dtypeProgram(t pjrt.DType, n int) rawProgram {
 	return p
 }
 
-// dtypeInput returns element j of device d's input. It is 0 from the third device on.
+// dtypeInput returns element j of the input of device d. The inputs of all devices except the first
+// two are 0.
 func dtypeInput(d, j int) int {
 	if d > 1 {
 		return 0

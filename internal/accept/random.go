@@ -17,8 +17,8 @@ import (
 
 const numDrawn = 4096
 
-// randomFunction returns a function that generates random numbers, different ones on each replica
-// if own is true.
+// randomFunction returns a function that generates random numbers. If own is true, each replica
+// generates different numbers.
 func randomFunction(s *strategy.TPUStrategy, own bool) *strategy.Function {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(17))

@@ -130,7 +130,7 @@ func (l *executable) launch(ctx context.Context, args [][]*pjrt.Buffer) ([][]*pj
 	return results, nil
 }
 
-// waitReady waits until the contents of all buffers have been computed.
+// waitReady waits until the contents of all buffers are computed.
 func waitReady(ctx context.Context, rows [][]*pjrt.Buffer) error {
 	for _, row := range rows {
 		for _, b := range row {
@@ -153,7 +153,8 @@ func closeBuffers(rows [][]*pjrt.Buffer) (err error) {
 	return err
 }
 
-// runRaw compiles and runs a program, and calls got with each result of each device on this host.
+// runRaw compiles and runs a program. It passes each result of each device on this host to the
+// callback.
 func (s *session) runRaw(ctx context.Context, p rawProgram, value func(replica, argument int) []byte,
 	got func(replica, result int, data []byte)) (err error) {
 	l, err := s.compile(ctx, p)

@@ -80,7 +80,8 @@ func checkUnevenBatches(ctx context.Context, w *partRun) (err error) {
 	return nil
 }
 
-// feedPadded tests a dataset whose last batch is short. The feed pads the batch and returns a mask.
+// feedPadded tests a dataset whose last batch is too short. The batch must be padded, and its mask
+// must mark the rows of the dataset.
 func (w *partRun) feedPadded(ctx context.Context, s *strategy.TPUStrategy) (err error) {
 	w.setActivity("a dataset whose last batch is short")
 	batch := 2 * s.NumReplicasInSync()

@@ -117,8 +117,8 @@ func (s *session) recordOutcome(o Outcome) {
 // time limit of the part.
 const exchangeTimeout = 10 * time.Second
 
-// exchangeOutcomes returns the outcomes of all hosts. After a canceled part it first checks that
-// the devices respond, because a program that the part launched may never complete.
+// exchangeOutcomes returns the outcomes of all hosts. After a canceled part, it first checks that
+// the devices still respond, because a program of the canceled part may never complete.
 func (s *session) exchangeOutcomes(ctx context.Context, p Part, mine Outcome) (all []Outcome, err error) {
 	wait := exchangeTimeout
 	if s.sys.NumProcesses() > 1 {

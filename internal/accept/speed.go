@@ -20,7 +20,8 @@ type workloadSizes struct {
 	launches                  int
 }
 
-// workloadSizesFor returns small sizes for CPU devices, whose performance is not of interest.
+// workloadSizesFor returns the sizes for a platform. The sizes for CPU devices are small, because
+// their performance is not of interest.
 func workloadSizesFor(platform string) workloadSizes {
 	if platform == "cpu" {
 		return workloadSizes{donated: 1 << 20, transfer: 1 << 20, memory: 1 << 20, links: []int{4 << 10, 256 << 10},
@@ -39,8 +40,8 @@ func memoryProgram(sz workloadSizes) rawProgram {
 		body: fmt.Sprintf("    %%c = stablehlo.constant dense<1.0> : %[1]s\n    %%r0 = stablehlo.add %%x0, %%c : %[1]s\n", t)}
 }
 
-// linkProgram returns a program with an all-reduce that leaves its argument unchanged if the
-// argument is equal on all devices. It can therefore run repeatedly.
+// linkProgram returns a program that computes an all-reduce. If the argument is equal on all
+// devices, the result equals the argument, so the program can run repeatedly on its own result.
 func linkProgram(n, bytes int) rawProgram {
 	t := tensorType{pjrt.F32, []int{bytes / 4}}
 	return rawProgram{name: fmt.Sprintf("all-reduce of %d bytes", bytes), inputs: []tensorType{t},
@@ -246,7 +247,7 @@ func (w *partRun) addAndCompare(f Measurement, published func(tpu.Generation) fl
 	}
 }
 
-// compareHosts adds a finding to each measurement that is less than half the median of all hosts.
+// compareHosts adds a finding for each measurement that is less than half the median of all hosts.
 func compareHosts(all []Outcome) {
 	for i := range all[0].Measurements {
 		name := all[0].Measurements[i].Name

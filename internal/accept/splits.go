@@ -41,7 +41,8 @@ func placementCases(devices int) []placementCase {
 	return forms
 }
 
-// splitCases returns cases that shard an argument, an intermediate tensor and a result in each way.
+// splitCases returns test cases that shard an argument, an intermediate tensor and a result of a
+// function with each of the shardings.
 func splitCases(n int) (all []functionCase) {
 	for _, size := range meshSizes(n) {
 		if size[1] == 1 {
@@ -73,8 +74,8 @@ func splitCases(n int) (all []functionCase) {
 	return all
 }
 
-// checkSplits runs splitCases, checks the shards of variables, and checks that a dimension that is
-// not divisible by the number of shards is an error.
+// checkSplits runs splitCases and checks the shards of variables. It also checks that a strategy
+// rejects a dimension that is not divisible by the number of shards.
 func checkSplits(ctx context.Context, w *partRun) error {
 	all := splitCases(w.numDevices())
 	if len(all) == 0 {

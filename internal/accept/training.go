@@ -126,8 +126,7 @@ func trainingBatch(step int) (x, y *tensors.Tensor) {
 	return x, tensors.FromFlatDataAndDimensions(targets, trainBatch, 1)
 }
 
-// trainingStep returns the training step with new variables. losses is the precision, "float32" or
-// "bfloat16".
+// trainingStep returns the training step with new variables, computed in "float32" or "bfloat16".
 func trainingStep(s *strategy.TPUStrategy, losses string) (*train.Step, error) {
 	var o train.Options
 	o.Name = "accept training " + losses
@@ -166,9 +165,9 @@ func Tolerance(platform, losses string) float64 {
 	return 5e-3
 }
 
-// runTraining runs the training and returns the loss of each step. first is the time until the
-// first step completes, and each is the average time of timedSteps additional steps that are
-// launched without waiting.
+// runTraining runs the training and returns the loss of each step. It also returns the time until
+// the first step completes, and the average time of timedSteps additional steps that are launched
+// without waiting.
 func runTraining(ctx context.Context, s *strategy.TPUStrategy, losses string) (all []float64, first, each time.Duration,
 	err error) {
 	step, err := trainingStep(s, losses)

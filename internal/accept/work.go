@@ -62,7 +62,7 @@ func (w *partRun) addFact(name, format string, args ...any) {
 	}
 }
 
-// addMeasurement records a measurement. It returns f, possibly changed by a test hook.
+// addMeasurement records and returns a measurement. Test hooks can change the measurement.
 func (w *partRun) addMeasurement(f Measurement) Measurement {
 	if seam := w.session.opts.Hooks.ChangeMeasurement; seam != nil {
 		f.Value = seam(w.session.report.Host, w.part.Name, f)
@@ -75,7 +75,7 @@ func (w *partRun) addMeasurement(f Measurement) Measurement {
 	return f
 }
 
-// setActivity describes the current check. Failures include the description.
+// setActivity sets the description of the current check, which becomes part of failures.
 func (w *partRun) setActivity(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

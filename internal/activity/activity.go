@@ -48,11 +48,12 @@ func ParseKind(s string) Kind {
 	return Other
 }
 
-// WaitsForHosts reports whether the activity completes only after other hosts have started it, too.
+// WaitsForHosts reports whether an activity of this kind completes only after the other hosts have
+// started the same activity.
 func (k Kind) WaitsForHosts() bool { return k == Launch || k == Result || k == Exchange }
 
-// Observer is called at the start of an activity, and the returned function at its end. Activities
-// may be nested. Observers must be safe for concurrent use.
+// Observer is called at the start of an activity and returns a function that is called at the end.
+// Activities may be nested. Observers must be safe for concurrent use.
 type Observer func(kind Kind, name string) (end func())
 
 type observerKey struct{}

@@ -166,8 +166,8 @@ func OutputTail(err error) string {
 // contains all goroutines even with GOTRACEBACK=none, and can be longer than the limit of outputTail.
 var goSignalPattern = regexp.MustCompile(`(?m)^(SIG[A-Z]+: .+)\nPC=`)
 
-// outputTail is a writer that stores the end of a child's output. It ignores the Go runtime's
-// report of a signal and all later output.
+// outputTail is a writer that stores the end of a child's output. If the Go runtime of the child
+// reports a signal, outputTail ignores the report and all later output.
 type outputTail struct {
 	mu        sync.Mutex
 	limit     int
@@ -198,7 +198,7 @@ func (t *outputTail) Write(p []byte) (int, error) {
 // maxSignalLines is larger than the number of bytes of the line with the signal and the line before.
 const maxSignalLines = 256
 
-// signal returns the signal that the Go runtime reported, or an empty string.
+// signal returns the signal from the Go runtime's report in the output, or an empty string.
 func (t *outputTail) signal() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

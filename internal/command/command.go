@@ -84,7 +84,7 @@ func UntilSignal(parent context.Context) (ctx context.Context, stop func()) {
 // context, such as a compilation, delays the exit only by this time.
 const grace = 2 * time.Second
 
-// holdKey is the context key for the number of active holds.
+// holdKey is the context key for the number of calls of Hold that are not released yet.
 type holdKey struct{}
 
 // Hold makes [Main] wait after a signal until release is called. Use it for work that stops when

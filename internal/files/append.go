@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// Appender appends records to a file. If a write fails, for example because the disk is full, the
-// file does not contain a part of the record. An Appender is not safe for concurrent use.
+// Appender appends records to a file. If a write fails, for example because the disk is full, no
+// part of the record remains in the file. An Appender is not safe for concurrent use.
 type Appender struct {
 	file File
 	size int64
@@ -37,7 +37,8 @@ func OpenAppender(path string, mustBeNew bool) (*Appender, error) {
 	return &Appender{file: f, size: info.Size()}, nil
 }
 
-// SetFile replaces the file of the Appender and returns the old file. Tests use it to simulate errors.
+// SetFile replaces the file of the Appender and returns the previous file. Tests use SetFile to
+// simulate write errors.
 func (a *Appender) SetFile(file File) File {
 	old := a.file
 	a.file = file

@@ -12,7 +12,7 @@ var (
 )
 
 // CheckLocal returns an error if path is a URL. Without this check, writing to "gs://bucket" would
-// create a local directory "gs:". Such a directory can still be used as "./gs:/...".
+// create a local directory "gs:". A path such as "./gs:/..." is not a URL.
 func CheckLocal(path string) error {
 	if urlPattern.MatchString(path) || mergedURLPattern.MatchString(path) {
 		return &Error{Path: path, Reason: IsURL, Hint: "copy the files to this machine, or mount the bucket " +

@@ -19,7 +19,7 @@ type Trust struct {
 	Groups []int
 }
 
-// WithProcess returns t with User and Groups of this process.
+// WithProcess returns t with User and Groups set to the user and the groups of this process.
 func (t Trust) WithProcess() Trust {
 	t.User = os.Geteuid()
 	t.Groups = []int{os.Getegid()}
@@ -53,9 +53,9 @@ func (t Trust) CheckFile(path string) (string, error) {
 	return realPath, nil
 }
 
-// CheckDirectory is like CheckFile, but for a directory. A directory that everyone can write to,
-// such as /tmp, is rejected, but accepted as a parent. If shared is true, only links are resolved,
-// and other users may write to the directory.
+// CheckDirectory is like CheckFile, but for a directory. The directory itself must not be writable
+// by everyone, but its parents may be, such as /tmp. If shared is true, CheckDirectory only
+// resolves links, and other users may write to the directory.
 func (t Trust) CheckDirectory(path string, shared bool) (real string, err error) {
 	var info fs.FileInfo
 	if !shared {

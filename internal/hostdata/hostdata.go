@@ -88,8 +88,8 @@ func Bytes(flat any, d dtypes.DType, elements int) ([]byte, error) {
 	return bytes, nil
 }
 
-// DeviceBytes returns a flat Go slice of the given dtype in the format that PJRT expects,
-// row-major. The result shares memory with flat unless elements have less than 8 bits.
+// DeviceBytes returns a flat Go slice of the given dtype as row-major bytes in the format that PJRT
+// expects. The result shares memory with flat unless elements have less than 8 bits.
 func DeviceBytes(flat any, d dtypes.DType, elements int) ([]byte, error) {
 	bytes, err := Bytes(flat, d, elements)
 	if err != nil || !d.IsPacked() {

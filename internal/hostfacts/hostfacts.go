@@ -86,7 +86,7 @@ func bracketedWord(line string) string {
 	return word
 }
 
-// fieldsAfter returns the words that follow name in the line that starts with name.
+// fieldsAfter returns the words that follow the given name in the line that starts with this name.
 func fieldsAfter(text, name string) []string {
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, name); ok {

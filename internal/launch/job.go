@@ -73,8 +73,8 @@ const (
 	Dockerfile Document = "dockerfile"
 )
 
-// jobError returns an error for an invalid field of a job. field is the name of a flag of the
-// command launch, if there is one.
+// jobError returns an error for an invalid field of a job. If the command launch has a flag for the
+// field, field is the name of the flag.
 func jobError(field, hint, format string, args ...any) error {
 	if !slices.Contains([]string{"slice", "slices", "arguments"}, field) {
 		field = "--" + field // flag of the command launch

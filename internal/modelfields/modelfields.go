@@ -18,8 +18,8 @@ func Initializer(v *model.Variable) model.VariableInitializer {
 	return *(*model.VariableInitializer)(unsafe.Pointer(field.UnsafeAddr()))
 }
 
-// UsedNames returns the names for which GoMLX rejects another call of scope.In. Changes to the map
-// change the scope.
+// UsedNames returns the names that were already passed to scope.In and that GoMLX therefore rejects
+// in another call. Changes to the map change the scope.
 func UsedNames(scope *model.Scope) map[string]struct{} {
 	field := reflect.ValueOf(scope).Elem().FieldByName("visitedPaths")
 	if !field.IsValid() || !field.CanConvert(reflect.TypeFor[map[string]struct{}]()) {

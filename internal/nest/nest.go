@@ -46,7 +46,7 @@ func (e *Error) Error() string { return e.Reason + "; " + e.Hint }
 // Kind returns errkind.ValueError.
 func (*Error) Kind() errkind.Kind { return errkind.ValueError }
 
-// IsNest reports whether values of type t are nests, which are trees of slices, maps and structs.
+// IsNest reports whether t is the type of a tree of slices, maps and structs instead of a leaf.
 func IsNest(t reflect.Type) bool { return isNestAt(t, 0) }
 
 func isNestAt(t reflect.Type, depth int) bool {
@@ -89,7 +89,7 @@ func Map(name string, nest any, leaf func(path string, x any) (any, error)) (any
 	return Zip(name, []any{nest}, func(path string, leaves []any) (any, error) { return leaf(path, leaves[0]) })
 }
 
-// zipper is the state of one call of Zip.
+// zipper contains the state of a call of Zip.
 type zipper struct {
 	name string
 	leaf func(path string, leaves []any) (any, error)
@@ -197,8 +197,8 @@ func (z *zipper) maps(path string, values []reflect.Value, depth int) (reflect.V
 	return out, nil
 }
 
-// member zips one element or field of each tree. get returns that element or field, and t is its
-// type in the result.
+// member zips one element or field of the trees. get returns the element or field of a tree. t is
+// the type of the element or field in the result.
 func (z *zipper) member(path string, t reflect.Type, values []reflect.Value, depth int,
 	get func(reflect.Value) reflect.Value) (reflect.Value, error) {
 	members := make([]reflect.Value, len(values))

@@ -39,7 +39,8 @@ func (s Scanner) Read(m []byte) error {
 	return nil
 }
 
-// storeField stores a valid protobuf field in its destination.
+// storeField stores the value of a protobuf field in its destination. The field must be
+// well-formed.
 func storeField(dst any, kind protowire.Type, field []byte) error {
 	switch kind {
 	case protowire.VarintType:

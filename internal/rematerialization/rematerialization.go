@@ -8,7 +8,8 @@ import (
 )
 
 // IsRecomputed reports whether x is between Node.Checkpoint and Node.StopCheckpoint, so that GoMLX
-// computes x again in the backward pass. It returns false if this version of GoMLX has no such field.
+// computes x again in the backward pass. If this version of GoMLX does not store the property in a
+// field that can be read, IsRecomputed returns false.
 func IsRecomputed(x *graph.Node) bool {
 	field := reflect.ValueOf(x).Elem().FieldByName("needsRematerialization")
 	if !field.IsValid() || field.Kind() != reflect.Bool {
@@ -17,8 +18,8 @@ func IsRecomputed(x *graph.Node) bool {
 	return *(*bool)(unsafe.Pointer(field.UnsafeAddr()))
 }
 
-// CheckpointLike returns y.Checkpoint() if x is recomputed in the backward pass, and otherwise y. y is
-// the result of an operation of this module with input x.
+// CheckpointLike returns y.Checkpoint() if x is recomputed in the backward pass, and y otherwise.
+// An operation of this module uses it to treat its result y like its input x.
 func CheckpointLike(x, y *graph.Node) *graph.Node {
 	if IsRecomputed(x) {
 		return y.Checkpoint()

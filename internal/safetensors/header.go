@@ -34,7 +34,7 @@ func ioError(op, subject string, err error) error {
 	return &errkind.Fault{Op: "safetensors: " + op, Subject: subject, Err: err}
 }
 
-// Spec describes a tensor to write to a file.
+// Spec describes a tensor that will be written to a file.
 type Spec struct {
 	Name  string
 	DType DType

@@ -81,7 +81,7 @@ func (p *Pool) Put(block []byte) {
 	p.released = make(chan struct{})
 }
 
-// Peak returns the maximum size that the pool has had, in bytes.
+// Peak returns the maximum size of all blocks of the pool, in bytes, since the pool was created.
 func (p *Pool) Peak() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

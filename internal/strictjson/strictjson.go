@@ -84,7 +84,8 @@ func checkKeys(d *json.Decoder, t reflect.Type, foldCase bool) error {
 	return err
 }
 
-// derefStruct returns the type that pointers lead to, or nil if it implements its own JSON decoding.
+// derefStruct returns the type to which pointers lead, or nil if this type implements its own JSON
+// decoding.
 func derefStruct(t reflect.Type) reflect.Type {
 	for t != nil {
 		if t.Kind() != reflect.Pointer {
@@ -121,7 +122,8 @@ func fieldType(t reflect.Type, key string) (reflect.Type, error) {
 	return nil, nil
 }
 
-// foldKey returns a key that is equal for all strings that differ only in letter case.
+// foldKey returns a canonical form of a key. Keys have the same canonical form if they differ only
+// in letter case.
 func foldKey(s string) string {
 	return strings.Map(func(r rune) rune {
 		least := r

@@ -16,5 +16,5 @@ var (
 	Style template.CSS
 )
 
-// Program returns the script of uPlot and its license.
+// Program returns the JavaScript source of the uPlot library, including its license.
 func Program() template.JS { return template.JS("/*\n" + license + "*/\n" + program) }

@@ -17,7 +17,8 @@ var libraries = []string{"runtime.", "reflect.", "slices.", "maps.", "iter.", "s
 // programs contains the prefixes of functions in this module that count as user code.
 var programs = []string{ours + "examples/", ours + "cmd/", ours + "internal/test/", ours + "lm/decoder."}
 
-// IsLibrary reports whether a frame belongs to a library. Frames in _test.go files never do.
+// IsLibrary reports whether a frame belongs to a library and not to the user's program. Frames in
+// _test.go files always belong to the user's program.
 func IsLibrary(f runtime.Frame) bool {
 	return !strings.HasSuffix(f.File, "_test.go") && hasPrefix(f.Function, libraries) &&
 		!hasPrefix(f.Function, programs)

@@ -47,7 +47,8 @@ type Error struct {
 	Err error
 }
 
-// Error returns "worker: reason: state: cause; hint", followed by lines with StderrTail.
+// Error returns "worker: reason: state: cause; hint", followed by the last lines of the worker's
+// standard error.
 func (e *Error) Error() string {
 	reason := e.Reason.String()
 	if e.State != "" {

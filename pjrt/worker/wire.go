@@ -36,8 +36,8 @@ type request struct {
 	MemoryBytes int64
 }
 
-// response is the message that a worker returns: the record of the compiled program, the module of
-// a compilation that was stopped at a stage, or an error.
+// response is the message that a worker returns. It contains the record of the compiled program,
+// the module at the stage at which the compilation was stopped, or an error.
 type response struct {
 	Protocol int
 	Record   pjrt.ExecutableRecord

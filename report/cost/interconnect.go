@@ -14,8 +14,8 @@ type position struct {
 	slice int
 }
 
-// position returns the position of a partition, and whether it is known. libtpu numbers the devices
-// of a slice by core, x, y and z, the core fastest.
+// position returns the chip coordinates and the slice of a partition, and whether they are known.
+// libtpu numbers the devices of a slice by core, x, y and z, with the core fastest.
 func (s *slice) position(devices []int, partition int) (p position, known bool) {
 	id := partition
 	if len(devices) > 0 {
@@ -53,7 +53,7 @@ type groupLayout struct {
 	chips, slices int
 }
 
-// layout returns the layout of a group. It is computed once per group.
+// layout returns the arrangement of a group's chips in the slice. The results are cached.
 func (s *slice) layout(devices, group []int) groupLayout {
 	for _, l := range s.layouts {
 		if slices.Equal(l.group, group) {
@@ -95,7 +95,8 @@ func (s *slice) layout(devices, group []int) groupLayout {
 	return l
 }
 
-// spans returns the extents of a number of chips at the given positions along each axis.
+// spans returns the extent of a group's chips along each axis. along contains the coordinates of
+// the chips for each axis. If the chips do not form a block, the result is a single chain.
 func (s *slice) spans(along [3][]bool, chips int) (all []span) {
 	blocks := 1
 	for d, marked := range along {
@@ -124,8 +125,9 @@ func (s *slice) spans(along [3][]bool, chips int) (all []span) {
 	return all
 }
 
-// collectiveSeconds returns the time of a collective of the given kind that uses its links alone,
-// and whether the time is known. devices are the devices of the program's partitions.
+// collectiveSeconds returns the time of a collective of the given kind when no other collective
+// uses the same links, and whether the time is known. devices are the devices of the program's
+// partitions.
 func (s *slice) collectiveSeconds(devices []int, i *hlo.Instruction, kind string) (seconds float64, known bool) {
 	var bytes float64
 	for _, o := range i.Operands {
@@ -173,7 +175,7 @@ func (s *slice) partitions(devices []int) int {
 var exchanges = map[string]string{"all-reduce": "ALL_REDUCE", "all-gather": "ALL_GATHER",
 	"reduce-scatter": "REDUCE_SCATTER"}
 
-// exchangeSeconds returns the time of the data that a device sends to the other slices.
+// exchangeSeconds returns the time to send the data of one device to the other slices.
 func (s *slice) exchangeSeconds(kind string, bytes float64, slices int) float64 {
 	n := float64(max(slices, 2))
 	switch kind {
@@ -187,9 +189,9 @@ func (s *slice) exchangeSeconds(kind string, bytes float64, slices int) float64 
 	return bytes * float64(s.perChip) / s.value(networkRate)
 }
 
-// groupSeconds returns the time of a collective among devices of a slice with the given number of
-// bytes each. All groups run at the same time. One ring through all chips uses two links of each
-// chip.
+// groupSeconds returns the time of a collective within a slice, with the given number of bytes per
+// device. All groups run at the same time. If oneRing is true, the collective uses a single ring
+// through all chips, and therefore only two links of each chip.
 func (s *slice) groupSeconds(kind string, bytes float64, group groupLayout, devices int, oneRing bool) (seconds float64,
 	known bool) {
 	n, k := float64(devices), float64(group.chips)
@@ -227,9 +229,9 @@ func (s *slice) groupSeconds(kind string, bytes float64, group groupLayout, devi
 	return groups*bytes/(links*rate) + rounds*float64(hops)*s.value(hopTime) + s.value(collectiveLag), true
 }
 
-// ringBytesPerChip returns the bytes that one chip sends in a collective over devices on a ring of
-// chips. bytes is the operand's size per device. For an all-to-all the result is the size of all
-// operands of the chip.
+// ringBytesPerChip returns the number of bytes that one chip sends in a collective over devices on
+// a ring of chips. bytes is the size of a device's operand. For an all-to-all, the result is the
+// size of all operands of the chip.
 func ringBytesPerChip(kind string, bytes, devices, chips float64) float64 {
 	switch kind {
 	case "all-reduce":
@@ -244,8 +246,8 @@ func ringBytesPerChip(kind string, bytes, devices, chips float64) float64 {
 	return bytes
 }
 
-// permutationSeconds returns the time of concurrent sends between pairs, and whether it is known: the
-// time of the link with the highest load.
+// permutationSeconds returns the time of concurrent sends between pairs of partitions, and whether
+// the time is known. It is the time of the link that transfers the most bytes.
 func (s *slice) permutationSeconds(devices []int, pairs [][2]int, bytes float64) (seconds float64, known bool) {
 	if len(pairs) > s.partitions(nil)*s.count {
 		return 0, false // each device must send to one other device
@@ -278,7 +280,8 @@ type link struct {
 	axis, direction int
 }
 
-// route visits the links of the shortest path between two chips along x, y and z.
+// route calls visit for each link of the shortest path between two chips, first along x, then y and
+// z.
 func (s *slice) route(from, to [3]int, visit func(link)) {
 	for d, n := range s.shape {
 		distance, direction := to[d]-from[d], 1

@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/hlo"
 )
 
-// Buffer is the memory of an array of a program.
+// Buffer is the memory of one array of a program, with the time during which it is live.
 type Buffer struct {
 	Array *hlo.Array
 	// By is the operation that computes the array. It is nil for an argument of the program, whose
@@ -100,7 +100,8 @@ func (l *liveness) run() []Operation {
 	return all
 }
 
-// computation walks the operations of a computation. Its results are stored in the given buffers.
+// computation simulates the operations of a computation in schedule order. It stores the results of
+// the computation in the given buffers.
 func (l *liveness) computation(c *hlo.Computation, parameters map[uint64][]*Buffer, results []*Buffer,
 	depth int) (all []Operation) {
 	if c == nil || depth > maxDepth || l.truncated {
@@ -234,8 +235,8 @@ func (l *liveness) operation(i *hlo.Instruction, s slot, operands []*Buffer) Ope
 // are smaller.
 const minLayerBytes = 1 << 10
 
-// mainLayer returns the layer of most of the arrays, or the last one of several equally frequent
-// layers.
+// mainLayer returns the layer to which most of the arrays belong. If several layers are equally
+// frequent, it returns the last one. Arrays that are too small, such as indices, do not count.
 func mainLayer(arrays []*Buffer) (layer string) {
 	count, most := map[string]int{}, 0
 	for _, b := range arrays {
@@ -249,7 +250,8 @@ func mainLayer(arrays []*Buffer) (layer string) {
 	return layer
 }
 
-// haveLayer reports whether all arrays, except indices, belong to one layer.
+// haveLayer reports whether all arrays belong to the given layer. Arrays that are too small, such
+// as indices, do not count.
 func haveLayer(arrays []*Buffer, layer string) bool {
 	any := false
 	for _, b := range arrays {
@@ -264,7 +266,8 @@ func haveLayer(arrays []*Buffer, layer string) bool {
 	return any
 }
 
-// overwritesOperands reports whether an operation can overwrite its operands, element by element.
+// overwritesOperands reports whether a compiler can store the result of an operation in the memory
+// of an operand, because the operation works element by element.
 func overwritesOperands(i *hlo.Instruction) bool {
 	switch i.Opcode {
 	case "fusion", "all-reduce", "add", "subtract", "multiply", "divide", "maximum", "minimum", "select", "negate", "tanh",
@@ -274,9 +277,9 @@ func overwritesOperands(i *hlo.Instruction) bool {
 	return false
 }
 
-// overwritten returns the buffer of an operand that the result of i can overwrite: a buffer with the
-// shape of the result, without other readers, and not older than operation first. It returns nil if
-// there is none.
+// overwritten returns the buffer of an operand in which the result of i can be stored, or nil if
+// there is none. The operand must have the shape of the result, must not have other readers, and
+// must have been computed by operation first or later.
 func (l *liveness) overwritten(i *hlo.Instruction, values map[*hlo.Instruction][]*Buffer, first int) *Buffer {
 	if i.IsTuple || !overwritesOperands(i) {
 		return nil
@@ -294,7 +297,8 @@ func (l *liveness) overwritten(i *hlo.Instruction, values map[*hlo.Instruction][
 	return nil
 }
 
-// alias returns the buffers of an instruction that allocates no memory and costs no time.
+// alias returns the buffers of an instruction that allocates no memory and takes no time, such as a
+// tuple. isAlias is false for all other instructions.
 func (l *liveness) alias(i *hlo.Instruction, parameters map[uint64][]*Buffer, operands []*Buffer) (own []*Buffer,
 	isAlias bool) {
 	switch i.Opcode {
@@ -318,8 +322,8 @@ func (l *liveness) alias(i *hlo.Instruction, parameters map[uint64][]*Buffer, op
 	return nil, false
 }
 
-// passedBuffers returns the buffers of the results of an operation that share the memory of its
-// operands, with nil for the other results.
+// passedBuffers returns the buffers of an operation's results. Results that share the memory of an
+// operand have the operand's buffer, and all others have nil.
 func passedBuffers(i *hlo.Instruction, operands []*Buffer) []*Buffer {
 	switch i.Opcode {
 	case "while", "all-gather-start", "collective-permute-start", "async-start":
@@ -340,8 +344,8 @@ func passedBuffers(i *hlo.Instruction, operands []*Buffer) []*Buffer {
 	return nil
 }
 
-// setInUse sets the memory in use of the operations, and returns the maximum. bytes is the memory in
-// use by number of the operation.
+// setInUse sets the memory in use during each operation, and returns the maximum. bytes contains
+// the memory in use, indexed by the number of the operation.
 func setInUse(all []Operation, bytes []int64) (most int64) {
 	for k := range all {
 		o := &all[k]
@@ -351,8 +355,8 @@ func setInUse(all []Operation, bytes []int64) (most int64) {
 	return most
 }
 
-// inUse returns the sum over the live buffers for each operation, and the number of the operation
-// with the maximum.
+// inUse returns the total size of the live buffers during each operation, and the number of the
+// operation with the largest total.
 func (l *liveness) inUse(size func(b *Buffer) int64) (bytes []int64, peak int) {
 	change := make([]int64, l.count+1)
 	for _, b := range l.buffers {

@@ -2,7 +2,7 @@ package cost
 
 import "github.com/tpustrategy/tpustrategy/report/hlo"
 
-// Operation is an operation of a program in its schedule.
+// Operation is one operation in the schedule of a program.
 type Operation struct {
 	// Number is the position of the operation. The operations of a loop follow the loop and are
 	// numbered for one iteration.
@@ -38,8 +38,8 @@ type Operation struct {
 	Instruction *hlo.Instruction `json:"-"`
 }
 
-// CoreTime is the predicted time during which a core is occupied, by category as in a [Prediction].
-// Interconnect and Network are the exposed times.
+// CoreTime is the predicted time during which a core is occupied, divided into the categories of a
+// [Prediction]. Interconnect and Network only include the time that other operations do not hide.
 type CoreTime struct {
 	Products     float64 `json:"products_seconds,omitempty"`
 	Memory       float64 `json:"memory_seconds,omitempty"`
@@ -50,7 +50,7 @@ type CoreTime struct {
 // Seconds returns the total time.
 func (t CoreTime) Seconds() float64 { return t.Products + t.Memory + t.Interconnect + t.Network }
 
-// Add adds n times the time o.
+// Add adds o, multiplied by n.
 func (t *CoreTime) Add(o CoreTime, n float64) {
 	t.Products, t.Memory = bounded(t.Products+n*o.Products), bounded(t.Memory+n*o.Memory)
 	t.Interconnect, t.Network = bounded(t.Interconnect+n*o.Interconnect), bounded(t.Network+n*o.Network)

@@ -38,8 +38,8 @@ type Prediction struct {
 	Constants []Constant `json:"constants"`
 }
 
-// UnknownTime counts the operations of one kind whose time cannot be predicted. The prediction omits
-// them.
+// UnknownTime counts the operations of one kind that a [Prediction] omits because their time cannot
+// be predicted.
 type UnknownTime struct {
 	Operation string `json:"operation"`
 	// Count is the number of executions on one core in a step.

@@ -50,9 +50,10 @@ type Estimate struct {
 // fastMemory is the memory space of a TPU core's fast memory.
 const fastMemory = 1
 
-// Simulate estimates a run of a program on the slice with the name target. peak and rate are the
-// operations and the bytes of main memory per second of a core, or 0 if they are unknown. layerOf
-// returns the layer of a parameter of the program, and may be nil.
+// Simulate estimates a run of a program on the slice with the name target. peak is the number of
+// operations of a core per second, and rate the number of bytes that a core transfers to or from
+// its main memory per second. Both are 0 if they are unknown. layerOf returns the layer of a
+// parameter of the program, and may be nil.
 func Simulate(p *hlo.Program, target string, peak, rate float64, layerOf func(parameter int) string) *Estimate {
 	s := newSlice(target)
 	sim := &estimator{program: p, peak: peak, rate: rate, slice: s, known: map[*hlo.Computation]work{},

@@ -40,10 +40,10 @@ const (
 	clockSource = "the published peak over the operations of a cycle"
 )
 
-// chip contains the properties of a generation that tpu.Generation does not have. Operations are
-// per core and cycle: two for each multiplier. Link is one direction. Emitted is the mean for
-// products of 4096 x 4096 and of 8192 x 8192 bfloat16 matrices, compiled with libtpu 0.0.51 without
-// flags.
+// chip contains the properties of a generation that tpu.Generation does not contain. Operations are
+// per core and cycle, and each multiplier counts as two operations. Link is the rate in one
+// direction. Emitted is a mean over products of 4096 x 4096 and of 8192 x 8192 bfloat16 matrices,
+// compiled with libtpu 0.0.51 without flags.
 type chip struct {
 	operations, tile float64
 	link, network    float64
@@ -83,7 +83,7 @@ var fits = map[string]map[class]Constant{
 	},
 }
 
-// slice is one or more equal slices of TPUs with the figures that a prediction uses.
+// slice describes one or several equal TPU slices, with the constants for predictions.
 type slice struct {
 	// shape is the number of chips along x, y and z, and wrap reports whether they form a ring.
 	shape [3]int
@@ -96,7 +96,8 @@ type slice struct {
 	layouts []groupLayout
 }
 
-// newSlice returns a slice by its name. It returns nil if the name is not a slice of TPUs.
+// newSlice returns the slice with the given name, such as "v5e:2x4", or nil if the name is not the
+// name of a TPU slice.
 func newSlice(name string) *slice {
 	count, a, err := system.ParseSlices(name)
 	if err != nil {
@@ -136,7 +137,8 @@ func newSlice(name string) *slice {
 
 func (s *slice) value(name string) float64 { return s.constants[name].Value }
 
-// memorySeconds returns the time of a device's main memory traffic.
+// memorySeconds returns the time to transfer the given number of bytes to or from a device's main
+// memory.
 func (s *slice) memorySeconds(bytes float64) float64 {
 	return bytes / (s.value(memoryRate) * s.value(memoryShare))
 }

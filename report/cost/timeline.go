@@ -8,14 +8,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/hlo"
 )
 
-// Overlap is the time of collectives in seconds: Exposed while a core waits, and Hidden by other
-// operations of the schedule.
+// Overlap divides the time of collectives in seconds. Exposed is the time during which a core waits
+// for them, and Hidden is the time during which the core runs other operations.
 type Overlap struct {
 	Exposed float64 `json:"exposed_seconds"`
 	Hidden  float64 `json:"hidden_seconds"`
 }
 
-// times is the predicted time of a part of a program, see Prediction.
+// times contains the predicted times of a part of a program, by the categories of a Prediction.
 type times struct {
 	products, closed, memory float64
 	interconnect, network    Overlap
@@ -30,7 +30,7 @@ func (t times) seconds() float64 {
 // program.
 const longest = 1e15
 
-// bounded limits a time or a count to a finite number.
+// bounded returns x, or a large finite number if x is larger or not a number.
 func bounded(x float64) float64 {
 	if !(x < longest) {
 		return longest
@@ -72,7 +72,8 @@ func (t *times) addUnknown(operation string, n float64) {
 	t.unknown[operation] = bounded(t.unknown[operation] + n)
 }
 
-// channel is the resource that an asynchronous operation occupies.
+// channel is a resource that asynchronous operations use one after another, such as the
+// interconnect.
 type channel int
 
 const (
@@ -84,7 +85,7 @@ const (
 
 var channelNames = [channels]string{"transfers", "interconnect", "network"}
 
-// timeline contains the asynchronous operations of one computation, with times in seconds since the
+// timeline simulates the asynchronous operations of one computation. Times are in seconds since the
 // start of the computation.
 type timeline struct {
 	// free is the time at which each channel is free again.
@@ -112,8 +113,8 @@ func (l *timeline) start(i *hlo.Instruction, on channel, seconds, now float64) {
 	}
 }
 
-// startAll starts the operations of an asynchronous computation as one operation, and removes their
-// time from t.
+// startAll starts an asynchronous computation, whose operations take the time t, as a single
+// operation. It then removes this time from t, because the core does not wait for it yet.
 func (l *timeline) startAll(i *hlo.Instruction, t *times, now float64) {
 	on, seconds := transfers, t.seconds()+t.interconnect.Hidden+t.network.Hidden
 	if t.network != (Overlap{}) {
@@ -125,7 +126,8 @@ func (l *timeline) startAll(i *hlo.Instruction, t *times, now float64) {
 	*t = times{unknown: t.unknown}
 }
 
-// wait adds to t the time that the core waits for a started operation.
+// wait completes the asynchronous operation that start has started. It adds the time that the core
+// waits for the operation to t.
 func (l *timeline) wait(start *hlo.Instruction, t *times) {
 	p, isPending := l.pending[start]
 	if !isPending {
@@ -153,8 +155,8 @@ func (l *timeline) finish(t *times) {
 	}
 }
 
-// startOf returns the start of an asynchronous operation that i continues or ends, or nil if it has
-// not started.
+// startOf returns the instruction that started the asynchronous operation of i, which continues or
+// completes the operation. It returns nil if the operation was not started.
 func (l *timeline) startOf(i *hlo.Instruction) *hlo.Instruction {
 	for range 4 { // async-done, async-update, async-start
 		if _, isPending := l.pending[i]; isPending {

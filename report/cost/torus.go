@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// Torus is a slice of TPUs with the communication of a step's collectives.
+// Torus describes the chips and links of a TPU slice, and the communication of a step over these
+// links.
 type Torus struct {
 	// Shape is the number of chips of a slice along x, y and z. Rings is whether the chips along
 	// each axis form a ring.
@@ -25,7 +26,7 @@ type Torus struct {
 	Links []Link `json:"links"`
 }
 
-// AxisGroups are the groups of partitions of the collectives over an axis.
+// AxisGroups contains the groups of partitions that communicate in the collectives over one axis.
 type AxisGroups struct {
 	// Axis is the axis of a a collective. If Pairs is set, the first partition of each group sends
 	// to the second. Otherwise all partitions of a group communicate.
@@ -45,7 +46,8 @@ type Link struct {
 	Back  int64 `json:"back_bytes"`
 }
 
-// GroupTraffic is the traffic of collectives of one kind over the same groups of partitions.
+// GroupTraffic contains the total traffic of the collectives of one kind over the same groups of
+// partitions.
 type GroupTraffic struct {
 	// Kind and Axis are the kind and the axis of the collectives.
 	Kind, Axis string
@@ -58,9 +60,9 @@ type GroupTraffic struct {
 // the rest of a report.
 const maxPartitions = 1024
 
-// NewTorus returns the chips of a slice and the load of its links by the given traffic. devices are
-// the devices of the program as in [hlo.Program]. NewTorus returns nil if the devices are not TPUs,
-// or too many to draw.
+// NewTorus returns the chips of a slice, and the load of each link for the given traffic. devices
+// are the devices of the program as in [hlo.Program]. NewTorus returns nil if the devices are not
+// TPUs, or if there are too many devices to draw.
 func NewTorus(target string, devices []int, partitions int, traffic []GroupTraffic) *Torus {
 	s := newSlice(target)
 	if s == nil || partitions > maxPartitions {
@@ -122,7 +124,7 @@ func (t *Torus) addTraffic(l *linkLoads, traffic []GroupTraffic) {
 	})
 }
 
-// linkLoads sums the traffic of the links of the first slice.
+// linkLoads adds up the bytes that each link of the first slice transfers.
 type linkLoads struct {
 	slice   *slice
 	devices []int

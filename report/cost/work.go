@@ -23,7 +23,8 @@ type work struct {
 	unknownLoops int
 }
 
-// add adds n runs of work o. w.once gets one run of o, because it counts one iteration of each loop.
+// add adds work o, which runs n times. Loops count as one iteration in w.once, so w.once increases
+// only by one run of o.
 func (w *work) add(o work, n float64) {
 	w.flops += n * o.flops
 	w.bytes += n * o.bytes
@@ -37,8 +38,8 @@ func (w *work) add(o work, n float64) {
 	w.unknownLoops += o.unknownLoops
 }
 
-// include raises each figure to that of another branch, because only one branch of a conditional
-// runs.
+// include merges the work of another branch of a conditional into w. Each figure is the maximum
+// over the branches, because only one branch runs.
 func (w *work) include(o work) {
 	w.flops, w.bytes = max(w.flops, o.flops), max(w.bytes, o.bytes)
 	w.once.flops, w.once.bytes = max(w.once.flops, o.once.flops), max(w.once.bytes, o.once.bytes)
@@ -66,8 +67,9 @@ type estimator struct {
 // maxSteps and maxDepth bound the walk of a malformed program with recursive calls.
 const maxSteps, maxDepth = 1 << 22, 64
 
-// slot is the time during which an instruction occupies a core. start is in seconds since the start of the
-// computation. transfer is the asynchronous transfer that the instruction starts, or nil.
+// slot is the time during which an instruction occupies a core. start is in seconds since the start
+// of the computation. transfer is the asynchronous transfer that the instruction starts, or nil if
+// there is none.
 type slot struct {
 	start    float64
 	times    times
@@ -80,9 +82,10 @@ func (e *estimator) total() work {
 	return total
 }
 
-// addMinimum raises the total time to the minimum by the published rates. Asynchronous operations are
-// hidden by other operations, but they share the arithmetic units and the main memory with these
-// operations. The last operation waits for the difference.
+// addMinimum increases the total time if it is less than the time for all arithmetic or for all
+// memory traffic at the published rates. This is possible because asynchronous operations are
+// hidden by other operations but share the arithmetic units and the main memory with them. The
+// difference is added to the last operation.
 func (e *estimator) addMinimum(total *work) {
 	slots := e.slots[e.program.Entry]
 	if e.slice == nil || len(slots) == 0 {
@@ -165,8 +168,8 @@ func (e *estimator) instruction(total *work, line *timeline, i *hlo.Instruction,
 	}
 }
 
-// longestBranch returns the index of the branch of a conditional that occupies the core for the
-// longest time, and the branch, or nil if there is none.
+// longestBranch returns the branch of a conditional that occupies the core for the longest time,
+// and its index. The branch is nil if there is none.
 func (e *estimator) longestBranch(i *hlo.Instruction) (index int, branch *hlo.Computation) {
 	for k, called := range i.Called {
 		if branch == nil || e.known[called].times.seconds() > e.known[branch].times.seconds() {
@@ -225,8 +228,8 @@ func (e *estimator) predict(t *times, line *timeline, i *hlo.Instruction, depth 
 	}
 }
 
-// customCall adds the collectives in the computation of a custom call. The time of other custom
-// calls is unknown.
+// customCall adds the time of the collectives in a custom call. If the custom call contains no
+// collectives, its time is unknown.
 func (e *estimator) customCall(t *times, i *hlo.Instruction, depth int) {
 	var inner times
 	for _, called := range i.Called {
@@ -239,8 +242,8 @@ func (e *estimator) customCall(t *times, i *hlo.Instruction, depth int) {
 	t.add(inner, 1)
 }
 
-// compute adds the time of an operation of a core. Collectives in a fusion run concurrently with
-// the rest of the fusion.
+// compute adds the time of an operation that runs on a core. If the operation is a fusion with
+// collectives, the collectives run concurrently with the rest of the fusion.
 func (e *estimator) compute(t *times, i *hlo.Instruction) {
 	seconds := e.slice.memorySeconds(i.MainBytes)
 	flops, communication := 0.0, 0.0

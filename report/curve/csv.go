@@ -125,7 +125,7 @@ func Learning(title string, series []Series, names ...string) (Plot, error) {
 	return p, nil
 }
 
-// axisOf returns the title of the value axis for a series, or "" for the left axis.
+// axisOf returns the title of the value axis on which a series is drawn, or "" for the left axis.
 func axisOf(name string) string {
 	switch {
 	case name == "learning_rate":
@@ -136,7 +136,8 @@ func axisOf(name string) string {
 	return ""
 }
 
-// Title returns the title of a plot of runs. Each path is the folder of a run, or a table in it.
+// Title returns a title for a plot of runs. Each path is the folder of a run, or the table of a
+// run.
 func Title(paths ...string) string {
 	names := RunNames(paths)
 	if len(names) == 1 {
@@ -145,8 +146,8 @@ func Title(paths ...string) string {
 	return "Learning curves of " + strings.Join(names, ", ")
 }
 
-// RunNames returns the names of runs: the base names of their folders or tables, or the paths if the
-// base names are not unique.
+// RunNames returns names for runs. The name of a run is the base name of its folder or table. If
+// these base names are not unique, the names are the paths.
 func RunNames(paths []string) (names []string) {
 	seen := map[string]bool{}
 	for _, path := range paths {

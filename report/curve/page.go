@@ -31,7 +31,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{"short": fo
 // times the width of a window are omitted.
 const mostPoints = 32000
 
-// The input of the page's program.
+// These types are the JSON input of the script in the page.
 type (
 	chart struct {
 		Title string `json:"-"`
@@ -52,13 +52,13 @@ type (
 		Smooth *table  `json:"smooth,omitempty"`
 		Lost   numbers `json:"lost"` // the steps of values that are not finite
 	}
-	// table contains steps and values.
+	// table contains steps and the values at these steps.
 	table [2]numbers
-	// numbers are null if they cannot be drawn.
+	// numbers are encoded as JSON numbers. A number that cannot be drawn is encoded as null.
 	numbers []float64
 )
 
-// The input of the page's tables.
+// These types are the data of the tables in the page.
 type (
 	run struct {
 		Name string
@@ -72,8 +72,8 @@ type (
 	}
 )
 
-// MarshalJSON writes values with seven digits, which is the precision of a float32, and integers
-// with all digits.
+// MarshalJSON encodes fractions with seven digits, which is the precision of a float32, and
+// integers with all digits.
 func (n numbers) MarshalJSON() ([]byte, error) {
 	out := []byte{'['}
 	for i, v := range n {
@@ -170,7 +170,7 @@ func tableOf(points []Point) table {
 	return t
 }
 
-// formatShort formats a value with four digits.
+// formatShort formats a value with four significant digits.
 func formatShort(v float64) string {
 	if v == 0 {
 		return "0"
@@ -181,7 +181,6 @@ func formatShort(v float64) string {
 	return strconv.FormatFloat(v, 'g', 4, 64)
 }
 
-// formatExact formats a value with all digits.
 func formatExact(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
 // Save writes the plot to a file as a page. The file is replaced atomically: the previous file

@@ -44,8 +44,8 @@ type Point struct {
 	Value float64 `json:"value"`
 }
 
-// Figures are the numbers of a series in the page's table. They are nil for a series without a
-// finite value.
+// Figures contains figures of a series for the table in the page. They are nil if no value of the
+// series is finite.
 type Figures struct {
 	Points  int    `json:"points"`
 	First   *Point `json:"first,omitempty"`
@@ -61,7 +61,8 @@ const maxMagnitude, minMagnitude = 1e300, 1e-300
 // ErrPlot matches the error of a plot that cannot be drawn.
 var ErrPlot = errkind.New(errkind.ValueError, "curve: draw")
 
-// plotError returns an error for a plot, or for one series of it, that cannot be drawn.
+// plotError returns an error for a plot that cannot be drawn. If the cause is a single series,
+// series is its name.
 func plotError(series, reason, hint string) error {
 	f := &errkind.Fault{Match: ErrPlot, Reason: reason, Hint: hint}
 	if series != "" {
@@ -70,11 +71,10 @@ func plotError(series, reason, hint string) error {
 	return f
 }
 
-// isDrawable reports whether a value can be drawn.
 func isDrawable(v float64) bool { return math.Abs(v) <= maxMagnitude } // NaN is not
 
-// Figures returns the numbers of the series for the page's table. They are computed from the
-// values, not from the smoothed line.
+// Figures returns figures of the series for the table in the page. They do not depend on the
+// smoothing of the line.
 func (s Series) Figures() Figures {
 	f := Figures{Points: len(s.Points)}
 	for _, p := range sorted(s.Points) {
@@ -95,7 +95,6 @@ func (s Series) Figures() Figures {
 	return f
 }
 
-// sorted returns the points sorted by step.
 func sorted(points []Point) []Point {
 	points = slices.Clone(points)
 	slices.SortStableFunc(points, func(a, b Point) int { return cmp.Compare(a.Step, b.Step) })
@@ -125,8 +124,9 @@ func (p Plot) check() error {
 	return nil
 }
 
-// smooth returns weighted means over the neighbors on both sides. The weight of a neighbor is the
-// weight of the nearer one times by. At an end of the line, the neighbors are on one side only.
+// smooth replaces each value by a weighted mean of the value and its neighbors on both sides. The
+// value has the weight 1, and the weight decreases by the factor by with each step away from it. At
+// an end of the line, only one side has neighbors.
 func smooth(points []Point, by float64) []Point {
 	out := slices.Clone(points)
 	var at []int // the points that can be drawn
@@ -152,8 +152,8 @@ func smooth(points []Point, by float64) []Point {
 	return out
 }
 
-// thin returns, for each of the given number of step intervals, the first, lowest, highest and last
-// point, in order. The line looks the same with fewer points.
+// thin reduces the number of points without a visible change of the line. It divides the steps into
+// intervals and returns the first, lowest, highest and last point of each interval, in order.
 func thin(points []Point, stretches int, place func(step float64) float64) []Point {
 	if len(points) <= 4*stretches {
 		return points

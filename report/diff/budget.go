@@ -19,14 +19,14 @@ var ErrBudget = errkind.New(errkind.ValueError, "budget")
 // BudgetVersion is the version of the JSON format of a budget.
 const BudgetVersion = 1
 
-// Budget contains the limits of a step for each slice that it is compiled for.
+// Budget contains limits for the figures of a step, for each slice that the step is compiled for.
 type Budget struct {
 	Version int `json:"version"`
 	// Slices are the limits by slice. The keys are names returned by [SliceOf].
 	Slices map[string]Limits `json:"slices"`
 }
 
-// Limits are the limits of a step on one slice. A nil field has no limit.
+// Limits contains the limits for a step on one slice. A nil field means that there is no limit.
 type Limits struct {
 	// MemoryBytes is the memory that a core needs, including the code; see report.Memory.Needs.
 	MemoryBytes *int64 `json:"memory_bytes,omitempty"`
@@ -37,8 +37,8 @@ type Limits struct {
 	Collectives []CollectiveLimit `json:"collectives,omitempty"`
 }
 
-// CollectiveLimit limits the collectives of a kind over an axis, with the names of
-// report.Collective. An empty kind or axis matches all.
+// CollectiveLimit limits the collectives of one kind over one axis. Kind and Axis have the same
+// values as in report.Collective. An empty Kind or Axis matches all collectives.
 type CollectiveLimit struct {
 	Kind string `json:"kind,omitempty"`
 	Axis string `json:"axis,omitempty"`
@@ -57,9 +57,9 @@ const mostBytes, mostSeconds, mostCollectives = 1 << 50, 100 * 24 * 3600, 1 << 4
 
 var kinds = hlo.CollectiveKinds()
 
-// ParseBudget parses the JSON format of a budget. Its errors match [ErrBudget]. Errors are unknown
-// keys, duplicate keys and keys that differ only in case, figures out of range, and limits without
-// a figure.
+// ParseBudget parses the JSON format of a budget. Errors match [ErrBudget]. ParseBudget rejects
+// unknown keys, duplicate keys, keys that differ only in case, figures out of range, and limits
+// without a figure.
 func ParseBudget(data []byte) (*Budget, error) {
 	const hint = "see docs/compare-steps.md for the form"
 	var b Budget
@@ -113,9 +113,9 @@ func (l Limits) check(slice string) error {
 	return nil
 }
 
-// Check returns the figures of the steps that exceed the budget, by slice. Its errors match
-// [ErrBudget]: a slice of the budget without a report, and a limit on a figure that the report does
-// not contain. A slice without limits has no budget.
+// Check compares steps with the budget. It returns the figures that exceed a limit, sorted by
+// slice. The error matches [ErrBudget] if a slice of the budget has no report, or if a report does
+// not contain a limited figure. Slices without limits are not checked.
 func (b *Budget) Check(steps []*report.Report) ([]Change, error) {
 	by := map[string]*report.Report{}
 	for _, r := range steps {
@@ -137,7 +137,7 @@ func (b *Budget) Check(steps []*report.Report) ([]Change, error) {
 	return over, nil
 }
 
-// over returns the figures of a step that exceed the limits.
+// over returns the figures of a step that exceed their limits.
 func (l Limits) over(slice string, r *report.Report) (over []Change, err error) {
 	hold := func(what string, limit, is float64, unit string) {
 		if is > limit {
@@ -207,8 +207,8 @@ func number(n *int64) *float64 {
 	return &x
 }
 
-// known returns an error for an axis that is not in the step's mesh, because no collective can
-// match it.
+// known returns an error if the step's mesh does not have the axis, because a limit for such an
+// axis would never be exceeded.
 func known(slice string, r *report.Report, axis string) error {
 	if axis == "" || axis == "slices" || axis == "unknown" || r.Mesh == "" {
 		return nil

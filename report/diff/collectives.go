@@ -8,10 +8,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// collectives compares the collectives by kind, axis, group size and dtype. An axis of another size
-// is the same axis. A kind that is new or gone may replace another one, such as a reduce-scatter
-// instead of an all-reduce: its change counts as [Same] unless the count and the bytes of all
-// collectives of the axis change in the same direction.
+// collectives compares the collectives of the two steps, grouped by kind, axis, group size and
+// dtype. Axes with the same name but different sizes are compared with each other. A kind that
+// occurs in only one of the steps may replace another kind, for example a reduce-scatter an
+// all-reduce. Such a change counts as [Same], unless the count and the bytes of all collectives
+// over the axis change in the same direction.
 func (c *comparison) collectives() {
 	var by [2]map[string]report.Collective
 	var axes [2]map[string]report.Collective
@@ -71,8 +72,9 @@ func (c *comparison) collectives() {
 	}
 }
 
-// names returns a function that names the collectives of a kind over an axis, with the size of the
-// axis if it has one size before and one size after.
+// names returns a function that returns a name for the collectives of a kind over an axis, such as
+// "all-reduce over replica of 8 cores". If the size of the axis differs between the two reports,
+// the name contains both sizes.
 func (c *comparison) names() func(kind, axis string, size int) string {
 	var sizes [2]map[string][]int
 	for side, r := range []*report.Report{c.before, c.after} {
@@ -99,7 +101,8 @@ func sum(a, b report.Collective) report.Collective {
 	return report.Collective{Axis: b.Axis, Count: a.Count + b.Count, Bytes: a.Bytes + b.Bytes, Moved: a.Moved + b.Moved}
 }
 
-// collective compares collectives: each costs a latency and the bytes it sends.
+// collective returns the verdict on a change of collectives. Both their count and the bytes sent
+// matter, because each collective has a latency.
 func (c *comparison) collective(before, after report.Collective) Verdict {
 	moved := c.bytes(before.Moved, after.Moved)
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// Verdict is the assessment of a change.
+// Verdict is the assessment of a change, such as better or worse.
 type Verdict string
 
 // The verdicts.
@@ -21,7 +21,7 @@ const (
 	Worse  Verdict = "worse"
 )
 
-// Change is a difference between two steps in one figure.
+// Change is a difference between two steps in one figure, such as the memory.
 type Change struct {
 	// Slice is the slice of a step that exceeds its budget, and empty otherwise.
 	Slice string `json:"slice,omitempty"`
@@ -52,8 +52,8 @@ type Diff struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Tolerance is the change, as a share of the first step's figure, up to which a figure counts as
-// unchanged. 0 selects the default.
+// Tolerance specifies how large a change must be to count. Tolerances are fractions of the first
+// step's figure. A tolerance of 0 selects the default.
 type Tolerance struct {
 	// Share applies to memory, traffic, operations and predicted times. The default is 0.01.
 	// Changes of up to 4 KiB or 1 us are always ignored.
@@ -77,8 +77,8 @@ type comparison struct {
 	tolerance     Tolerance
 }
 
-// Reports compares two steps. If the compiler rejected one of the programs, it compares only the
-// tensors and the required memory. Its errors are of kind errkind.ValueError.
+// Reports compares the reports of two steps. If the compiler rejected one of the programs, Reports
+// compares only the tensors and the required memory. Errors are of kind errkind.ValueError.
 func Reports(before, after *report.Report, t Tolerance) (*Diff, error) {
 	if before == nil || after == nil {
 		return nil, &errkind.Fault{Op: "diff", Reason: "a report is nil", Hint: "give two", Class: errkind.ValueError}
@@ -112,7 +112,7 @@ func Reports(before, after *report.Report, t Tolerance) (*Diff, error) {
 	return c.Diff, nil
 }
 
-// SliceOf returns the name of the slice of a report, such as "v5e:2x4" or "cpu:8".
+// SliceOf returns the name of the slice that a step was compiled for, such as "v5e:2x4" or "cpu:8".
 func SliceOf(r *report.Report) string {
 	if r.Target.Name == "cpu" {
 		return fmt.Sprintf("cpu:%d", r.Target.Devices)
@@ -124,7 +124,8 @@ func (c *comparison) note(format string, args ...any) {
 	c.Notes = append(c.Notes, fmt.Sprintf(format, args...))
 }
 
-// verdict compares figures for which less is better.
+// verdict assesses the change of a figure that should be small. Changes of up to least, or up to
+// the given share of before, count as unchanged.
 func verdict(before, after, share, least float64) Verdict {
 	switch delta := after - before; {
 	case math.Abs(delta) <= max(least, share*before):
@@ -151,7 +152,7 @@ func (c *comparison) figure(what string, before, after float64, unit string, sha
 		After: after, Unit: unit, Text: text})
 }
 
-// some adds a figure that is unknown if it is not positive.
+// some compares a figure if it is known in both reports. A figure that is not positive is unknown.
 func (c *comparison) some(what string, before, after float64, unit string, share, least float64, more string) {
 	if before > 0 && after > 0 {
 		c.figure(what, before, after, unit, share, least, more)

@@ -58,7 +58,9 @@ func (c *comparison) ofTensor(what string, t memory.Tensor, v Verdict, before, a
 		Text: fmt.Sprintf("%s %s %s%v %s", t.Role, t.Name, t.DType, t.Shape, text)})
 }
 
-// paired matches elements with equal keys, by the first key first, in order.
+// paired matches the elements of two lists. It first pairs elements with equal values of the first
+// key, then pairs the remaining elements by the second key, and so on. It also returns the elements
+// of each list that have no match.
 func paired[T any](before, after []T, keys ...func(T) string) (pairs [][2]T, gone, more []T) {
 	for _, key := range keys {
 		at := map[string][]T{}
@@ -88,8 +90,8 @@ func paired[T any](before, after []T, keys ...func(T) string) (pairs [][2]T, gon
 	return pairs, gone, more
 }
 
-// temporaries compares the largest temporaries. Each report lists a limited number: a temporary
-// that is not larger than the smallest one of the other report may exist there too.
+// temporaries compares the largest temporaries of the two steps. A report contains only a limited
+// number of them, so a small temporary that is missing in a report may exist nevertheless.
 func (c *comparison) temporaries() {
 	b, a := c.before.Temporaries, c.after.Temporaries
 	if len(b) == 0 || len(a) == 0 {
@@ -130,8 +132,9 @@ func (c *comparison) temporaries() {
 	}
 }
 
-// widened compares the floating-point dtypes of otherwise equal tensors: bytes that move from a
-// narrow dtype to a wide one, for example if a float32 leaks into a bfloat16 step.
+// widened adds a change if bytes move between floating-point dtypes of different widths, for
+// example because a bfloat16 step now computes some values in float32. before and after contain the
+// bytes of each dtype.
 func (c *comparison) widened(subject string, before, after map[string]int64) {
 	less, more := "", ""
 	for _, d := range union(before, after) {
@@ -159,7 +162,7 @@ func (c *comparison) widened(subject string, before, after map[string]int64) {
 
 var float = regexp.MustCompile(`^b?f([0-9]{1,3})`)
 
-// width returns the number of bits of a floating-point dtype, and 0 for other dtypes.
+// width returns the number of bits of a floating-point dtype, or 0 for other dtypes.
 func width(dtype string) int {
 	m := float.FindStringSubmatch(dtype)
 	if m == nil {
@@ -169,7 +172,7 @@ func width(dtype string) int {
 	return n
 }
 
-// union returns the keys of both maps in order.
+// union returns the keys of both maps in ascending order.
 func union[V any](a, b map[string]V) []string {
 	all := maps.Clone(a)
 	if all == nil {

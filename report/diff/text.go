@@ -9,15 +9,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/plain"
 )
 
-// Result contains the differences by slice, and the figures that exceed a budget. Either may be
-// empty.
+// Result contains the differences between reports for each slice, and the figures that exceed a
+// budget. Both lists may be empty.
 type Result struct {
 	Slices []*Diff  `json:"slices"`
 	Over   []Change `json:"over_budget"`
 }
 
-// Worse summarizes the changes for the worse and the exceeded limits in one line. It is empty if
-// there are none.
+// Worse summarizes the figures that became worse and the exceeded limits in one line. It returns an
+// empty string if there are none.
 func (r *Result) Worse() string {
 	n := 0
 	for _, d := range r.Slices {
@@ -61,7 +61,8 @@ func markdown(text string) string {
 		"&#64;", "#", `\#`).Replace(plain.EscapeLine(text))
 }
 
-// write writes titles, changes and notes with the given formats.
+// write writes the result. title, change and note are the format strings of the three kinds of
+// lines, and safe escapes text.
 func (r *Result) write(b *strings.Builder, safe func(string) string, title, change, note string) {
 	for _, d := range r.Slices {
 		heading := d.After
@@ -83,7 +84,8 @@ func (r *Result) write(b *strings.Builder, safe func(string) string, title, chan
 	}
 }
 
-// list writes the changes for the worse and the better, and lists the other differences.
+// list writes the figures that became worse or better, and a line with the names of all other
+// changes.
 func list(b *strings.Builder, changes []Change, safe func(string) string, change, note string) {
 	of := map[Verdict]int{}
 	var same []string

@@ -14,7 +14,7 @@ import (
 // Version is the version of the written file format, as stored in a file's first record.
 const Version = "brain.Event:2"
 
-// Session is the status of the run in an event.
+// Session is the status of a run that an event reports.
 type Session int32
 
 const (
@@ -27,7 +27,7 @@ const (
 	End
 )
 
-// String returns the name of TensorFlow's constant.
+// String returns the name of the corresponding constant in TensorFlow.
 func (s Session) String() string {
 	switch s {
 	case Start:
@@ -38,7 +38,8 @@ func (s Session) String() string {
 	return "STATUS_UNSPECIFIED"
 }
 
-// Event contains the data of one step. It has a Version, a Session or Values.
+// Event is an entry of an event file, usually with the data of one step. It contains a Version, a
+// Session or Values.
 type Event struct {
 	// Time is the wall time, which TensorBoard shows. Its precision in a file is a microsecond.
 	Time time.Time
@@ -102,7 +103,7 @@ const (
 		3, 4, 5, 6, 7
 )
 
-// Append appends the event to a file as one record, and returns the extended slice.
+// Append appends the event to the contents of an event file, as one record.
 func (e Event) Append(file []byte) []byte { return input.AppendTFRecord(file, e.encode()) }
 
 // check returns an error for an event that TensorBoard does not support.
@@ -122,7 +123,7 @@ func (e Event) check() error {
 	return nil
 }
 
-// encode returns the message tensorflow.Event.
+// encode returns the event as an encoded tensorflow.Event message.
 func (e Event) encode() []byte {
 	m := appendDouble(nil, eventTime, float64(e.Time.UnixMicro())/1e6)
 	if e.Step != 0 {
@@ -143,7 +144,7 @@ func (e Event) encode() []byte {
 	return m
 }
 
-// encode returns the message tensorflow.Summary.Value.
+// encode returns the value as an encoded tensorflow.Summary.Value message.
 func (v Value) encode() []byte {
 	m := appendText(nil, valueTag, v.Tag)
 	switch v.Kind {

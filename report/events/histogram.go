@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Histogram is a distribution of numbers.
+// Histogram is a distribution of numbers, divided into buckets.
 type Histogram struct {
 	Min, Max, Number, Sum, Squares float64
 	// Limits are the upper bounds of the buckets, in ascending order. Buckets are the counts of
@@ -18,8 +18,8 @@ type Histogram struct {
 // buckets is the number of buckets of a histogram, as in TensorBoard.
 const buckets = 30
 
-// NewHistogram returns the distribution of numbers as a value with 30 buckets of equal width.
-// Numbers that are not finite are ignored.
+// NewHistogram returns a value that contains the distribution of numbers over 30 buckets of equal
+// width. Numbers that are not finite are ignored.
 func NewHistogram(tag string, numbers []float64) Value {
 	finite := slices.DeleteFunc(slices.Clone(numbers), func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) })
 	h := Histogram{Number: float64(len(finite))}
@@ -45,7 +45,7 @@ func NewHistogram(tag string, numbers []float64) Value {
 	return Value{Tag: tag, Kind: IsHistogram, Histogram: h}
 }
 
-// encode returns the message tensorflow.HistogramProto.
+// encode returns the histogram as an encoded tensorflow.HistogramProto message.
 func (h Histogram) encode() (m []byte) {
 	for i, x := range []float64{h.Min, h.Max, h.Number, h.Sum, h.Squares} {
 		m = appendDouble(m, histogramMin+protowire.Number(i), x)

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Outcome is the result of a run.
+// Outcome is the final state of a run.
 type Outcome int
 
 // The outcomes, with the numbers of TensorBoard's constants.
@@ -46,13 +46,13 @@ func Hyperparameters(values map[string]string, seconds float64) Value {
 	return hparams("session_start_info", hparamsStart, appendDouble(start, startSeconds, seconds))
 }
 
-// HyperparametersEnd returns the end of the run of [Hyperparameters] as a value. seconds is a Unix
-// time.
+// HyperparametersEnd returns a value that records the end of a run, after [Hyperparameters]
+// recorded its start. seconds is a Unix time.
 func HyperparametersEnd(o Outcome, seconds float64) Value {
 	return hparams("session_end_info", hparamsEnd, appendDouble(appendInt(nil, endStatus, uint64(o)), endSeconds, seconds))
 }
 
-// hyperparameter encodes a google.protobuf.Value.
+// hyperparameter returns a hyperparameter as an encoded google.protobuf.Value message.
 func hyperparameter(text string) []byte {
 	if x, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(x) && !math.IsInf(x, 0) {
 		return appendDouble(nil, protoNumber, x)
@@ -66,7 +66,7 @@ func hyperparameter(text string) []byte {
 	return appendText(nil, protoString, text)
 }
 
-// hparams returns a value with a message for the hparams plugin in its metadata.
+// hparams returns a value whose metadata contains a message for TensorBoard's hparams plugin.
 func hparams(tag string, field protowire.Number, message []byte) Value {
 	return Value{Tag: "_hparams_/" + tag, Kind: ForPlugin, Plugin: "hparams", Content: appendBytes(nil, field, message)}
 }

@@ -34,7 +34,7 @@ func Read(ctx context.Context, path string) iter.Seq2[Event, error] {
 	}
 }
 
-// parse parses the message tensorflow.Event.
+// parse decodes a tensorflow.Event message.
 func parse(m []byte) (e Event, err error) {
 	var session uint64
 	err = protoint.Scanner{
@@ -54,7 +54,7 @@ func parse(m []byte) (e Event, err error) {
 	return e, err
 }
 
-// parseValue parses the message tensorflow.Summary.Value.
+// parseValue decodes a tensorflow.Summary.Value message.
 func parseValue(m []byte) (v Value, err error) {
 	var plugin string
 	var content []byte

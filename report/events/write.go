@@ -31,7 +31,8 @@ type Options struct {
 var ErrTaken = errkind.New(errkind.ValueError, "events: the directory has event files of another run")
 
 // Writer writes an event file. When Write returns without an error, the complete event is in the
-// file; after an error no part of the event is. A Writer is not safe for concurrent use.
+// file. After an error, the file does not contain a part of the event. A Writer is not safe for
+// concurrent use.
 type Writer struct {
 	path string
 	file *files.Appender
@@ -95,7 +96,8 @@ func FileName(second int64, host string, pid int) string {
 
 var eventFile = regexp.MustCompile(`^events\.out\.tfevents\.(\d+)\.`)
 
-// latest returns the second in the name of the last event file in a directory, or -1.
+// latest returns the time in the name of the last event file in a directory, in Unix seconds, or -1
+// if there is no event file.
 func latest(dir string) (int64, error) {
 	entries, err := os.ReadDir(dir)
 	last := int64(-1)
@@ -126,7 +128,8 @@ func (w *Writer) Write(e Event) error {
 	return w.Flush()
 }
 
-// Flush writes the events that previous calls could not write.
+// Flush writes the events that previous calls of Write could not write, for example because the
+// disk was full.
 func (w *Writer) Flush() error {
 	for len(w.kept) > 0 {
 		if err := w.file.Append(w.kept[0]); err != nil {
@@ -137,17 +140,18 @@ func (w *Writer) Flush() error {
 	return nil
 }
 
-// Kept returns the records that are not in the file, for Keep of another Writer. The Writer keeps
-// them too.
+// Kept returns the records that could not be written to the file. The Writer still writes them
+// later. They can be passed to Keep of another Writer.
 func (w *Writer) Kept() [][]byte { return w.kept }
 
-// Keep adds the records of another Writer. They are written with the next event.
+// Keep adds the records that another Writer could not write. They are written before the next
+// event.
 func (w *Writer) Keep(records [][]byte) { w.kept = append(w.kept, records...) }
 
 // Sync flushes the written events to disk.
 func (w *Writer) Sync() error { return w.file.Sync() }
 
-// Close writes the kept events and closes the file. A second Close does nothing.
+// Close writes the remaining events and closes the file. A second Close has no effect.
 func (w *Writer) Close() error {
 	if w == nil || w.file == nil {
 		return nil

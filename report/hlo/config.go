@@ -30,7 +30,8 @@ const maxCycles = 1 << 50
 // cyclesKey is the key of the TPU compiler's estimate in the configuration of an instruction.
 var cyclesKey = []byte(`"estimated_cycles":"`)
 
-// estimatedCycles returns the compiler's estimate of an instruction's cycles, or 0 without a valid estimate.
+// estimatedCycles returns the number of cycles that the compiler estimates for an instruction, or 0
+// if config contains no valid estimate.
 func estimatedCycles(config []byte) int64 {
 	_, after, found := bytes.Cut(config, cyclesKey)
 	digits, _, ended := bytes.Cut(after[:min(len(after), 24)], []byte(`"`))

@@ -20,7 +20,8 @@ func decode(m []byte, to protoint.Scanner) error {
 	return err
 }
 
-// one returns a function that decodes a message into dst with parse.
+// one returns a function for a message field that occurs once. The function decodes the message
+// with parse and stores it in dst.
 func one[T any](dst *T, parse func([]byte) (T, error)) func([]byte) error {
 	return func(b []byte) (err error) {
 		*dst, err = parse(b)
@@ -28,7 +29,8 @@ func one[T any](dst *T, parse func([]byte) (T, error)) func([]byte) error {
 	}
 }
 
-// each returns a function that decodes a message with parse and appends it to list.
+// each returns a function for a repeated message field. The function decodes the message with parse
+// and appends it to list.
 func each[T any](list *[]T, parse func([]byte) (T, error)) func([]byte) error {
 	return func(b []byte) error {
 		x, err := parse(b)

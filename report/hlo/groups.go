@@ -6,8 +6,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
-// axisRef is an axis of a mesh, or a factor of its size if isFactor is set: the factor of the given
-// size after factors with the product pre.
+// axisRef refers to an axis of a mesh or to a factor of an axis. If isFactor is true, the axis is
+// divided into factors, and the reference is to the factor with the given size. pre is the product
+// of the preceding factors.
 type axisRef struct {
 	axis, pre, size uint64
 	isFactor        bool
@@ -43,8 +44,8 @@ func parseAxisRef(b []byte) (ref axisRef, err error) {
 	return ref, err
 }
 
-// meshGroups returns the groups of devices of a mesh with the given axis sizes. Devices in a group differ
-// only in their positions along the referenced axes or factors of axes.
+// meshGroups returns the groups of devices of a mesh with the given axis sizes. The devices of a
+// group differ only in their positions along the axes, or factors of axes, that refs contains.
 func meshGroups(sizes []uint64, refs []axisRef) ([][]int, error) {
 	bad := func() ([][]int, error) {
 		return nil, malformed(nil, "groups over %v of a mesh %v", refs, sizes)

@@ -3,8 +3,8 @@ package hlo
 // The number of iterations of a loop is known if the compiler has recorded it, or if its condition
 // compares a counter with a constant and each iteration adds a constant to the counter.
 
-// term is a partially evaluated value: an integer, a value that a loop carries plus an integer, all
-// carried values, or a tuple.
+// term is the result of evaluating a value of a loop. It is an integer, a value that the loop
+// carries plus an integer, the tuple of all carried values, or another tuple.
 type term struct {
 	kind   termKind
 	n      int64  // the integer
@@ -23,7 +23,7 @@ const (
 	termTuple
 )
 
-// frame is a computation with the values of its parameters.
+// frame is a computation together with the values of its parameters.
 type frame struct {
 	computation *Computation
 	parameters  func(number uint64) term
@@ -32,7 +32,8 @@ type frame struct {
 // maxTerm bounds the integers so that their sums do not overflow.
 const maxTerm = 1 << 40
 
-// evaluator evaluates the integers that determine the iterations of a loop, with a bounded number of steps.
+// evaluator evaluates the integers that determine the number of iterations of a loop. It limits the
+// number of steps, because a program can be malformed.
 type evaluator struct{ steps int }
 
 func (e *evaluator) eval(at frame, i *Instruction, depth int) term {
@@ -84,7 +85,8 @@ func (e *evaluator) inner(at frame, i *Instruction, depth int) (frame, bool) {
 	}}, true
 }
 
-// sum adds two terms, or subtracts b if minus is set. At most one of them may contain a carried value.
+// sum adds two terms, or subtracts b if minus is true. Only one of the terms may contain a value
+// that the loop carries.
 func sum(a, b term, minus bool) term {
 	if a.kind == termNumber && b.kind == termElement && !minus {
 		a, b = b, a
@@ -101,7 +103,8 @@ func sum(a, b term, minus bool) term {
 	return a
 }
 
-// comparison returns the comparison that computes value i of a loop's condition.
+// comparison returns the direction and the operands of the comparison that computes instruction i,
+// which is a loop's condition.
 func (e *evaluator) comparison(at frame, i *Instruction, depth int) (direction string, left, right term) {
 	switch {
 	case i == nil || depth > maxDepth:
@@ -163,8 +166,9 @@ func (i *Instruction) iterations() (int, bool) {
 // maxIterations bounds the iterations of a loop so that their products stay finite.
 const maxIterations = 1 << 40
 
-// countIterations returns the number of iterations of a counter that starts at start and increases by
-// step while the comparison with limit is true.
+// countIterations returns the number of iterations of a loop with a counter. The counter is start
+// in the first iteration and increases by step. The loop runs while the comparison of the counter
+// with limit is true.
 func countIterations(direction string, start, limit, step int64) (int, bool) {
 	distance := limit - start
 	switch direction {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// ModelFLOPs counts the operations of the matrix products and convolutions of a StableHLO text, as
-// often as they run. A multiplication and an addition count as two. Products whose result is not
-// read are omitted. unknown is the number of loops with an unknown number of iterations, which
-// count as one iteration.
+// ModelFLOPs returns the number of operations of the matrix products and convolutions in a
+// StableHLO text. A multiplication and an addition count as two operations. Products in a loop
+// count once per iteration. Products whose result is not used do not count. unknown is the number
+// of loops whose number of iterations is unknown, so that they count as one iteration.
 func ModelFLOPs(text []byte) (flops float64, unknown int) {
 	program := parseRegions(text)
 	c := &flopCounter{functions: map[string]*countedFunction{}, unread: unreadOperations(program)}
@@ -23,7 +23,7 @@ func ModelFLOPs(text []byte) (flops float64, unknown int) {
 	return flops, c.unknown
 }
 
-// flopCounter counts the FLOPs of the functions of a text for one run each.
+// flopCounter counts the FLOPs of each function of a StableHLO text, for one run of the function.
 type flopCounter struct {
 	all       []*countedFunction
 	functions map[string]*countedFunction
@@ -31,21 +31,23 @@ type flopCounter struct {
 	unknown   int // loops with an unknown number of iterations
 }
 
-// countedFunction contains the FLOPs of one run of a function, or of the top level of the text, and the
-// calls to the function.
+// countedFunction contains the FLOPs of one run of a function or of the top level of the text, and
+// the places that call the function.
 type countedFunction struct {
 	flops float64
 	calls []countedCall
 	times float64 // number of runs; 0 if not computed yet
 }
 
-// countedCall is a call that each run of function from executes the given number of times.
+// countedCall is a call of a function. Each run of the calling function, from, executes the call
+// the given number of times.
 type countedCall struct {
 	from  *countedFunction
 	times float64
 }
 
-// function returns the function with a name. It adds an empty function for a call before the definition.
+// function returns the function with the given name. If the function is not defined yet, it is
+// added to the counter first.
 func (c *flopCounter) function(name string) *countedFunction {
 	f := c.functions[name]
 	if f == nil {
@@ -66,8 +68,9 @@ func symbolOf(op *operation) string {
 	return ""
 }
 
-// runs returns the number of runs of a function, which is 1 if no function calls it. callees are the
-// functions whose runs are being computed, for a program with recursion.
+// runs returns how often the program runs a function. A function that is not called runs once.
+// callees are the functions for which the number is being computed; they are needed to detect
+// recursion.
 func (f *countedFunction) runs(callees map[*countedFunction]bool) float64 {
 	if len(f.calls) == 0 || callees[f] {
 		return 1
@@ -85,8 +88,8 @@ func (f *countedFunction) runs(callees map[*countedFunction]bool) float64 {
 	return total
 }
 
-// addRegion adds the operations of a region to f. times is the number of runs of the region per run of
-// f. known are the constants visible in the region.
+// addRegion adds the operations of a region to function f. Each run of f runs the region the given
+// number of times. known contains the constants that are visible in the region.
 func (c *flopCounter) addRegion(f *countedFunction, region *region, times float64, known *constants) {
 	for _, op := range region.ops {
 		if c.unread[op] {
@@ -136,8 +139,8 @@ var (
 	signature = regexp.MustCompile(`: \(tensor<([^>]*)>, tensor<([^>]*)>\) -> tensor<([^>]*)>`)
 )
 
-// productFLOPs counts the operations of a matrix product or a convolution. It returns 0 for other
-// operations.
+// productFLOPs returns the number of operations of a matrix product or a convolution, or 0 for
+// other instructions.
 func productFLOPs(op *operation) float64 {
 	switch op.name {
 	case "stablehlo.dot", "stablehlo.dot_general", "stablehlo.convolution":
@@ -216,7 +219,8 @@ var sideEffects = []string{"stablehlo.custom_call", "stablehlo.while", "stablehl
 	"stablehlo.send", "stablehlo.recv",
 	"stablehlo.infeed", "stablehlo.outfeed"}
 
-// unreadOperations returns the operations of all functions in a region whose results nothing reads.
+// unreadOperations returns the operations whose results are not used by any other operation, for
+// all functions in a region.
 func unreadOperations(top *region) map[*operation]bool {
 	found := map[*operation]bool{}
 	for _, op := range top.ops {
@@ -233,9 +237,9 @@ func unreadOperations(top *region) map[*operation]bool {
 	return found
 }
 
-// addUnread adds the operations of a region whose results nothing reads to found. read contains the names
-// that the operations after the region read, to which it adds the names that the region reads. A region
-// without a return is not complete, so all of its operations count as read.
+// addUnread adds the operations of a region whose results are not used to found. read contains the
+// names that later operations use; addUnread extends it by the names that the region uses. If the
+// region has no return operation, it is incomplete, and all its results count as used.
 func (r *region) addUnread(read map[string]bool, found map[*operation]bool) {
 	complete := len(r.ops) > 0 && strings.HasSuffix(r.ops[len(r.ops)-1].name, "return")
 	for _, op := range slices.Backward(r.ops) {

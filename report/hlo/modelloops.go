@@ -6,7 +6,8 @@ import (
 	"strconv"
 )
 
-// constants maps names to integer constants, in a region and the enclosing regions.
+// constants contains the integer constants of a region by name, and refers to the constants of the
+// enclosing region.
 type constants struct {
 	values map[string]int64
 	parent *constants
@@ -16,7 +17,7 @@ func (c *constants) nested() *constants { return &constants{parent: c} }
 
 var scalarConstant = regexp.MustCompile(`dense<(-?[0-9]{1,12})> : tensor<u?i[0-9]+>`)
 
-// add records the constant of an operation, if it is one integer.
+// add records the constant that an operation defines, if the constant is a single integer.
 func (c *constants) add(op *operation) {
 	m := scalarConstant.FindStringSubmatch(op.text)
 	if m == nil || len(op.results) != 1 {
@@ -30,7 +31,8 @@ func (c *constants) add(op *operation) {
 	}
 }
 
-// value returns the integer constant with a name, from the innermost region that defines it.
+// value returns the integer constant with the given name. If several regions define the name, the
+// innermost one applies.
 func (c *constants) value(name string) (int64, bool) {
 	for ; c != nil; c = c.parent {
 		if n, ok := c.values[name]; ok {
@@ -40,7 +42,8 @@ func (c *constants) value(name string) (int64, bool) {
 	return 0, false
 }
 
-// inRegion returns the constants visible in a region, including its own.
+// inRegion returns the constants that are visible in a region, including the constants that the
+// region defines.
 func (c *constants) inRegion(region *region) *constants {
 	inside := c.nested()
 	for _, op := range region.ops {
@@ -59,8 +62,8 @@ type textLoop struct {
 	initial, inCondition, inBody []string
 }
 
-// newLoop reads a loop in the generic form, whose regions name the state separately, or in the
-// custom form, which names it once for both.
+// newLoop reads a loop from its text. In MLIR's generic form, each region has its own names for the
+// carried values. In the custom form, both regions use the same names.
 func newLoop(op *operation, outside *constants) textLoop {
 	l := textLoop{condition: op.regions[0], body: op.regions[1], outside: outside, initial: op.operands}
 	l.inCondition, l.inBody = l.condition.args, l.body.args
@@ -70,8 +73,9 @@ func newLoop(op *operation, outside *constants) textLoop {
 	return l
 }
 
-// iterations returns the number of iterations, and whether it is known. It is known if the condition
-// compares a carried value with a constant, and the body adds a constant to the value.
+// iterations returns the number of iterations of a loop, and whether the number is known. It is
+// known if the condition compares a carried value with a constant, and the body adds a constant to
+// the carried value.
 func (l textLoop) iterations() (int, bool) {
 	direction, left, right := l.comparison()
 	k := slices.Index(l.inCondition, left)
@@ -104,7 +108,7 @@ func (l textLoop) iterations() (int, bool) {
 // direction matches the direction of a comparison, in either form.
 var direction = regexp.MustCompile(`\b(LT|LE|GT|GE|NE)\b`)
 
-// comparison returns the operands that the condition compares.
+// comparison returns the direction and the operands of the comparison in the loop's condition.
 func (l textLoop) comparison() (by, left, right string) {
 	for _, op := range l.condition.ops {
 		if by = direction.FindString(op.text); by != "" && op.name == "stablehlo.compare" && len(op.operands) == 2 {
@@ -114,7 +118,8 @@ func (l textLoop) comparison() (by, left, right string) {
 	return "", "", ""
 }
 
-// returnedValue returns the name of the new value of carried value k.
+// returnedValue returns the name of the value that the body of the loop returns for carried value
+// k.
 func (l textLoop) returnedValue(k int) string {
 	for _, op := range slices.Backward(l.body.ops) {
 		if op.name == "stablehlo.return" && k < len(op.operands) {

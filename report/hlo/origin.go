@@ -7,16 +7,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// Part is the part of an instruction with one origin, which is nil if it is unknown. The weights of
-// the parts of an instruction add up to 1.
+// Part is the part of an instruction that comes from one origin. Origin is nil if the origin is
+// unknown. The weights of all parts of an instruction add up to 1.
 type Part struct {
 	Origin *ir.Origin
 	Weight float64
 }
 
-// locate determines the origins of the instructions: by their names; for fusions by their contents;
-// for arguments by the arguments of the step; and for instructions without a name, which the
-// compiler inserted, by their operands or else by their readers.
+// locate determines the origin of each instruction from the instruction's name. The origins of a
+// fusion are the origins of its contents, and the origin of a parameter is the origin of the step's
+// argument. An instruction without a name was inserted by the compiler. Its origin is the origin of
+// an operand or, if no operand has one, of a reader.
 func (p *Program) locate(m *spmd.Module) {
 	p.HasOrigins = true
 	for _, c := range p.ordered {
@@ -72,9 +73,9 @@ func (p *Program) locate(m *spmd.Module) {
 	}
 }
 
-// divideCollective sets the parts of a collective of several tensors, which compilers combine from
-// several collectives: one part per tensor. The operation that waits for the collective has the same
-// parts.
+// divideCollective divides a collective of several tensors into one part per tensor, because
+// compilers combine several collectives into one. The operation that waits for the collective has
+// the same parts.
 func (i *Instruction) divideCollective() {
 	switch {
 	case len(i.Operands) > 0 && strings.HasSuffix(i.Opcode, "-done"):
@@ -96,9 +97,9 @@ func (i *Instruction) divideCollective() {
 	}
 }
 
-// fusionParts divides the time of a fusion or of an asynchronous computation among the origins of its
-// operations: by the FLOPs of the matrix products and convolutions if there are any, and otherwise by the
-// number of result elements.
+// fusionParts divides a fusion or an asynchronous computation into one part for each origin of its
+// operations. The weights are the FLOPs of the matrix products and convolutions if there are any,
+// and otherwise the numbers of result elements.
 func (a *analyzer) fusionParts(i *Instruction) (parts []Part) {
 	if i.Opcode != "fusion" && i.Opcode != "async-start" {
 		return nil
@@ -147,8 +148,9 @@ func mainOrigin(parts []Part) (origin *ir.Origin) {
 	return origin
 }
 
-// elementOrigin returns the origin of an array in a tuple. A value that a loop carries has the origin
-// in the body, or the origin before the loop if the body returns it unchanged.
+// elementOrigin returns the origin of an array in a tuple. For a value that a loop carries, it is
+// the origin of the value that the body returns. If the body returns the value unchanged, it is the
+// origin of the initial value.
 func elementOrigin(at arrayRef, depth int) *ir.Origin {
 	at = at.source()
 	i := at.of
@@ -172,8 +174,8 @@ func elementOrigin(at arrayRef, depth int) *ir.Origin {
 	return nil
 }
 
-// arrayOrigin returns the origin of an array of the result. For a fusion with several results and
-// for a collective of several tensors, arrays have different origins.
+// arrayOrigin returns the origin of an array in the result of the instruction. The arrays of a
+// fusion or of a collective can have different origins.
 func (i *Instruction) arrayOrigin(array int) *ir.Origin {
 	if i.Collective != "" && len(i.Operands) > 1 && i.operand(array) != nil {
 		return i.Operands[array].Origin
@@ -186,8 +188,8 @@ func (i *Instruction) arrayOrigin(array int) *ir.Origin {
 	return i.Origin
 }
 
-// keepInFastMemory moves the values between the operations of a kernel to fast memory. The lines of
-// Go of these operations call the function call.
+// keepInFastMemory treats the operations that come from calls of a function, such as attention, as
+// one kernel. It moves the values that only these operations use from main memory to fast memory.
 func (p *Program) keepInFastMemory(call string) {
 	for _, c := range p.ordered {
 		inKernel := func(i *Instruction) bool { return i != nil && i.Origin != nil && i.Origin.Call == call }

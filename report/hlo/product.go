@@ -6,7 +6,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
-// product describes the contraction of a matrix product or a convolution.
+// product describes which dimensions a matrix product or a convolution contracts.
 type product struct {
 	contracting []uint64 // of the left operand of a matrix product
 	window      []windowDim
@@ -24,7 +24,8 @@ func parseWindowDim(b []byte) (windowDim, error) {
 	return d, err
 }
 
-// dot counts the operations of a matrix product. A multiplication and an addition count as two.
+// dot returns the number of operations of a matrix product. A multiplication and an addition count
+// as two operations.
 func (p product) dot(left, out hloShape) float64 {
 	flops := 2 * out.count()
 	for _, d := range p.contracting {
@@ -33,8 +34,8 @@ func (p product) dot(left, out hloShape) float64 {
 	return flops
 }
 
-// convolution counts the operations of a convolution: for each element of the result, the products
-// whose input is not in the padding and not between dilated rows.
+// convolution returns the number of operations of a convolution. Products with padding, or with the
+// rows that dilation inserts, do not count.
 func (p product) convolution(in, out hloShape) float64 {
 	flops := 2 * in.dim(p.inputFeature) / float64(max(p.featureGroups, 1)) *
 		out.dim(p.outputFeature) * in.dim(p.inputBatch) / float64(max(p.batchGroups, 1))
@@ -46,9 +47,10 @@ func (p product) convolution(in, out hloShape) float64 {
 	return flops
 }
 
-// windows counts the operations of a reduction over windows of an array: the elements in each
-// window, without padding. Compilers write a sum whose result is broadcast to the shape of its
-// operand as windows that each contain the whole dimension. They compute that sum once.
+// windows returns the number of operations of a reduction over windows of an array, which is the
+// number of elements in all windows without padding. If each window contains the whole dimension,
+// the reduction is computed only once, because compilers express a sum that is broadcast to the
+// shape of its operand in this form.
 func (p product) windows(in, out hloShape) float64 {
 	flops := 1.0
 	for d := range max(len(in.dims), len(out.dims)) {
@@ -65,7 +67,7 @@ func (p product) windows(in, out hloShape) float64 {
 	return flops
 }
 
-// coversInput reports whether each window contains all of the input.
+// coversInput reports whether every window contains the whole input.
 func (w windowDim) coversInput(in, out int64) bool {
 	return w.base == 1 && w.dilation == 1 && w.stride > 0 && w.low >= (out-1)*w.stride && w.size-w.low >= in
 }
@@ -73,8 +75,8 @@ func (w windowDim) coversInput(in, out int64) bool {
 // maxInside limits the positions that are counted one by one; more positions count as inside.
 const maxInside = 1 << 22
 
-// countInside counts, over all positions of the result, the elements of the window in one dimension that
-// are on an element of the input.
+// countInside returns, for one dimension, the number of pairs of a result position and a window
+// element for which the window element is located on an element of the input.
 func (w windowDim) countInside(in, out int64) float64 {
 	if w.low == 0 && w.base == 1 && (out-1)*w.stride+(w.size-1)*w.dilation < in {
 		return float64(w.size) * float64(out)
@@ -110,9 +112,9 @@ func floorDiv(a, b int64) int64 {
 // sublanes is the multiple to which tiles pad the rows of an operand.
 const sublanes = 8
 
-// PaddedFLOPs returns the number of operations that a matrix unit with the given side executes for a
-// matrix product or a convolution: the contracted dimensions and the output dimensions are padded
-// to the size of the unit. It returns 0 for other operations.
+// PaddedFLOPs returns the number of operations that a matrix unit executes for a matrix product or
+// a convolution. The contracted dimensions and the output dimensions are padded to multiples of
+// side, the size of the unit. For other operations, PaddedFLOPs returns 0.
 func (i *Instruction) PaddedFLOPs(side float64) float64 {
 	left, d := i.operandShape(0), i.product
 	padding := func(n, multiple float64) float64 { return math.Ceil(max(n, 1)/multiple) * multiple / max(n, 1) }

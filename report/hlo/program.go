@@ -269,7 +269,8 @@ func parsePair(b []byte) (pair [2]int, err error) {
 	return pair, err
 }
 
-// resolve replaces ids by instructions and computations, and counts the iterations of loops.
+// resolve replaces the ids of instructions and computations by pointers, and determines the number
+// of iterations of each loop.
 func (p *Program) resolve() {
 	for _, c := range p.ordered {
 		c.Root = c.byID[c.root]
@@ -317,7 +318,8 @@ func (i *Instruction) body() *Computation {
 	return i.Called[0]
 }
 
-// flatten sets the fields of the instructions that follow from their shapes.
+// flatten sets the fields of the instructions that depend on their shapes, such as Bytes and
+// Arrays.
 func (c *Computation) flatten() {
 	for _, i := range c.Instructions {
 		i.Bytes, i.IsTuple = i.shape.bytes(), i.shape.elements != nil
@@ -372,7 +374,8 @@ type arrayRef struct {
 	array int
 }
 
-// source follows an array back through tuples and views to the instruction that computes it.
+// source returns the array of the instruction that computes an array, which may be passed through
+// tuples and views.
 func (r arrayRef) source() arrayRef {
 	for range maxDepth {
 		switch i := r.of; i.Opcode {

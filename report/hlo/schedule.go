@@ -2,8 +2,8 @@ package hlo
 
 import "github.com/tpustrategy/tpustrategy/internal/protoint"
 
-// parseSchedule parses a HloScheduleProto, the order in which a core runs the instructions of each
-// computation: a map in field 1 from computations to instruction sequences.
+// parseSchedule parses a HloScheduleProto, which contains the order in which a core runs the
+// instructions of each computation. Field 1 is a map from computations to instruction sequences.
 func parseSchedule(b []byte, order map[uint64][]uint64) error {
 	return decode(b, protoint.Scanner{1: func(b []byte) error {
 		var id uint64
@@ -14,8 +14,8 @@ func parseSchedule(b []byte, order map[uint64][]uint64) error {
 	}})
 }
 
-// schedule sorts the instructions into execution order. Instructions that the sequence does not
-// contain, or contains again, follow in their previous order.
+// schedule sorts the instructions into the order of sequence. Instructions that the sequence does
+// not contain follow in their previous order.
 func (c *Computation) schedule(sequence []uint64) {
 	if c == nil {
 		return
@@ -35,8 +35,9 @@ func (c *Computation) schedule(sequence []uint64) {
 	c.Instructions = ordered
 }
 
-// parseAssignment parses a DeviceAssignmentProto: the devices of each partition by replica in field
-// 3. It returns the devices in replica order, by partition within a replica.
+// parseAssignment parses a DeviceAssignmentProto, whose field 3 contains the devices of all
+// replicas for each partition. It returns the devices replica by replica, in the order of the
+// partitions.
 func parseAssignment(b []byte) (devices []int, err error) {
 	var rows [][]int
 	err = decode(b, protoint.Scanner{3: each(&rows, parseGroup)})
@@ -50,8 +51,8 @@ func parseAssignment(b []byte) (devices []int, err error) {
 	return devices, err
 }
 
-// parseDonated parses a HloInputOutputAliasProto, with entries in field 1: the index of an array in
-// the result in field 1, and the index of a parameter in field 2.
+// parseDonated parses a HloInputOutputAliasProto. Each entry in its field 1 consists of the index
+// of an array in the result (field 1) and the index of a parameter (field 2).
 func (p *Program) parseDonated(b []byte) error {
 	p.Donated = map[int]uint64{}
 	return decode(b, protoint.Scanner{1: func(b []byte) error {

@@ -6,8 +6,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
-// hloShape is an array or a tuple of shapes. memory is its memory space; 0 is the device's main
-// memory. There its dimensions, in the order of minor, the fastest first, are padded to tile.
+// hloShape is the shape of an array or of a tuple. memory is the memory space of an array, which is
+// 0 for the device's main memory. minor lists the dimensions in memory order, the fastest first. In
+// main memory, the dimensions are padded to multiples of tile.
 type hloShape struct {
 	element     uint64
 	dims        []uint64
@@ -71,7 +72,7 @@ func (s hloShape) bytes() int64 {
 	return total + int64((bits+7)/8)
 }
 
-// padded returns the size of an array in memory, with its dimensions padded to tiles.
+// padded returns the size of an array in memory, including the padding of its dimensions to tiles.
 func (s hloShape) padded() int64 {
 	if len(s.tile) > len(s.dims) || len(s.minor) != len(s.dims) {
 		return s.bytes()
@@ -85,7 +86,7 @@ func (s hloShape) padded() int64 {
 	return max(filled.bytes(), s.bytes())
 }
 
-// count returns the number of elements, including all elements of a tuple.
+// count returns the number of elements of an array, or of all arrays of a tuple.
 func (s hloShape) count() float64 {
 	if s.elements != nil {
 		total := 0.0
@@ -108,7 +109,7 @@ func (s hloShape) dim(d uint64) float64 {
 	return float64(s.dims[d])
 }
 
-// in returns the traffic of reading or writing the complete shape.
+// in returns the traffic of reading or writing all arrays of the shape.
 func (s hloShape) in() traffic {
 	if s.elements != nil {
 		var t traffic
@@ -120,7 +121,7 @@ func (s hloShape) in() traffic {
 	return s.moved(float64(s.bytes()))
 }
 
-// moved returns the traffic of the given number of bytes in the memory of a shape.
+// moved returns the traffic of reading or writing the given number of bytes of an array.
 func (s hloShape) moved(bytes float64) traffic {
 	if s.memory != 0 {
 		return traffic{bytes: bytes}
@@ -128,8 +129,8 @@ func (s hloShape) moved(bytes float64) traffic {
 	return traffic{bytes, bytes}
 }
 
-// traffic is the number of bytes that an operation reads and writes: in all memories, and in main
-// memory.
+// traffic contains the number of bytes that an operation reads and writes: bytes in all memories,
+// and main only in main memory.
 type traffic struct{ bytes, main float64 }
 
 func (t traffic) plus(o traffic) traffic { return traffic{t.bytes + o.bytes, t.main + o.main} }
@@ -146,7 +147,8 @@ func (s hloShape) arrays(all []hloShape) []hloShape {
 
 func (s hloShape) width() int { return len(s.arrays(nil)) }
 
-// before returns the number of arrays in the tuple elements before the given element.
+// before returns the index of the first array of a tuple element in the list of all arrays of the
+// tuple.
 func (s hloShape) before(element uint64) (n int) {
 	for k := range min(element, uint64(len(s.elements))) {
 		n += s.elements[k].width()

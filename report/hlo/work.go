@@ -21,7 +21,8 @@ func CollectiveKinds() []string {
 	return slices.Compact(slices.Sorted(maps.Values(collectiveKinds)))
 }
 
-// analyzer counts the FLOPs and the traffic of instructions, with a bounded number of steps.
+// analyzer computes the FLOPs and the traffic of instructions. It limits the number of steps,
+// because a program can be malformed.
 type analyzer struct {
 	steps     int
 	truncated bool // the bound was reached
@@ -30,8 +31,8 @@ type analyzer struct {
 // maxSteps bounds the steps in a malformed program with recursive calls.
 const maxSteps = 1 << 22
 
-// measure sets the FLOPs and the bytes of the instructions that run as a unit: of c, and of the
-// computations that its loops, branches and calls run.
+// measure sets the FLOPs and the bytes of the instructions of c, and of the computations that the
+// loops, branches and calls in c run.
 func (p *Program) measure(c *Computation, a *analyzer, depth int) {
 	if c == nil || c.measured || depth > maxDepth {
 		return
@@ -86,8 +87,8 @@ var moving = []string{
 	"erf", "atan2", // transcendental functions are counted separately
 }
 
-// flops counts an operation's arithmetic: two for each product that is summed, and otherwise one
-// for each element.
+// flops returns the number of arithmetic operations of an instruction. Each product that is added
+// to a sum counts as two operations, and each element of other results as one.
 func (a *analyzer) flops(i *Instruction, depth int) (flops float64) {
 	switch {
 	case i.Opcode == "fusion":
@@ -147,8 +148,8 @@ func (a *analyzer) traffic(i *Instruction, depth int) (t traffic) {
 	return t.plus(i.shape.in())
 }
 
-// bytesRead returns the number of bytes of an operand that a fusion reads: only the slices, if it
-// reads only slices.
+// bytesRead returns the number of bytes of an operand that a fusion reads. If the fusion reads only
+// slices of the operand, only the slices count.
 func (a *analyzer) bytesRead(fusion *Instruction, number uint64, operand hloShape, depth int) float64 {
 	all := float64(operand.bytes())
 	bytes, isResult := a.bytesReadInside(fusion, number, all, depth)
@@ -158,8 +159,8 @@ func (a *analyzer) bytesRead(fusion *Instruction, number uint64, operand hloShap
 	return min(bytes, all)
 }
 
-// bytesReadInside returns how many of all bytes of an operand the operations in a fusion read, and
-// whether the operand itself is also a result of the fusion.
+// bytesReadInside returns the number of bytes of an operand that the operations in a fusion read,
+// out of all bytes. It also returns whether the operand is a result of the fusion.
 func (a *analyzer) bytesReadInside(fusion *Instruction, number uint64, all float64, depth int) (bytes float64,
 	isResult bool) {
 	c := fusion.body()
@@ -169,8 +170,8 @@ func (a *analyzer) bytesReadInside(fusion *Instruction, number uint64, all float
 	return a.bytesUsed(c, c.parameters[number], all, depth)
 }
 
-// bytesUsed returns how many of all bytes of a value the operations of a computation read, and
-// whether the value is its result.
+// bytesUsed returns the number of bytes of a value that the operations of a computation read, out
+// of all bytes. It also returns whether the value is the result of the computation.
 func (a *analyzer) bytesUsed(c *Computation, value *Instruction, all float64, depth int) (bytes float64,
 	isResult bool) {
 	isResult = c.Root == value
@@ -199,8 +200,8 @@ func (a *analyzer) bytesUsed(c *Computation, value *Instruction, all float64, de
 	return bytes, isResult
 }
 
-// bytesWritten returns the bytes that a fusion writes. For a tensor that it updates in place, these
-// are the bytes of the update.
+// bytesWritten returns the traffic of the results that a fusion writes. If the fusion updates a
+// tensor in place, only the updated part counts.
 func (a *analyzer) bytesWritten(fusion *Instruction, depth int) traffic {
 	if c := fusion.body(); c != nil {
 		return a.resultBytes(c.Root, fusion.shape, depth)
@@ -208,8 +209,8 @@ func (a *analyzer) bytesWritten(fusion *Instruction, depth int) traffic {
 	return fusion.shape.in()
 }
 
-// resultBytes returns the bytes that a fusion writes if instruction i in it computes the result, which
-// has the given shape.
+// resultBytes returns the traffic of writing the result of a fusion. Instruction i in the fusion
+// computes the result, which has the given shape.
 func (a *analyzer) resultBytes(i *Instruction, shape hloShape, depth int) (t traffic) {
 	if i == nil || depth > maxDepth {
 		return shape.in()
@@ -230,7 +231,8 @@ func (a *analyzer) resultBytes(i *Instruction, shape hloShape, depth int) (t tra
 	return shape.in()
 }
 
-// eachInside visits an operation, or the operations in a fusion.
+// eachInside calls visit for an operation. If the operation is a fusion, it calls visit for each
+// operation in the fusion instead.
 func (a *analyzer) eachInside(i *Instruction, depth int, visit func(*Instruction)) {
 	if i.Opcode != "fusion" {
 		visit(i)

@@ -8,7 +8,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// CompiledStep is the result of compiling a step.
+// CompiledStep contains the results of compiling a step.
 type CompiledStep struct {
 	// Name is the name of the step function.
 	Name string
@@ -35,6 +35,6 @@ type CompiledStep struct {
 	Lowering, Compiling time.Duration
 }
 
-// Compiled returns c. Package report accepts each type with this method, so a type that embeds a
-// CompiledStep has a report.
+// Compiled returns c. Package report accepts all types with this method, so a type can embed a
+// CompiledStep to support reports.
 func (c *CompiledStep) Compiled() *CompiledStep { return c }

@@ -10,8 +10,8 @@ import (
 )
 
 // Refusal is a compiler's error for a program that does not fit into the memory of a core. The
-// figures are in the compiler's words, such as "31.26G", and empty if the error does not contain
-// them.
+// figures are texts from the error message, such as "31.26G". A figure that the message does not
+// contain is empty.
 type Refusal struct {
 	Used, Limit, Excess string
 	// Log is the compiler's complete message, which may list the largest allocations.
@@ -27,7 +27,8 @@ var (
 	exceededMemory = regexp.MustCompile(`[Ee]xceed[a-z]* [a-z ]*capacity by ([0-9.]+[A-Za-z]+)`)
 )
 
-// RefusalOf parses the error of a compiler. It returns nil for an error that is not about memory.
+// RefusalOf parses an error of a compiler. It returns nil if the error has another cause than
+// insufficient memory.
 func RefusalOf(err error) *Refusal {
 	var exhausted *pjrt.Error
 	if !errors.As(err, &exhausted) || exhausted.Code != pjrt.ResourceExhausted {

@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Settings are options of a step that its program does not contain. Options that are set are not
-// suggested.
+// Settings contains options of a step that cannot be derived from its program. Options that are
+// already set are not suggested.
 type Settings struct {
 	// Microbatches is the number of microbatches of a training step, or 1 if the step does not
 	// split its rows. It is 0 for a step without this option.
@@ -47,9 +47,8 @@ type Step struct {
 	Temporaries   []Temporary
 }
 
-// Suggestions returns changes that reduce the memory of the step, in the order in which to try
-// them. It does not suggest a change that the step has already, that does not apply to it, or that
-// cannot help.
+// Suggestions returns changes that reduce the memory of the step, the most useful first. It omits
+// changes that the step already contains, that do not apply to the step, or that cannot help.
 func (s Step) Suggestions() (all []string) {
 	f := newFeatures(s)
 	for _, suggest := range suggestions {
@@ -73,8 +72,8 @@ type features struct {
 	replicated    []string // large variables that are replicated on all logical devices and can be split
 }
 
-// suggestion is a change that reduces the memory of a step. text returns "" if the change does not
-// help.
+// suggestion is a possible change that reduces the memory of a step. text describes the change for
+// a step, or returns "" if the change does not help.
 type suggestion struct {
 	name string
 	text func(f *features) string
@@ -124,8 +123,8 @@ func newFeatures(s Step) *features {
 	return f
 }
 
-// canSplit reports whether a variable is large, replicated on all logical devices, and has a
-// dimension that the number of logical devices divides.
+// canSplit reports whether a variable should be split over the logical devices: it is large, is
+// replicated on all of them, and has a dimension that is divisible by their number.
 func (f *features) canSplit(t Tensor) bool {
 	return t.Copies == f.LogicalDevices && len(t.Shape) > 1 && logical.OwnerOfState(t.Name, nil) == "" &&
 		20*t.BytesPerCore > f.ArgumentBytes &&
@@ -167,8 +166,8 @@ func (f *features) splitVariables() string {
 	return "use more logical devices, and rules that split " + names + " over them (Options.Variables)"
 }
 
-// useRingAttention finds a large temporary whose last two dimensions are those of attention scores,
-// tokens by tokens.
+// useRingAttention suggests ring attention if there is a large temporary whose last two dimensions
+// are both a number of tokens, as in attention scores.
 func (f *features) useRingAttention() string {
 	const manyTokens = 1024
 	if f.ringAttention || f.Global || f.Devices < 2 {
@@ -207,7 +206,8 @@ func (f *features) rematerialize() string {
 	return ""
 }
 
-// offloadToHost suggests host memory for the saved values of layer loops. Blocks do not support it.
+// offloadToHost suggests storing the values that a loop over layers saves for its backward pass in
+// host memory.
 func (f *features) offloadToHost() string {
 	onDevices := slices.ContainsFunc(f.policies, func(p spmd.Policy) bool { return p.IsLoop && !p.OnHost })
 	if _, _, err := system.ParseSlices(f.Slice); err != nil || !onDevices { // not a slice of TPUs
@@ -236,8 +236,8 @@ func (f *features) addMicrobatches() string {
 		slices.Max(f.rows))
 }
 
-// nextMicrobatches returns the next larger number of microbatches that divides the rows, or the
-// maximum possible number. It returns 0 if there is none.
+// nextMicrobatches returns the next larger number of microbatches by which the number of rows is
+// divisible, or the maximum number of microbatches. It returns 0 if the number cannot be changed.
 func (f *features) nextMicrobatches() int {
 	if f.Settings.Microbatches == 0 || len(f.rows) == 0 {
 		return 0
@@ -261,7 +261,7 @@ func (f *features) nextMicrobatches() int {
 	return most
 }
 
-// reduceRows suggests fewer rows, unless the microbatches are already minimal.
+// reduceRows suggests fewer rows, unless each microbatch already has the minimum number of rows.
 func (f *features) reduceRows() string {
 	if len(f.rows) == 0 || slices.Max(f.rows) <= max(f.Settings.Microbatches, 1)*max(f.Settings.LeastRows, 1) {
 		return ""
@@ -269,7 +269,7 @@ func (f *features) reduceRows() string {
 	return fmt.Sprintf("take smaller batches: a replica has %d rows", slices.Max(f.rows))
 }
 
-// lineText returns " of" and the line, or "" for nil.
+// lineText returns the word "of" and the line, for the end of a sentence, or "" if l is nil.
 func lineText(l *SourceLine) string {
 	if l == nil {
 		return ""

@@ -12,8 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Temporary describes equal values that an operation of the optimized program writes to a core's
-// main memory for other operations, without the arguments and the results of the step. Not all
+// Temporary describes one or more equal values that the optimized program stores in a core's main
+// memory between operations. Arguments and results of the step are not temporaries. Not all
 // temporaries are live at the same time.
 type Temporary struct {
 	// Operation is the compiler's opcode, such as "fusion". Source is the name of the original
@@ -51,7 +51,7 @@ type SourceLine struct {
 	Pass  string `json:"pass,omitempty"`
 }
 
-// NewSourceLine returns the line of an origin, or nil for nil.
+// NewSourceLine returns the source line of an origin, or nil if the origin is nil.
 func NewSourceLine(o *ir.Origin) *SourceLine {
 	if o == nil {
 		return nil
@@ -77,9 +77,10 @@ var (
 	allocationOpcode = regexp.MustCompile(`XLA label: %?([a-z-]+)`)
 )
 
-// Temporaries returns the temporaries that the compiler lists, the largest first. If it lists none,
-// they are the largest results of products, gathers and similar operations in the StableHLO of the
-// step, with the sizes of one replica. origins are the origins of the step's statements.
+// Temporaries returns the temporaries that the compiler's error lists, the largest first. If the
+// error lists none, Temporaries returns the largest results of products, gathers and similar
+// operations in the StableHLO text of the step, with their sizes in one replica. origins are the
+// origins of the step's statements.
 func (r *Refusal) Temporaries(text []byte, origins []*ir.Origin) (all []Temporary) {
 	for _, match := range allocation.FindAllStringSubmatch(r.Log, MaxTemporaries) {
 		if !strings.Contains(match[2], "HLO temp") {
@@ -105,7 +106,7 @@ func (r *Refusal) Temporaries(text []byte, origins []*ir.Origin) (all []Temporar
 	return all[:min(len(all), MaxTemporaries)]
 }
 
-// parseDims parses dimensions that a regular expression has matched.
+// parseDims parses dimensions that a regular expression has already validated.
 func parseDims(text, separator string) (dims []int) {
 	for dim := range strings.SplitSeq(text, separator) {
 		if n, err := strconv.Atoi(dim); err == nil {
@@ -120,8 +121,8 @@ func parseDims(text, separator string) (dims []int) {
 var textResult = regexp.MustCompile(`tensor<((?:[0-9]{1,15}x)+)(bf|f|i|ui)([0-9]{1,3})>\)? ` +
 	`loc\("((dot_general|convolution|gather|scatter|concatenate|sort)[a-z_]*` + ir.NumberSeparator + `[0-9]+)"\)`)
 
-// textTemporaries returns the largest results of products, gathers and similar operations in a StableHLO
-// text. Equal values are one entry with their count.
+// textTemporaries returns the largest results of products, gathers and similar operations in a
+// StableHLO text. Equal values are merged into one entry with a count.
 func textTemporaries(text []byte, origins []*ir.Origin) (all []Temporary) {
 	index := map[string]int{}
 	for _, match := range textResult.FindAllSubmatch(text, -1) {
@@ -145,7 +146,7 @@ func textTemporaries(text []byte, origins []*ir.Origin) (all []Temporary) {
 	return all
 }
 
-// sizeOf returns the size of an array in bytes, or 0 for dimensions that no array has.
+// sizeOf returns the size of an array in bytes, or 0 if the dimensions are invalid.
 func sizeOf(dims []int, bits int) int64 {
 	for _, d := range dims {
 		if d == 0 || bits > 1<<50/d {

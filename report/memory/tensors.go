@@ -40,17 +40,17 @@ type Tensor struct {
 	Starts [][]int `json:"starts,omitempty"`
 }
 
-// ReplicaShard describes a tensor that is sharded over the replicas. Each replica has Size indices of
-// dimension Dim, and the last replicas have fewer or none.
+// ReplicaShard describes how a tensor is sharded over the replicas. Each replica stores Size
+// indices of dimension Dim. The last replicas may store fewer indices or none.
 type ReplicaShard struct {
 	Dim      int `json:"dim"`
 	Replicas int `json:"replicas"`
 	Size     int `json:"part"`
 }
 
-// Tensors returns the variables, arguments and results of a step. variables reports for each
-// argument of the module whether it is a variable. The next value of a variable is not a result,
-// because it has the memory of the variable.
+// Tensors returns the variables, arguments and results of a step. variables[i] is true if argument
+// i of the module is a variable. The updated values of variables are not listed as results, because
+// they are stored in the memory of the variables.
 func Tensors(m *spmd.Module, variables []bool, replicas, logicalDevices int) ([]Tensor, error) {
 	all := []Tensor{}
 	updated := map[int]bool{}

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Operation is a single operation with a published time on TPUs, with the flags of its recipe that
-// this compiler supports for the chip. Sources: AI-Hypercomputer/tpu-recipes,
-// microbenchmarks/README.md, ironwood/README.md, ironwood/hbm, ironwood/collectives and
-// trillium/collectives.
+// Operation is a single operation whose time on TPUs was published. It is compiled with the flags
+// of the published recipe, as far as libtpu supports them for the chip. Sources:
+// AI-Hypercomputer/tpu-recipes, microbenchmarks/README.md, ironwood/README.md, ironwood/hbm,
+// ironwood/collectives and trillium/collectives.
 type Operation struct {
 	// Row is the number in the project's list of published measurements.
 	Row         int
@@ -28,8 +28,8 @@ type Operation struct {
 	Fitted bool
 }
 
-// bounded returns m with the largest accepted relative error of a prediction. Measurements of a few
-// microseconds are dominated by the launch, which a prediction does not include.
+// bounded sets the largest accepted relative error of a prediction. It is large for measurements of
+// a few microseconds, which are dominated by the launch that a prediction does not include.
 func bounded(m Operation) Operation {
 	switch {
 	case m.Bound > 0:
@@ -43,7 +43,7 @@ func bounded(m Operation) Operation {
 	return m
 }
 
-// Operations returns the published operations.
+// Operations returns all operations with a published time.
 func Operations() (all []Operation) {
 	add := func(m Operation) { all = append(all, bounded(m)) }
 	vmem := map[string]any{"xla_tpu_scoped_vmem_limit_kib": 65536}
@@ -130,8 +130,8 @@ func copied(bytes int) string {
 		bytes/2)
 }
 
-// allGather returns an all-gather over the first cores, and one over the second cores, of every
-// four chips.
+// allGather returns a program with an all-gather in groups of four chips. The first cores of the
+// four chips form one group, and the second cores another one.
 func allGather(rows, devices int) string {
 	var groups [][]int
 	for first := 0; first < devices; first += 8 {
@@ -159,7 +159,8 @@ func attributes(groups [][]int) string {
 		text, len(groups), len(groups[0]))
 }
 
-// everywhere returns a program that runs an operation on each device with a replicated operand.
+// everywhere returns a program that runs an operation on every device. All devices have the same
+// operand.
 func everywhere(devices int, in, out, spec, operation string) string {
 	return fmt.Sprintf(`module @all attributes {mhlo.num_replicas = 1 : i32, mhlo.num_partitions = %[1]d : i32} {
   sdy.mesh @mesh = <["x"=%[1]d]>
@@ -180,7 +181,6 @@ func numbers(from, to int) (list []int) {
 	return list
 }
 
-// size formats a size in bytes.
 func size(bytes int) string {
 	if bytes >= 1<<30 {
 		return fmt.Sprintf("%d GiB", bytes>>30)

@@ -30,7 +30,7 @@ type Step struct {
 // The source counts six operations per parameter and token, and attention as if it were not causal.
 func (s Step) Seconds(parameters int) float64 { return s.Asked(parameters) / (s.TFLOPs * 1e12) }
 
-// Asked returns the number of operations of a chip in a step, by the source's count.
+// Asked returns the number of operations of a chip in a step, counted as in [Step.Seconds].
 func (s Step) Asked(parameters int) float64 {
 	tokens := float64(s.Rows * s.Sequence)
 	return (6*float64(parameters) + 12*float64(s.Layers*s.Heads*s.HeadSize*s.Sequence)) * tokens
@@ -43,7 +43,7 @@ const (
 	other   = "another architecture"
 )
 
-// Steps returns the published steps, including the steps that cannot be expressed.
+// Steps returns all published steps, including steps that this module cannot express.
 func Steps() []Step {
 	all := []Step{
 		{Row: 1, Name: "16B", Slice: "v5e-256", Chips: 256, Rows: 6, Layers: 32, Width: 4096, Heads: 64, Hidden: 28672,

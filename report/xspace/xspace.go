@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Event is an activity with a duration.
+// Event is an activity with a start time and a duration.
 type Event struct {
 	Name  string
 	Begin time.Time
@@ -19,13 +19,13 @@ type Event struct {
 	Step int64
 }
 
-// Line is a row of events, such as the events of one goroutine.
+// Line is a timeline with events, such as the events of one goroutine.
 type Line struct {
 	Name   string
 	Events []Event
 }
 
-// Profile is a recording of one host.
+// Profile is a recording of the activity of one host.
 type Profile struct {
 	// Begin and End are the wall times of the start and the end of the recording.
 	Begin, End time.Time
@@ -71,7 +71,7 @@ func (p Profile) Encode() ([]byte, error) {
 	return message(b, spaceHosts, []byte(p.Host)), nil
 }
 
-// host returns the plane of the host.
+// host returns the plane (a part of an XSpace) with the events of the host.
 func (p Profile) host() []byte {
 	plane := message(nil, planeName, []byte("/host:CPU"))
 	kinds := map[string]uint64{}
@@ -100,7 +100,7 @@ func (p Profile) host() []byte {
 	return named(plane, planeStats, statRoot, "_r")
 }
 
-// environment returns the plane with the time of the recording.
+// environment returns the plane (a part of an XSpace) with the start and end time of the recording.
 func (p Profile) environment() []byte {
 	plane := message(nil, planeName, []byte("Task Environment"))
 	plane = named(plane, planeStats, statProfiled, "profile_start_time")
@@ -109,7 +109,7 @@ func (p Profile) environment() []byte {
 	return message(plane, planeOwn, number(number(nil, statKind, statStopped), statUnsigned, uint64(p.End.UnixNano())))
 }
 
-// since copies an XSpace and converts the absolute start times of its lines to times since begin.
+// since returns a copy of an XSpace in which the start times of lines are relative to begin.
 func since(space []byte, begin uint64) ([]byte, error) {
 	return edit(space, spacePlanes, inside(planeLines, inside(lineBegin, func(value []byte) ([]byte, error) {
 		if at, n := protowire.ConsumeVarint(value); n == len(value) && at >= begin {
@@ -119,7 +119,8 @@ func since(space []byte, begin uint64) ([]byte, error) {
 	})))
 }
 
-// inside edits the message in a field's value.
+// inside returns a function that edits a field within a message. The function decodes a message and
+// applies do to the values of field of.
 func inside(of protowire.Number, do func(value []byte) ([]byte, error)) func(value []byte) ([]byte, error) {
 	return func(value []byte) ([]byte, error) {
 		m, n := protowire.ConsumeBytes(value)
@@ -131,7 +132,7 @@ func inside(of protowire.Number, do func(value []byte) ([]byte, error)) func(val
 	}
 }
 
-// edit copies a message with the values of one field replaced.
+// edit returns a copy of a message in which each value of field of is replaced by the result of do.
 func edit(m []byte, of protowire.Number, do func(value []byte) ([]byte, error)) (out []byte, err error) {
 	for len(m) > 0 {
 		if len(m) == 1 && m[0] == 0 { // libtpu appends a byte that is not part of the message
@@ -158,7 +159,8 @@ func malformed(n, size int) error {
 		Class: errkind.ValueError, Err: protowire.ParseError(min(n, size))}
 }
 
-// named adds an entry to a map from ids to names.
+// named adds an entry to a protobuf map from ids to metadata. The metadata consists of the id and a
+// name.
 func named(b []byte, field protowire.Number, id uint64, name string) []byte {
 	value := message(number(nil, metadataID, id), metadataName, []byte(name))
 	return message(b, field, message(number(nil, entryKey, id), entryValue, value))
@@ -172,6 +174,6 @@ func message(b []byte, field protowire.Number, m []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
 }
 
-// picoseconds converts a duration to the unit of events. An event before the recording starts at
-// its beginning.
+// picoseconds returns a time since the start of the recording in picoseconds, the unit of events.
+// Negative times become 0.
 func picoseconds(d time.Duration) uint64 { return uint64(max(0, d)) * 1000 }

@@ -25,7 +25,7 @@ type MissingError struct {
 	Err error
 }
 
-// Error returns the names of the missing processes and the cause.
+// Error returns a message with the names of the missing processes and the cause.
 func (e *MissingError) Error() string {
 	return errkind.Format("simhost: "+e.Op, "timed out waiting for "+strings.Join(e.Names, ", "), e.Err, "")
 }
@@ -36,7 +36,7 @@ func (*MissingError) Kind() errkind.Kind { return errkind.UnavailableError }
 // Unwrap returns Err.
 func (e *MissingError) Unwrap() error { return e.Err }
 
-// MissingProcesses returns Missing.
+// MissingProcesses returns the numbers of the processes that did not arrive in time.
 func (e *MissingError) MissingProcesses() []int { return e.Missing }
 
 // LostError reports that a process ended while other processes waited for it.
@@ -50,7 +50,7 @@ type LostError struct {
 	Launches int
 }
 
-// Error returns a text with the name of the process and the number of its launches.
+// Error returns a message with the name of the process and its number of launches.
 func (e *LostError) Error() string {
 	return errkind.Format("simhost: "+e.Op, fmt.Sprintf("%s ended after %d launches", e.Name, e.Launches), nil, "")
 }
@@ -79,7 +79,7 @@ type ProgramError struct {
 	Launching []Launch
 }
 
-// Error returns the program of each process.
+// Error returns a message with the program of each process.
 func (e *ProgramError) Error() string {
 	texts := make([]string, len(e.Launching))
 	for i, l := range e.Launching {

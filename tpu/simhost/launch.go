@@ -20,8 +20,8 @@ type pendingLaunch struct {
 
 func sortedKeys[V any](m map[int]V) []int { return slices.Sorted(maps.Keys(m)) }
 
-// Execute launches the program with the arguments of this process. It blocks until all processes of
-// the program have launched it or ctx ends.
+// Execute launches the program with the arguments of this process. It blocks until ctx ends or all
+// processes that share the program have launched it.
 func (e *executable) Execute(ctx context.Context, args, results [][]*pjrt.Buffer, opts pjrt.ExecuteOptions) error {
 	if len(args) != len(e.deviceIndices) || len(results) != len(e.deviceIndices) {
 		return fault(e.program.op(), "%d and %d lists for the %d devices of this process", len(args), len(results),
@@ -49,8 +49,8 @@ func (e *executable) Execute(ctx context.Context, args, results [][]*pjrt.Buffer
 	return <-a.done
 }
 
-// addLaunch adds the launch of a process. If all processes of the program have launched it,
-// addLaunch runs the program.
+// addLaunch adds the launch of a process. When the last of the processes that share the program has
+// launched it, addLaunch runs the program.
 func (c *Cluster) addLaunch(p *process, a *pendingLaunch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,7 +100,8 @@ func (c *Cluster) programError() *ProgramError {
 	return e
 }
 
-// executeLaunch runs a program that all of its processes have launched. The caller must hold mu.
+// executeLaunch runs a program after all processes that share the program have launched it. The
+// caller must hold mu.
 func (c *Cluster) executeLaunch(x *program, opts pjrt.ExecuteOptions) {
 	devices := len(x.loaded.AddressableDevices())
 	args, results := make([][]*pjrt.Buffer, devices), make([][]*pjrt.Buffer, devices)

@@ -112,7 +112,7 @@ func (p *process) Close() error {
 	return nil
 }
 
-// executable is a program that one process has compiled.
+// executable is a program that was compiled by one process.
 type executable struct {
 	process       *process
 	program       *program

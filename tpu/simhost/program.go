@@ -65,8 +65,8 @@ func (c *Cluster) compile(ctx context.Context, p *process, code pjrt.Program, op
 	return x, nil
 }
 
-// assignedProcesses returns the processes that have devices in the assignment, in ascending order.
-// It returns an error if p is not one of them.
+// assignedProcesses returns the processes whose devices the assignment contains, in ascending
+// order. It returns an error if the assignment contains no device of p.
 func (c *Cluster) assignedProcesses(p *process, name string, assignment [][]int) ([]int, error) {
 	if assignment == nil {
 		return nil, &errkind.Fault{Op: "simhost: compile", Reason: fmt.Sprintf("%q has no device assignment", name),

@@ -110,15 +110,15 @@ func (s *starter) processAt(process int) Process {
 // cluster. The message contains both numbers.
 var ErrCount = errkind.New(errkind.RuntimeError, "the number differs from the cluster")
 
-// countError returns an error that matches ErrCount. got is the number of units, such as "devices",
-// that was found, and want is the number that source specifies.
+// countError returns an error that matches ErrCount, for a number that differs from the cluster's
+// number. got was found, such as 4 "devices", and want is specified by source.
 func countError(got int, unit, source string, want int, hint string) error {
 	return &errkind.Fault{Op: fmt.Sprintf("found %d %s, but %s specifies %d", got, unit, source, want), Match: ErrCount,
 		Hint: hint}
 }
 
-// checkCounts compares the number of processes, chips and devices with the cluster. Without a
-// cluster, it returns nil.
+// checkCounts compares the number of processes, chips and devices with the numbers in the cluster.
+// If there is no cluster, it returns nil.
 func (s *starter) checkCounts(sys *System) error {
 	if s.cluster == nil {
 		return nil

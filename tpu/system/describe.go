@@ -190,8 +190,8 @@ func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, e
 	return s, nil
 }
 
-// describe returns the Slice for a topology name, using the plugin at path. Options in o take
-// precedence over options.
+// describe opens the plugin at path and returns its description of the named slice. options are the
+// default options of the topology, which o.Options override.
 func (o DescribeOptions) describe(ctx context.Context, path, name string, options map[string]any) (*Slice, error) {
 	plugin, err := pjrt.Open(path, o.PluginCheck)
 	if err != nil {

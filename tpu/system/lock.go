@@ -100,8 +100,8 @@ func newLockedError(err error, host hostPaths) error {
 	return e
 }
 
-// retryWhileBusy calls create. If the TPU is in use although no running process uses it, it repeats
-// the call every second, for at most Options.BusyTimeout.
+// retryWhileBusy calls create. If create reports that the TPU is in use but no running process uses
+// the TPU, retryWhileBusy repeats the call every second, for at most Options.BusyTimeout.
 func retryWhileBusy[T any](ctx context.Context, s *starter, create func() (T, error)) (T, error) {
 	limit := s.opts.BusyTimeout
 	if limit == 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// openedRuntime contains the objects that openRuntime has opened.
+// openedRuntime contains the runtime that openRuntime has opened, and how it was opened.
 type openedRuntime struct {
 	runtime  Runtime
 	client   *pjrt.Client // nil without a plugin
@@ -22,12 +22,13 @@ type openedRuntime struct {
 }
 
 // Open opens the devices of this process. It corresponds to TensorFlow's
-// tf.tpu.experimental.initialize_tpu_system. It also replaces
-// experimental_connect_to_cluster, because the program runs on every host. Open performs and logs the following steps:
+// tf.tpu.experimental.initialize_tpu_system. It also replaces experimental_connect_to_cluster,
+// because the program runs on every host. Open performs and logs the following steps:
 //
-// 1. If the options contain a cluster or a resolver, resolve the cluster and check the environment.
-// 2. Find and open the plugin. 3. Create the client. On a slice with several hosts, the client
-// waits for all processes. 4. Read the topology, and compare the devices with the cluster.
+//  1. If there is a cluster or a resolver, resolve the cluster and check the environment.
+//  2. Find and open the plugin.
+//  3. Create the client. On a slice with several hosts, the client waits for all processes.
+//  4. Read the topology, and compare the devices with the cluster.
 //
 // Open blocks until the devices are ready or ctx is done. If a call into the plugin does not
 // return, Open abandons the call when ctx is done. If the TPU is in use but no running process uses

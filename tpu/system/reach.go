@@ -29,7 +29,8 @@ type probeResult struct {
 	exampleWorker Process
 }
 
-// hint describes a result without missing processes, for an error message.
+// hint returns a text for an error message about a start that failed although all processes accept
+// connections.
 func (r probeResult) hint() string {
 	switch {
 	case r.inconclusive:

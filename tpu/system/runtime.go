@@ -78,7 +78,7 @@ func closedError(object, function string) error {
 		Hint: "create a new one with " + function}
 }
 
-// zeroRuntime is the runtime of the zero System.
+// zeroRuntime is the runtime of the zero System. It has no devices.
 type zeroRuntime struct{}
 
 func (zeroRuntime) PlatformName() string { return "" }

@@ -19,8 +19,8 @@ import (
 )
 
 // New returns the classifier and its data: the MNIST files in a folder, or the 1,797 embedded
-// digits of 8x8 pixels if folder is empty. When the step is traced, f.Remat is the
-// rematerialization policy of the hidden layer.
+// digits of 8x8 pixels if folder is empty. The hidden layer uses the rematerialization policy that
+// f.Remat contains when the step is traced.
 func New(folder string, f *trainer.Flags) (trainer.Classifier, error) {
 	training, test, err := idx.ReadTrainTest(folder, digits.IDX)
 	return trainer.Classifier{

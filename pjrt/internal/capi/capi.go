@@ -169,7 +169,7 @@ func (a *API) Extensions() []int {
 }
 
 // Function is an entry of the function table. Minor is the API minor version that introduced the
-// entry. If Used is false, this package does not call the function, for the given Reason.
+// entry. If Used is false, this package does not call the function, and Reason explains why.
 type Function struct {
 	Name   string
 	Minor  int

@@ -55,15 +55,15 @@ func Remove(k Kind, p unsafe.Pointer) {
 	Untrack(p)
 }
 
-// AddCount adds delta to the number of open objects of a kind. Unlike Add and Remove, it does not
-// call Track or Untrack.
+// AddCount adds delta to the number of open objects of a kind, without recording or deleting
+// creation stacks.
 func AddCount(k Kind, delta int) {
 	if delta != 0 {
 		counts[k].Add(int64(delta))
 	}
 }
 
-// IsRecording reports whether Track and Untrack have an effect.
+// IsRecording reports whether creation stacks are recorded.
 func IsRecording() bool { return recording.Load() }
 
 // Track stores the current stack as the creation stack of an object, if recording is enabled.
