@@ -6,8 +6,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// LoadError reports a load that failed after it had replaced the values of some variables. It lists
-// these variables.
+// LoadError reports a failed [Load]. It lists the variables whose values were already replaced.
 type LoadError struct {
 	// Loaded are the paths of the variables with new values. All other variables are unchanged.
 	Loaded []string

@@ -121,7 +121,8 @@ type candidate struct {
 	stackIndex int // index in a stack, or -1
 }
 
-// matchRule finds the rule that matches a tensor and applies its steps. It returns the mismatches.
+// matchRule finds the rule that matches a tensor and applies the rule's steps. It returns the
+// mismatches, for example if no rule or several rules match, or if a step cannot be applied.
 func (m *planner) matchRule(t Tensor) (faults []Mismatch) {
 	rule := -1
 	var groups []string
