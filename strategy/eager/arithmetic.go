@@ -85,8 +85,8 @@ func (rc *ReplicaContext) applyBinary(name string, apply func(a, b *graph.Node) 
 	})
 }
 
-// raggedOperands returns the replicas' shapes of a result, or nil if they are equal. The operands
-// must have the same shape on each replica, or one must be a scalar.
+// raggedOperands returns the result's shape on each replica, or nil if the shapes are equal. On
+// each replica, the two operands must have the same shape, or one must be a scalar.
 func raggedOperands(of *strategy.TPUStrategy, name string, a, b strategy.Value) ([][]int, error) {
 	ofA, ofB := engine.Internal(a).ReplicaShapes(), engine.Internal(b).ReplicaShapes()
 	switch {
@@ -108,8 +108,9 @@ func raggedOperands(of *strategy.TPUStrategy, name string, a, b strategy.Value) 
 	return ofA, nil
 }
 
-// operands creates the two operands of an operation. all has a pair for each replica. Go numbers
-// are converted to the dtype of the other operand, or both to one dtype.
+// operands calls operand to convert each of the two operands of an operation, such as an addition.
+// all has a pair of operands for each replica. A Go number is converted to the dtype of the other
+// operand. If both operands are Go numbers, they are converted to a common dtype.
 func operands[T interface{ Shape() shapes.Shape }](name string, all []any, operand func(i int, column []any) (T,
 	error)) (made [2]T, err error) {
 	var columns [2][]any

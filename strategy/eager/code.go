@@ -19,8 +19,8 @@ func (e *Extended) Scope(ctx context.Context) (context.Context, error) {
 	return mode.With(ctx, mode.Cross(e.strategy)), nil
 }
 
-// FromContext returns the strategy whose scope or replica code ctx belongs to, and whether there is
-// one: TensorFlow's get_strategy and has_strategy.
+// FromContext returns the strategy to whose scope or replica code ctx belongs, and reports whether
+// there is one. It corresponds to TensorFlow's get_strategy and has_strategy.
 func FromContext(ctx context.Context) (*strategy.TPUStrategy, bool) {
 	m, _ := mode.FromContext(ctx)
 	s, ok := m.Strategy.(*strategy.TPUStrategy)
@@ -35,12 +35,13 @@ func InCrossReplicaContext(ctx context.Context) bool {
 	return ok && !m.Replica
 }
 
-// InReplicaContext reports whether ctx does not belong to cross-replica code. Like TensorFlow,
-// whose default strategy has one replica, it returns true outside of all strategies.
+// InReplicaContext reports whether ctx is outside of cross-replica code. Like TensorFlow, whose
+// default strategy has one replica, it returns true outside of all strategies.
 func InReplicaContext(ctx context.Context) bool { return !InCrossReplicaContext(ctx) }
 
-// UpdateReplicaID returns the index of the component that an update function changes, and whether
-// ctx belongs to an update: TensorFlow's get_update_replica_id.
+// UpdateReplicaID returns the index of the component that the running update function changes, and
+// reports whether ctx belongs to an update function. It corresponds to TensorFlow's
+// get_update_replica_id.
 func UpdateReplicaID(ctx context.Context) (int, bool) {
 	m, ok := mode.FromContext(ctx)
 	if !ok || m.Update < 0 {
@@ -49,9 +50,9 @@ func UpdateReplicaID(ctx context.Context) (int, bool) {
 	return m.Update, true
 }
 
-// ReplicaContextOf returns the replica context that ctx belongs to, and whether there is one:
-// TensorFlow's get_replica_context. The replica context creates variables where
-// [Extended.ColocateVarsWith] or [Extended.LogicalDevice] specified for ctx.
+// ReplicaContextOf returns the replica context to which ctx belongs, and reports whether there is
+// one. It corresponds to TensorFlow's get_replica_context. The replica context creates variables on
+// the devices that [Extended.ColocateVarsWith] or [Extended.LogicalDevice] specified for ctx.
 func ReplicaContextOf(ctx context.Context) (*ReplicaContext, bool) {
 	m, _ := mode.FromContext(ctx)
 	rc, ok := m.Code.(*ReplicaContext)
@@ -63,8 +64,8 @@ func ReplicaContextOf(ctx context.Context) (*ReplicaContext, bool) {
 	return rc, ok
 }
 
-// componentCode implements the methods of variables for calls with the context of an update
-// function.
+// componentCode handles reads and writes of variables inside an update function, so that they only
+// affect one component.
 type componentCode struct{ rc *ReplicaContext }
 
 func (c *componentCode) Number() int { return c.rc.replica }

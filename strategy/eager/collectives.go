@@ -15,9 +15,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// AllReduce reduces the leaves of a nest over the replicas and returns the result to each replica,
-// like TensorFlow's all_reduce. The replicas' tensors must have the same shape. The result counts
-// as mirrored, so an update accepts it. The mean of integers is computed as in
+// AllReduce reduces each tensor of a nest over the replicas and returns the results to each
+// replica, like TensorFlow's all_reduce. The replicas' tensors must have the same shape. The
+// results count as mirrored, so an update accepts them. The mean of integers is computed as in
 // [strategy.TPUStrategy.Reduce].
 func (rc *ReplicaContext) AllReduce(op strategy.ReduceOp, nest any) (any, error) {
 	if err := rc.checkReplicaCode("AllReduce"); err != nil {
@@ -59,8 +59,9 @@ func (rc *ReplicaContext) AllGather(nest any, axis int) (any, error) {
 	})
 }
 
-// callOnLeaves makes a collective call that replaces the leaves of a nest by the results of run.
-// run receives one value for the leaves of all replicas, which is valid only during the call.
+// callOnLeaves makes a collective call and replaces each leaf of a nest by a result of run. For
+// each leaf, run receives one value that combines the leaves of all replicas. This value is valid
+// only during the call.
 func (rc *ReplicaContext) callOnLeaves(call string, subject, nest any, run func(v strategy.Value) (strategy.Value,
 	error)) (any, error) {
 	s := rc.strategy
@@ -84,8 +85,8 @@ func (rc *ReplicaContext) callOnLeaves(call string, subject, nest any, run func(
 	})
 }
 
-// mergeLeaves returns one value for the replicas' leaves. If the leaves are the components of a
-// value, it returns this value, otherwise a new value. Equal host values become a mirrored value.
+// mergeLeaves combines the leaves of all replicas into one value. If the leaves are the components
+// of an existing value, it returns the existing value. Equal host values become a mirrored value.
 func (e *Extended) mergeLeaves(ctx context.Context, call string, leaves []any) (v strategy.Value, release func(),
 	err error) {
 	s := e.strategy

@@ -59,7 +59,7 @@ func (c Component) Variable() *strategy.Variable { return c.variable }
 // Value returns the component's value, or nil for a component of a variable.
 func (c Component) Value() strategy.Value { return c.value }
 
-// source returns the component's value or variable, or nil for the zero Component.
+// source returns the component's value or variable, or nil for a zero Component.
 func (c Component) source() Distributed {
 	if c.variable != nil {
 		return c.variable

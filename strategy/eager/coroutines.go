@@ -22,8 +22,8 @@ import (
 var ErrJoin = errkind.New(errkind.RuntimeError,
 	"strategy: the replicas made a different number of collective calls (reductions, variable writes, MergeCall)")
 
-// newJoinError returns the error for the current collective call of each replica, or "" for a
-// replica that has ended.
+// newJoinError reports that the replicas made different collective calls. calls has the current
+// call of each replica, or "" for a replica whose function has returned.
 func newJoinError(calls []string) error {
 	at := make([]string, len(calls))
 	for r, call := range calls {
@@ -63,7 +63,7 @@ type coroutine struct {
 	ended   bool
 }
 
-// call passes a request to runReplicas and waits for the result of the call.
+// call passes a collective call to runReplicas and waits for its result.
 func (c *coroutine) call(r *collectiveCall) (any, error) {
 	if !c.running.CompareAndSwap(true, false) {
 		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + r.call,
@@ -75,7 +75,7 @@ func (c *coroutine) call(r *collectiveCall) (any, error) {
 	return a.value, a.err
 }
 
-// step runs the replica's code until its next collective call or its end.
+// step runs the replica's code until its next collective call or until its function returns.
 func (c *coroutine) step(a answer) outcome {
 	c.running.Store(true)
 	c.resume <- a
@@ -86,13 +86,13 @@ func (c *coroutine) step(a answer) outcome {
 	return out
 }
 
-// runReplicas runs fn for each of n replicas and returns their results by replica. A collective
-// call has width arguments; if width is greater than n, the remaining arguments are those of
-// replica n-1.
+// runReplicas runs fn for each of n replicas and returns the result of each replica. A collective
+// call has width arguments. If width is greater than n, the remaining arguments are copies of the
+// argument of replica n-1.
 //
-// In a job with several processes, a call for all replicas runs fn for the replicas of this process
-// only. The results of the other replicas are then the descriptions that [Extended.exchange]
-// returns.
+// In a job with several processes, a call for all replicas runs fn only for the replicas of this
+// process. For the other replicas it returns the results that [Extended.exchange] receives from the
+// other processes.
 func (e *Extended) runReplicas(ctx context.Context, n, width int, fn func(c *coroutine, replica int) (any,
 	error)) ([]any, error) {
 	ids := make([]int, n)
@@ -178,7 +178,8 @@ func (e *Extended) runReplicas(ctx context.Context, n, width int, fn func(c *cor
 	}
 }
 
-// callsOf returns the replicas' collective calls, or "" for a replica that has ended.
+// callsOf returns the name of each replica's collective call, or "" for a replica whose function
+// has returned.
 func callsOf(requests []*collectiveCall) []string {
 	calls := make([]string, len(requests))
 	for i, q := range requests {
@@ -189,7 +190,7 @@ func callsOf(requests []*collectiveCall) []string {
 	return calls
 }
 
-// checkSameCall returns an error if the replicas are not all in the same call.
+// checkSameCall returns an error unless all replicas make the same collective call.
 func checkSameCall(calls []string) error {
 	for _, call := range calls {
 		if call != calls[0] {
@@ -199,8 +200,8 @@ func checkSameCall(calls []string) error {
 	return nil
 }
 
-// checkSubjects returns an error if replicas of this process make one call with different subjects.
-// ids are these replicas.
+// checkSubjects returns an error if replicas of this process make the same collective call for
+// different variables, functions or options. ids has the indices of these replicas.
 func checkSubjects(ids []int, requests []*collectiveCall) error {
 	first := requests[0]
 	for i, q := range requests {
@@ -214,7 +215,8 @@ func checkSubjects(ids []int, requests []*collectiveCall) error {
 	return nil
 }
 
-// cancelAll ends the replicas that are still running. Every collective call returns err to them.
+// cancelAll stops the replicas that are still running: each of their collective calls returns err
+// until their functions return.
 func cancelAll(all []*coroutine, err error) {
 	for _, c := range all {
 		for !c.ended {

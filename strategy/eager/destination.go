@@ -19,8 +19,8 @@ type Destination struct {
 	devices []string
 }
 
-// To returns the destination of x: all replicas. A tensor with the shape of x is split over the
-// logical devices like x.
+// To returns a destination on the same replicas as x, that is, on all replicas. A tensor with the
+// shape of x is split over the logical devices like x.
 func To[T *strategy.Variable | *strategy.PerReplica | *strategy.Mirrored | *MergeValue](x T) Destination {
 	if x == nil {
 		return Destination{}
@@ -34,7 +34,7 @@ func To[T *strategy.Variable | *strategy.PerReplica | *strategy.Mirrored | *Merg
 // The call that receives the destination returns an error for an unknown name.
 func ToDevices(names ...string) Destination { return Destination{devices: names} }
 
-// placement is the location that a destination specifies.
+// placement describes the devices or the host of a Destination.
 type placement struct {
 	// annotation is the split of tensors with the given shape. It does not apply to other shapes.
 	annotation logical.Annotation
@@ -45,7 +45,8 @@ type placement struct {
 	only []bool
 }
 
-// annotationFor returns the annotation of a tensor at the location, by default otherwise.
+// annotationFor returns how a tensor with dimensions dims is split at the placement. It returns
+// otherwise if the placement does not specify a split.
 func (p placement) annotationFor(dims []int, otherwise logical.Annotation) logical.Annotation {
 	if p.only != nil {
 		return logical.Annotation{} // each device has the whole tensor
@@ -56,7 +57,7 @@ func (p placement) annotationFor(dims []int, otherwise logical.Annotation) logic
 	return otherwise
 }
 
-// placementOf checks a destination and returns its location.
+// placementOf validates a destination and returns its placement.
 func (e *Extended) placementOf(op string, d Destination) (placement, error) {
 	s := e.strategy
 	switch x := d.of.(type) {
@@ -74,7 +75,7 @@ func (e *Extended) placementOf(op string, d Destination) (placement, error) {
 	return placement{}, fault.New(errkind.AssertionError, op, "use To or ToDevices", "no destination")
 }
 
-// resolveDevices returns the location of devices by name.
+// resolveDevices returns the placement on the devices or hosts with the given names.
 func (e *Extended) resolveDevices(op string, names []string) (p placement, err error) {
 	s := e.strategy
 	deviceNames, hostNames, _ := engine.Internal(s).DeviceNames()
@@ -116,8 +117,9 @@ func (e *Extended) resolveDevices(op string, names []string) (p placement, err e
 	return placement{only: only}, nil
 }
 
-// moveResult moves a value of all devices to a location. It returns m, m on fewer devices, or a
-// host copy; for a host copy it closes m.
+// moveResult moves a value from all devices to a placement. It returns m if the placement consists
+// of devices, and releases m on all other devices. If the placement is a host, moveResult returns a
+// host copy and closes m.
 func (e *Extended) moveResult(ctx context.Context, m *strategy.Mirrored, p placement) (any, error) {
 	s := e.strategy
 	switch {

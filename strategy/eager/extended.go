@@ -39,8 +39,8 @@ func (e *Extended) WorkerDevices(ctx context.Context) []string {
 	return names
 }
 
-// ParameterDevices returns the devices of variables, which are the worker devices: TensorFlow's
-// parameter_devices.
+// ParameterDevices returns the devices that store variables. These are the worker devices. It
+// corresponds to TensorFlow's parameter_devices.
 func (e *Extended) ParameterDevices(ctx context.Context) []string { return e.WorkerDevices(ctx) }
 
 // RequireStaticShapes reports whether a step's shapes are fixed at compile time, like TensorFlow's
@@ -50,7 +50,7 @@ func (e *Extended) RequireStaticShapes() bool {
 	return e.strategy.Semantics() != strategy.TensorFlowMirrored
 }
 
-// NumHosts returns the number of hosts that have the first device of a replica.
+// NumHosts returns the number of hosts that have the first logical device of at least one replica.
 func (e *Extended) NumHosts() int {
 	_, hosts, _ := engine.Internal(e.strategy).DeviceNames()
 	slices.Sort(hosts)
@@ -63,7 +63,8 @@ func (e *Extended) NumReplicasPerHost() int {
 	return min(s.NumReplicasInSync(), max(1, devices/s.NumLogicalDevices()))
 }
 
-// StepsPerRun returns 1, because the loop of [Extended.RunStepsOnIterator] runs on the host.
+// StepsPerRun returns 1, because the loop of [Extended.RunStepsOnIterator] runs on the host and
+// launches one step at a time.
 func (e *Extended) StepsPerRun() int { return 1 }
 
 // VariableCreatedInScope reports whether the variable belongs to this strategy, like TensorFlow's
@@ -109,8 +110,8 @@ func (e *Extended) LogicalDevice(ctx context.Context, k int) (context.Context, e
 	return mode.WithPlace(ctx, mode.Place{LogicalDevice: k}), nil
 }
 
-// ValueContainer returns x, or with [strategy.TensorFlowMirrored] the variable or value of a
-// component: TensorFlow's value_container.
+// ValueContainer returns x unchanged. With [strategy.TensorFlowMirrored] and a component, it
+// returns the variable or value to which the component belongs, like TensorFlow's value_container.
 func (e *Extended) ValueContainer(x any) any {
 	c, ok := x.(Component)
 	if !ok || e.strategy.Semantics() != strategy.TensorFlowMirrored {

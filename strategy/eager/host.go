@@ -15,8 +15,8 @@ import (
 // With the semantics of TPUStrategy a non-slot update runs one function, on the host, for all
 // replicas. Each operand of the function must be the same on all replicas.
 
-// operand returns one value for the replicas' leaves of an operand. In the function of a non-slot
-// update on the host, a leaf that differs between replicas is an error.
+// operand combines the leaves of all replicas into one value. When UpdateNonSlot runs a function on
+// the host, operand returns an error for a leaf that differs between replicas.
 func (rc *ReplicaContext) operand(call string, i int, leaves []any) (strategy.Value, func(), error) {
 	if !rc.onHost {
 		return Of(rc.strategy).mergeLeaves(rc.callerContext(), call, leaves)
@@ -39,7 +39,7 @@ func (rc *ReplicaContext) operand(call string, i int, leaves []any) (strategy.Va
 	return m, func() { _ = release() }, nil
 }
 
-// tracedOperand is like operand, in a merge call of a compiled step.
+// tracedOperand is the counterpart of operand in a merge call of a compiled step.
 func (rc *ReplicaContext) tracedOperand(call string, i int, x any) *graph.Node {
 	if v, ok := x.(*strategy.Variable); ok && v != nil && rc.onHost {
 		return rc.tracing.Read(v).node
@@ -55,14 +55,14 @@ func (rc *ReplicaContext) isVarying(m *MergeValue) bool {
 	return !m.Mirrored() && rc.strategy.NumReplicasInSync() > 1
 }
 
-// newVaryingError returns the error for an operand that differs between replicas, in a function on
-// the host.
+// newVaryingError reports that a function on the host uses an operand that differs between
+// replicas.
 func newVaryingError(call string, i int, x any) error {
 	return fault.New(errkind.ValueError, call, "reduce it first, or take one replica's part with Extended.LocalResultsOf",
 		"operand %d, %s, has a value for each replica, and none on the host where a non-slot update runs", i, x)
 }
 
-// mirroredComponents replaces results of a compiled function that are equal on all replicas by
+// mirroredComponents wraps the results of a compiled function that are equal on all replicas as
 // components.
 func (rc *ReplicaContext) mirroredComponents(results []any) []any {
 	for i, x := range results {
@@ -73,7 +73,7 @@ func (rc *ReplicaContext) mirroredComponents(results []any) []any {
 	return results
 }
 
-// writeAllComponents writes all components of a variable by calling write, and returns the
+// writeAllComponents calls write, which must write all components of a variable, and returns the
 // variable's new value.
 func (rc *ReplicaContext) writeAllComponents(call string, v *strategy.Variable,
 	write func(ctx context.Context) error) (any, error) {
@@ -89,7 +89,7 @@ func (rc *ReplicaContext) writeAllComponents(call string, v *strategy.Variable,
 	return rc.Read(v)
 }
 
-// assignAllComponents calls the variable's method for a write.
+// assignAllComponents calls the variable's Assign, AssignAdd or AssignSub.
 func assignAllComponents(ctx context.Context, w assign.Op, v *strategy.Variable, x any) error {
 	switch w.Name {
 	case assign.Add.Name:

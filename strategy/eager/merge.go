@@ -33,7 +33,8 @@ type MergeValue struct {
 	mirrored bool
 }
 
-// Node returns the replica's own tensor as a node of the step, or nil if m is nil.
+// Node returns the graph node of the tensor, whose value is the replica's own tensor. It returns
+// nil for a nil *MergeValue.
 func (m *MergeValue) Node() *graph.Node {
 	if m == nil {
 		return nil
@@ -54,11 +55,11 @@ func (m *MergeValue) String() string {
 	return fmt.Sprintf("PerReplica(%s)", m.node.Shape())
 }
 
-// MergeCall calls fn in the cross-replica context of a compiled step, like TensorFlow's merge_call,
-// with args as values of all replicas, and returns the results of fn to the replicas. A mirrored
-// result is the same for each replica; of any other result each replica receives its own tensor. fn
-// is called once, while the step is traced. Calls in fn that combine values add collectives to the
-// step. MergeCall panics with its error.
+// MergeCall calls fn in the cross-replica context of a compiled step, like TensorFlow's merge_call.
+// fn receives args as values of all replicas. The results of fn are returned to the replicas: a
+// mirrored result is the same for each replica; of any other result each replica receives its own
+// tensor. fn is called once, while the step is traced. Calls in fn that combine values add
+// collectives to the step. MergeCall reports errors by a panic.
 func MergeCall(rc *strategy.ReplicaContext, fn func(mc *MergeContext, args ...*MergeValue) []*MergeValue,
 	args ...*graph.Node) []*graph.Node {
 	mc := &MergeContext{rc: rc}
@@ -95,7 +96,7 @@ func (mc *MergeContext) newValue(node *graph.Node, mirrored bool) *MergeValue {
 	return &MergeValue{mc: mc, node: node, mirrored: mirrored}
 }
 
-// requireOpen panics after the end of the merge call.
+// requireOpen panics if the merge call has returned.
 func (mc *MergeContext) requireOpen(op string) {
 	if err := mc.checkOpen(op); err != nil {
 		panic(err)
@@ -110,7 +111,8 @@ func (mc *MergeContext) checkOpen(op string) error {
 		Hint: "use its context inside its function only"}
 }
 
-// requireNode returns the node of x. It panics if x does not belong to the step of the merge call.
+// requireNode returns the graph node of x. It panics if x does not belong to the step of the merge
+// call.
 func (mc *MergeContext) requireNode(op string, x *MergeValue) *graph.Node {
 	if x.Node() == nil || x.node.Graph() != mc.rc.Graph() {
 		panic(fault.New(errkind.TypeError, op, "give values of this merge call",
@@ -120,7 +122,7 @@ func (mc *MergeContext) requireNode(op string, x *MergeValue) *graph.Node {
 }
 
 // operand converts an argument of the call op to a MergeValue. A Go number is converted to the
-// dtype of v if v is a scalar. host reports that x is a host value, which is the same on all
+// dtype of v if v is a scalar. The result host is true for a host value, which is the same on all
 // replicas.
 func (mc *MergeContext) operand(op string, x any, v *strategy.Variable) (m *MergeValue, host bool) {
 	if o, ok := x.(*strategy.Objects); ok && o != nil {
@@ -176,8 +178,8 @@ func (mc *MergeContext) Reduce(op strategy.ReduceOp, x *MergeValue, axes ...int)
 	return mc.newValue(mc.inReplica(func() *graph.Node { return mc.rc.AllReduce(op, node) }), true)
 }
 
-// inReplica runs f while the methods of the step's context are allowed. They otherwise panic during
-// a merge call.
+// inReplica runs f and allows it to call the methods of the step's replica context, which otherwise
+// panic during a merge call.
 func (mc *MergeContext) inReplica(f func() *graph.Node) *graph.Node {
 	state := engine.Internal(mc.rc).State()
 	state.Merging = false
@@ -268,7 +270,7 @@ func (mc *MergeContext) write(w assign.Op, v *strategy.Variable, x *MergeValue) 
 	engine.Internal(mc.rc).WriteVariable(op, v, node, w.Apply)
 }
 
-// mergeCode implements the write methods of variables in a merge call.
+// mergeCode implements the methods that write a variable when they are called in a merge call.
 type mergeCode struct{ *MergeContext }
 
 func (m mergeCode) Step(op string) (*strategy.ReplicaContext, error) { return m.rc, m.checkOpen(op) }

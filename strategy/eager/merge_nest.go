@@ -11,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// mergeContext checks a cross-replica call. It returns the merge context of the compiled step that
-// ctx belongs to, or nil.
+// mergeContext checks that ctx allows a cross-replica call. If ctx belongs to a merge call of a
+// compiled step, it returns the MergeContext of this call, and otherwise nil.
 func (e *Extended) mergeContext(ctx context.Context, op string) (*MergeContext, error) {
 	if err := engine.Internal(e.strategy).CheckCrossReplica(ctx, op); err != nil {
 		return nil, err
@@ -29,8 +29,8 @@ func (mc *MergeContext) value(op string, x any) *MergeValue {
 	return m
 }
 
-// mapLeaves replaces the leaves of a nest by the results of f. host reports that leaf x is a host
-// value.
+// mapLeaves replaces each leaf of a nest by the result of f. The parameter host of f is true if the
+// leaf is a host value.
 func (mc *MergeContext) mapLeaves(call string, nest any, f func(m *MergeValue, x any, host bool) any) (any, error) {
 	return nesting.Map(call, nest, func(_ string, x any) (any, error) {
 		return fault.CatchPanic(func() any {
@@ -83,7 +83,7 @@ func (mc *MergeContext) broadcast(value any) (any, error) {
 	})
 }
 
-// mapMergeValues replaces each *MergeValue of a nest by the result of f.
+// mapMergeValues replaces each *MergeValue in a nest by the result of f.
 func mapMergeValues(call string, nest any, f func(m *MergeValue) *MergeValue) (any, error) {
 	return nesting.Map(call, nest, func(_ string, x any) (any, error) {
 		m, ok := x.(*MergeValue)
@@ -94,8 +94,8 @@ func mapMergeValues(call string, nest any, f func(m *MergeValue) *MergeValue) (a
 	})
 }
 
-// setComponent writes a variable in an update function, which a compiled step traces once for all
-// components.
+// setComponent writes a variable in an update function. A compiled step traces the function once,
+// so the write applies to all components.
 func (mc *MergeContext) setComponent(op string, w assign.Op, v *strategy.Variable, x any) error {
 	_, err := fault.CatchPanic(func() any {
 		m, _ := mc.operand(op, x, v)
@@ -107,7 +107,7 @@ func (mc *MergeContext) setComponent(op string, w assign.Op, v *strategy.Variabl
 	return err
 }
 
-// splitNest splits a nest with *[MergeValue] leaves into one nest for each replica.
+// splitNest converts a nest with *[MergeValue] leaves to one nest for each replica.
 func (mc *MergeContext) splitNest(op string, nest any) ([]any, error) {
 	return fault.CatchPanic(func() []any {
 		all := make([]any, mc.rc.NumReplicasInSync())

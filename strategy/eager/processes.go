@@ -26,8 +26,9 @@ import (
 // value. All processes therefore make the same decisions, such as whether the replicas passed the
 // same object. An error of one process ends the call in all.
 
-// remoteLeaf represents a leaf of another process's replica that this process does not have: a
-// tensor of the shape, or another object if the shape is invalid.
+// remoteLeaf is a placeholder for an object that another process has, such as a tensor of one of
+// its replicas. It only has the shape of the tensor, which is invalid if the object is not a
+// tensor.
 type remoteLeaf struct{ shape shapes.Shape }
 
 type leafKind byte
@@ -40,7 +41,7 @@ const (
 	objectLeaf                    // any other object
 )
 
-// leafInfo describes a leaf to the other processes.
+// leafInfo describes a leaf of a nest in a message to the other processes.
 type leafInfo struct {
 	Path  string
 	Kind  leafKind
@@ -59,8 +60,9 @@ func (l leafInfo) shape() shapes.Shape {
 	return shapes.Make(dtypes.DType(l.DType), l.Dims...)
 }
 
-// processState is the message of a process. For each of its replicas it has the collective call, or
-// "" at the end, and the leaves of the argument. Failed is the error of a replica, if any.
+// processState is the message that a process sends to the other processes. For each replica of the
+// process it has the current collective call, or "" after the function has returned, and the leaves
+// of the argument. Failed is the error of a replica, if any.
 type processState struct {
 	Calls  []string
 	Leaves [][]leafInfo
@@ -68,7 +70,7 @@ type processState struct {
 	Kind   int
 }
 
-// nameOf returns a name of a value or variable that is the same in all processes.
+// nameOf returns a name that identifies the value or variable in all processes.
 func nameOf(x any) string {
 	switch x := x.(type) {
 	case *strategy.Variable:
@@ -81,8 +83,8 @@ func nameOf(x any) string {
 	return ""
 }
 
-// setOrigin records in the values of a nest, and in the values of its components, the call that
-// returned them. A value keeps its first origin.
+// setOrigin records for each value in a nest that the call origin created it. A value that already
+// has an origin keeps it.
 func setOrigin(origin string, nest any) {
 	_, _ = nesting.Map("name", nest, func(path string, x any) (any, error) {
 		if c, ok := x.(Component); ok && c.value != nil {
@@ -95,7 +97,7 @@ func setOrigin(origin string, nest any) {
 	})
 }
 
-// describeLeaves describes the leaves of a nest for the other processes.
+// describeLeaves describes each leaf of a nest for a message to the other processes.
 func describeLeaves(call string, nest any) (leaves []leafInfo, err error) {
 	_, err = nesting.Map(call, nest, func(path string, x any) (any, error) {
 		leaf := leafInfo{Path: path, Kind: objectLeaf}
@@ -125,7 +127,7 @@ func describeLeaves(call string, nest any) (leaves []leafInfo, err error) {
 	return leaves, err
 }
 
-// rebuildNest returns the nest of another process's replica from the descriptions of its leaves.
+// rebuildNest creates the nest of a replica of another process from the descriptions of its leaves.
 // local has the nests of this process's replicas, which have the same structure.
 func rebuildNest(call string, local []any, leaves []leafInfo) (any, error) {
 	return nesting.Zip(call, local, func(_ string, mine []any) (any, error) {
@@ -149,9 +151,10 @@ func rebuildNest(call string, local []any, leaves []leafInfo) (any, error) {
 	})
 }
 
-// exchange sends the arguments of this process's replicas, ids, to the other processes. It sets the
-// entries of nests for the replicas of other processes. calls are the collective calls of ids.
-// Every process returns an error if one has failed, or if the replicas make different calls.
+// exchange shares the arguments of a collective call between the processes. It sends the arguments
+// of this process's replicas, whose indices are ids, and sets the entries of nests for the replicas
+// of other processes. calls has the collective call of each replica in ids. All processes return an
+// error if one process has failed, or if the replicas make different calls.
 func (e *Extended) exchange(ctx context.Context, ids []int, calls []string, failed error, nests []any) error {
 	const op = "the replicas' calls"
 	var mine processState
@@ -194,7 +197,8 @@ func (e *Extended) exchange(ctx context.Context, ids []int, calls []string, fail
 	return e.fillNests(ids, nests, states)
 }
 
-// fillNests adds the arguments of other processes' replicas, which states describe, to nests.
+// fillNests sets the entries of nests for the replicas of other processes, from the messages in
+// states. ids has the indices of this process's replicas.
 func (e *Extended) fillNests(ids []int, nests []any, states []processState) error {
 	byReplica := make([]struct {
 		call   string
@@ -252,14 +256,14 @@ func paths(leaves []leafInfo) []string {
 
 func (e *Extended) localReplicas() []int { return e.strategy.LocalReplicas() }
 
-// isLocal reports whether this process runs the code of a replica.
+// isLocal reports whether this process runs the code of the replica.
 func (e *Extended) isLocal(replica int) bool {
 	_, ok := slices.BinarySearch(e.localReplicas(), replica)
 	return ok
 }
 
-// localResults returns the results of this process's replicas. If there are fewer results than
-// replicas, every process has run the functions, and localResults returns all results.
+// localResults selects the results of this process's replicas. If there are fewer results than
+// replicas, every process has run the functions itself, and localResults returns all results.
 func (e *Extended) localResults(results []any) []any {
 	if len(results) != e.strategy.NumReplicasInSync() {
 		return results
@@ -271,8 +275,8 @@ func (e *Extended) localResults(results []any) []any {
 	return local
 }
 
-// localNests returns one nest for each replica: mine for the replicas of this process, and nests
-// that other processes describe.
+// localNests exchanges the nests of all replicas between the processes and returns one nest for
+// each replica. The parameter mine has the nests of this process's replicas.
 func (e *Extended) localNests(ctx context.Context, op string, mine []any, failed error) ([]any, error) {
 	s := e.strategy
 	if s.NumProcesses() < 2 {

@@ -44,7 +44,8 @@ func (e *Extended) Reduce(ctx context.Context, op strategy.ReduceOp, nest any, a
 	return results[0], nil
 }
 
-// checkReduction checks a reduction. It returns the merge context that ctx belongs to, or nil.
+// checkReduction returns an error for an undefined op or a ctx that does not allow a reduction. If
+// ctx belongs to a merge call of a compiled step, it also returns the MergeContext of this call.
 func (e *Extended) checkReduction(ctx context.Context, op strategy.ReduceOp, call string) (*MergeContext, error) {
 	mc, err := e.mergeContext(ctx, call)
 	if err == nil && op != strategy.Sum && op != strategy.Mean {
@@ -53,7 +54,7 @@ func (e *Extended) checkReduction(ctx context.Context, op strategy.ReduceOp, cal
 	return mc, err
 }
 
-// reduceAxes reduces a leaf along axes.
+// reduceAxes reduces one leaf of a nest over the replicas and over the given axes.
 func (e *Extended) reduceAxes(ctx context.Context, op strategy.ReduceOp, x any, axes []int) (any, error) {
 	m := engine.Internal(e.strategy)
 	value, plain := x.(strategy.Value)
@@ -71,8 +72,8 @@ func (e *Extended) reduceAxes(ctx context.Context, op strategy.ReduceOp, x any, 
 	return e.strategy.Reduce(ctx, op, value, axes...)
 }
 
-// reduction is the reduction of one value or variable. One program reduces all leaves of several
-// nests, because a launch costs more than a small all-reduce.
+// reduction describes how one value or variable is reduced. One program executes all reductions of
+// a call, because a launch costs more than a small all-reduce.
 type reduction struct {
 	value    strategy.Value
 	variable *strategy.Variable
@@ -82,12 +83,12 @@ type reduction struct {
 	release    func() error
 }
 
-// resultIndex is the index of a reduction. It replaces the leaf in a nest until the result is
-// known.
+// resultIndex is the index of a reduction. It is a placeholder in a nest until the result of the
+// reduction is available.
 type resultIndex int
 
-// reduceNow reduces the leaves of nests outside a trace, in one program, and moves the results to
-// their places.
+// reduceNow reduces the leaves of all nests in one program, outside of a trace. It moves the
+// results of each nest to the placement with the same index in places.
 func (e *Extended) reduceNow(ctx context.Context, op strategy.ReduceOp, call string, nests []any,
 	places []placement) ([]any, error) {
 	var all []reduction
@@ -123,8 +124,8 @@ func (e *Extended) reduceNow(ctx context.Context, op strategy.ReduceOp, call str
 	return results, nil
 }
 
-// planNest adds the reductions of a nest's leaves to all, and returns the nest with each leaf
-// replaced by a resultIndex.
+// planNest appends a reduction for each leaf of a nest to all. It returns the nest with each leaf
+// replaced by the index of its reduction.
 func (e *Extended) planNest(ctx context.Context, op strategy.ReduceOp, nest any, to placement,
 	all *[]reduction) (any, error) {
 	s := e.strategy
@@ -170,7 +171,8 @@ func (e *Extended) planNest(ctx context.Context, op strategy.ReduceOp, nest any,
 	})
 }
 
-// checkOneValue returns an error for the sum of a host value, which belongs to no replica.
+// checkOneValue returns an error for the sum of a host value. Such a value does not belong to a
+// replica, so its sum over the replicas is not defined.
 func checkOneValue(call string, op strategy.ReduceOp, s *strategy.TPUStrategy, x any) error {
 	if op == strategy.Sum && s.NumReplicasInSync() > 1 && !isZero(x) {
 		return fault.NotDistributed(call)
@@ -188,7 +190,7 @@ func isZero(x any) bool {
 	return err == nil && zero
 }
 
-// reduceAll runs one program for all reductions.
+// reduceAll executes all reductions in one program.
 func (e *Extended) reduceAll(ctx context.Context, op strategy.ReduceOp, all []reduction) ([]strategy.Value, error) {
 	var values []strategy.Value
 	var variables []*strategy.Variable

@@ -55,9 +55,9 @@ type ReducePair struct {
 	To    Destination
 }
 
-// BatchReduceTo is like [Extended.ReduceTo] for several values, in order: TensorFlow's
-// batch_reduce_to. One program reduces all values. If one value cannot be reduced, no value is
-// reduced, and the error has its index.
+// BatchReduceTo reduces several values with one program, each like [Extended.ReduceTo]. It returns
+// the results in the order of the pairs and corresponds to TensorFlow's batch_reduce_to. If one
+// value cannot be reduced, no value is reduced, and the error contains the index of this value.
 func (e *Extended) BatchReduceTo(ctx context.Context, op strategy.ReduceOp, pairs []ReducePair) ([]any, error) {
 	return e.reduceTo(ctx, "batch reduce to", op, pairs)
 }

@@ -50,8 +50,9 @@ func (e *Extended) Regroup(ctx context.Context, nests []any) (any, error) {
 	return e.regroup(ctx, "regroup", nests, false)
 }
 
-// regroup combines one nest for each replica. If equal is set, as for the results of update
-// functions, tensors that are equal on all replicas become one mirrored value.
+// regroup combines one nest for each replica into one nest of distributed values. If equal is set,
+// tensors that are equal on all replicas become one mirrored value. The results of update functions
+// are combined in this way.
 func (e *Extended) regroup(ctx context.Context, op string, nests []any, equal bool) (any, error) {
 	return nesting.Zip(op, nests, func(path string, leaves []any) (any, error) {
 		if out, ok := commonValue(leaves); ok {
@@ -61,8 +62,8 @@ func (e *Extended) regroup(ctx context.Context, op string, nests []any, equal bo
 	})
 }
 
-// commonValue returns the object that all leaves are equal to, or the value or variable whose
-// components the leaves are.
+// commonValue returns the object if all leaves are the same object. If the leaves are the
+// components of one value or variable, it returns this value or variable.
 func commonValue(leaves []any) (any, bool) {
 	if container, ok := containerOf(leaves); ok {
 		return container, true
@@ -75,7 +76,7 @@ func commonValue(leaves []any) (any, bool) {
 	return leaves[0], true
 }
 
-// containerOf returns the value or variable whose components, in order, are the leaves.
+// containerOf returns the value or variable if the leaves are its components in replica order.
 func containerOf(leaves []any) (any, bool) {
 	first, ok := leaves[0].(Component)
 	if !ok || first == (Component{}) {
@@ -89,8 +90,9 @@ func containerOf(leaves []any) (any, bool) {
 	return first.source(), true
 }
 
-// combineLeaves creates a per-replica value from leaves by replica, or a mirrored value from equal
-// tensors if equal is set. Leaves that are not tensors become an Objects.
+// combineLeaves combines one leaf for each replica into a per-replica value. If equal is set, equal
+// tensors are combined into a mirrored value. Leaves that are not tensors are combined into an
+// Objects.
 func (e *Extended) combineLeaves(ctx context.Context, op, path string, leaves []any, equal bool) (any, error) {
 	s := e.strategy
 	ids := e.localReplicas()
@@ -145,8 +147,8 @@ func (e *Extended) objects(leaves []any) *strategy.Objects {
 	return engine.Internal(e.strategy).NewObjects(leaves)
 }
 
-// equalOnAll returns the tensor that all replicas have, or nil if their tensors differ. The tensors
-// are by replica, nil for replicas of other processes. All processes must call it.
+// equalOnAll returns the common tensor if the tensors of all replicas are equal, and otherwise nil.
+// The entry of a replica of another process is nil. All processes must call equalOnAll.
 func (e *Extended) equalOnAll(ctx context.Context, op string, all []*tensors.Tensor) (*tensors.Tensor, error) {
 	ids := e.localReplicas()
 	first := all[ids[0]]
@@ -265,7 +267,7 @@ func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 	return results, nil
 }
 
-// localMergeValues returns the replicas' tensors of a value in a merge call.
+// localMergeValues returns the tensors of the replicas as separate values in a merge call.
 func localMergeValues(m *MergeValue) ([]any, error) {
 	return fault.CatchPanic(func() []any {
 		if m.mc == nil {

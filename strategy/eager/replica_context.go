@@ -73,7 +73,8 @@ func (e *Extended) CallForEachReplica(ctx context.Context, fn ReplicaFunc, args 
 	return e.regroup(ctx, "call for each replica", results, false)
 }
 
-// splitArguments returns each replica's arguments. Values of other strategies are copied.
+// splitArguments returns the arguments of each replica: the replica's components of the distributed
+// values in args. Values of other strategies are copied.
 func (e *Extended) splitArguments(ctx context.Context, args []any) ([][]any, error) {
 	s := engine.Internal(e.strategy)
 	nests := make([][]any, e.strategy.NumReplicasInSync())
@@ -104,7 +105,8 @@ func (e *Extended) splitArguments(ctx context.Context, args []any) ([][]any, err
 
 func (rc *ReplicaContext) Strategy() *strategy.TPUStrategy { return rc.strategy }
 
-// Context returns the context of the replica's code. Cross-replica calls return an error for it.
+// Context returns the context of the replica's code. Calls that require cross-replica context
+// return an error for this context.
 func (rc *ReplicaContext) Context() context.Context { return rc.ctx }
 
 // ReplicaIDInSyncGroup returns the index of the replica, from 0: TensorFlow's
@@ -123,8 +125,9 @@ func (rc *ReplicaContext) Device() string {
 	return Of(rc.strategy).WorkerDevices(rc.ctx)[rc.replica]
 }
 
-// callCollective makes a collective call whose arguments and results are nests by replica. The
-// subject must be equal on all replicas; see collectiveCall.
+// callCollective makes a collective call. run receives the arguments of all replicas and returns a
+// result for each replica; both may be nests. The subject of the call must be equal on all
+// replicas; see collectiveCall.
 func (rc *ReplicaContext) callCollective(call string, subject, arg any, run func(args []any) ([]any, error)) (any,
 	error) {
 	if rc.tracing != nil {
@@ -135,7 +138,7 @@ func (rc *ReplicaContext) callCollective(call string, subject, arg any, run func
 	return rc.coroutine.call(&collectiveCall{call: call, subject: subject, arg: arg, run: run})
 }
 
-// callerContext returns the cross-replica context of a collective call.
+// callerContext returns the cross-replica context in which a collective call is executed.
 func (rc *ReplicaContext) callerContext() context.Context {
 	update := -1
 	if rc.inUpdate && !rc.onHost {
@@ -188,8 +191,8 @@ func (rc *ReplicaContext) MergeCall(fn func(ctx context.Context, args ...any) (a
 	})
 }
 
-// splitResult returns the only replica's result of a merge call. An object that the replica passed
-// is returned unchanged.
+// splitResult returns the result of a merge call to the only replica of the strategy. If the result
+// is an object that the replica passed to the merge call, splitResult returns the same object.
 func (e *Extended) splitResult(args []any, result any) ([]any, error) {
 	var given []any
 	if _, err := nesting.Map("MergeCall", args, func(_ string, x any) (any, error) {
@@ -209,7 +212,8 @@ func (e *Extended) splitResult(args []any, result any) ([]any, error) {
 	return []any{part}, err
 }
 
-// checkReplicaCode returns an error in an update function, which is not replica code.
+// checkReplicaCode returns an error if it is called in an update function, which is not replica
+// code.
 func (rc *ReplicaContext) checkReplicaCode(op string) error {
 	if !rc.inUpdate {
 		return nil
@@ -218,8 +222,7 @@ func (rc *ReplicaContext) checkReplicaCode(op string) error {
 		Reason: "called in an update, which has no replica context", Hint: "call it in the replicas' code, before the update"}
 }
 
-// columnsOf transposes the replicas' argument lists: it returns for each argument a list by
-// replica.
+// columnsOf transposes the replicas' lists of arguments: result i has argument i of each replica.
 func columnsOf(call string, all []any) ([][]any, error) {
 	first, _ := all[0].([]any)
 	columns := make([][]any, len(first))
@@ -236,8 +239,8 @@ func columnsOf(call string, all []any) ([][]any, error) {
 	return columns, nil
 }
 
-// splitByReplica returns each replica's nest. An entry is nil if it has objects of another
-// process's replica.
+// splitByReplica splits a nest of distributed values into one nest for each replica. The nest of a
+// replica is nil if it has objects that only another process has.
 func (e *Extended) splitByReplica(nest any) ([]any, error) {
 	s := e.strategy
 	parts := make([]any, s.NumReplicasInSync())
@@ -251,8 +254,8 @@ func (e *Extended) splitByReplica(nest any) ([]any, error) {
 	return parts, nil
 }
 
-// Call is a collective call that runs a compiled function on all replicas. Each replica passes its
-// arguments and receives its results.
+// Call runs a compiled function on all replicas. Each replica passes its own arguments and receives
+// its own results. Call is a collective call.
 func (rc *ReplicaContext) Call(f *strategy.Function, args ...any) ([]any, error) {
 	s := rc.strategy
 	if f == nil || f.Strategy() != s {

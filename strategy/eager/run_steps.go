@@ -30,8 +30,8 @@ type MultiStepContext struct {
 // LastStepOutputs returns the outputs of the latest step, by name: TensorFlow's last_step_outputs.
 func (m *MultiStepContext) LastStepOutputs() map[string]any { return maps.Clone(m.outputs) }
 
-// ReduceOps returns the reductions of the outputs, by name, or nil for an output that is not
-// reduced.
+// ReduceOps returns, by output name, the op with which the output is reduced, or nil for an output
+// that is not reduced.
 func (m *MultiStepContext) ReduceOps() map[string]*strategy.ReduceOp { return maps.Clone(m.reduceOps) }
 
 // NonTensorOutputs returns the outputs that are not tensors, by name: TensorFlow's

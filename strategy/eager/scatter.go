@@ -12,9 +12,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Scatter is a collective call that combines rows like [strategy.ReplicaContext.Scatter]. The
-// replicas' numbers of rows may differ. In an update function it changes the component with its own
-// rows, like [UpdateContext.Scatter].
+// Scatter combines rows of a variable with updates, like [strategy.ReplicaContext.Scatter]. It is a
+// collective call. The replicas may pass different numbers of rows. In an update function Scatter
+// only changes the function's component, like [UpdateContext.Scatter].
 func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, indices, updates any) (any, error) {
 	if err := rc.checkWrite(op.String(), v); err != nil {
 		return nil, err

@@ -25,11 +25,12 @@ type UpdateContext struct {
 type UpdateFunc func(u *UpdateContext, args ...any) (any, error)
 
 // Context returns the cross-replica context of the update. With this context the variables' methods
-// affect only the component. Assign, AssignAdd, AssignSub and Scatter are collective calls of the
-// update functions. Read and Value return the component instead of the combined components.
+// affect only the component. Assign, AssignAdd, AssignSub and Scatter are collective calls: the
+// update functions of all components must make them. Read and Value return the component instead of
+// the combined components.
 func (u *UpdateContext) Context() context.Context { return u.rc.ctx }
 
-// Variable returns the variable that is updated, or nil for a non-slot update.
+// Variable returns the variable that is updated, or nil in [Extended.UpdateNonSlot].
 func (u *UpdateContext) Variable() *strategy.Variable { return u.variable }
 
 // ReplicaID returns the index of the component.
@@ -41,8 +42,8 @@ func (u *UpdateContext) Device() string {
 	return u.device
 }
 
-// Ops returns a replica context for arithmetic and compiled functions on the component's device:
-// Add, Sub, Mul, Div and Call. They run for all components at once.
+// Ops returns a replica context with which the update function computes on the component's device.
+// Use its methods Add, Sub, Mul, Div and Call. Each call runs for all components at once.
 func (u *UpdateContext) Ops() *ReplicaContext { return u.rc }
 
 // Read returns the current value of the component.
@@ -72,8 +73,7 @@ func (u *UpdateContext) Scatter(op strategy.ScatterOp, indices, updates any) (an
 	return u.rc.Scatter(op, u.variable, indices, updates)
 }
 
-// component returns the component of a value for this replica, and x unchanged if it is not a
-// value.
+// component returns this replica's component of x if x is a distributed value, and otherwise x.
 func (rc *ReplicaContext) component(x any) any {
 	v, ok := x.(strategy.Value)
 	_, updating := UpdateReplicaID(rc.ctx) // false in a non-slot update that runs once
@@ -105,7 +105,7 @@ func (e *Extended) Update(ctx context.Context, v *strategy.Variable, fn UpdateFu
 }
 
 // UpdateEach is like [Extended.Update], but returns the results of this process's replicas in
-// replica order, without combining them: TensorFlow's update with group=False.
+// replica order, without combining them. It corresponds to TensorFlow's update with group=False.
 func (e *Extended) UpdateEach(ctx context.Context, v *strategy.Variable, fn UpdateFunc, args ...any) ([]any, error) {
 	results, in, err := e.updateAll(ctx, v, fn, args)
 	if err != nil || in == nil {
@@ -114,8 +114,8 @@ func (e *Extended) UpdateEach(ctx context.Context, v *strategy.Variable, fn Upda
 	return in.splitNest("update", results[0])
 }
 
-// updateAll returns the result of the update function for each component. In a merge call of a
-// compiled step it returns one result, because the function is traced once for all components.
+// updateAll runs the update function for each component and returns the results. In a merge call of
+// a compiled step it returns one result, because the function is traced once for all components.
 func (e *Extended) updateAll(ctx context.Context, v *strategy.Variable, fn UpdateFunc, args []any) (results []any,
 	in *MergeContext, err error) {
 	if v == nil {
@@ -143,8 +143,8 @@ func (e *Extended) updateAll(ctx context.Context, v *strategy.Variable, fn Updat
 	return results, nil, err
 }
 
-// checkMirrored returns an error for a leaf of an update's arguments that differs between the
-// replicas, if the components of v must remain equal.
+// checkMirrored returns an error if the components of v must remain equal and an argument of the
+// update differs between replicas.
 func checkMirrored(op, where string, v *strategy.Variable, x any) error {
 	if v == nil || v.Aggregation() == strategy.AggregateNone || v.Synchronization() != strategy.OnWrite ||
 		v.Strategy().Semantics() == strategy.TensorFlowMirrored {
@@ -168,7 +168,8 @@ func checkMirrored(op, where string, v *strategy.Variable, x any) error {
 	return nil
 }
 
-// updateComponents runs fn once for each device, with the arguments' components in that order.
+// updateComponents runs fn once for each of the devices. The function for devices[i] receives
+// component i of each argument.
 func (e *Extended) updateComponents(ctx context.Context, v *strategy.Variable, devices []string, fn UpdateFunc,
 	args []any) ([]any, error) {
 	s := e.strategy

@@ -12,9 +12,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// NonSlotDevices returns the names of the devices for state that belongs to no variable, like
-// TensorFlow's non_slot_devices: the first host, or with [strategy.TensorFlowMirrored] all worker
-// devices.
+// NonSlotDevices returns the names of the devices on which [Extended.UpdateNonSlot] updates state
+// that belongs to no variable: the first host, or with [strategy.TensorFlowMirrored] all worker
+// devices. It corresponds to TensorFlow's non_slot_devices.
 func (e *Extended) NonSlotDevices() []string {
 	s := e.strategy
 	if s.Semantics() == strategy.TensorFlowMirrored {
@@ -24,21 +24,21 @@ func (e *Extended) NonSlotDevices() []string {
 	return []string{hosts[0]}
 }
 
-// UpdateNonSlot runs fn on the non-slot devices, like TensorFlow's update_non_slot. As in
-// TPUStrategy it runs fn once, on the first host, with args unchanged, and returns the result of fn
-// unchanged. In fn, a read of a variable returns its cross-replica value, and a write changes all
-// components. An operation of fn with a *[strategy.PerReplica] whose tensors differ returns an
-// [*strategy.Error] of kind ValueError.
+// UpdateNonSlot runs fn on the devices of [Extended.NonSlotDevices] to update state that belongs to
+// no variable, like TensorFlow's update_non_slot. As in TPUStrategy it runs fn once, on the first
+// host, with args unchanged, and returns the result of fn unchanged. In fn, a read of a variable
+// returns its cross-replica value, and a write changes all components. An operation of fn on a
+// *[strategy.PerReplica] whose tensors differ returns an [*strategy.Error] of kind ValueError.
 //
 // In a merge call of a compiled step fn is called once, while the step is traced, with
 // *[MergeValue] values. If fn adds no operation to the step, for example because it only changes Go
-// values, the error is [strategy.ErrContext].
+// values, UpdateNonSlot returns [strategy.ErrContext].
 //
-// With [strategy.TensorFlowMirrored] it runs fn once for each of devices: the function for
-// devices[i] receives component i of each argument. The results are combined as in
+// With [strategy.TensorFlowMirrored] it runs fn once for each of the given devices: the function
+// for devices[i] receives component i of each argument. The results are combined as in
 // [Extended.Regroup]. With fewer devices than replicas the result is an *[strategy.Objects] with a
 // value for each run, or the result itself for one device. The operations of fn still run on all
-// devices, and fn cannot write variables, because their other components would not be updated.
+// devices. fn cannot write variables, because their other components would not be updated.
 //
 // In a job with several processes, each process runs fn for its own devices. If fn runs once on the
 // first host, or on fewer devices than there are replicas, every process runs it.
@@ -66,9 +66,10 @@ func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn Updat
 	})
 }
 
-// UpdateNonSlotEach is [Extended.UpdateNonSlot] with group=False: it returns one result for each
-// run of fn. For a distributed value from a function on the first host, it returns the components;
-// see [Extended.LocalResultsOf].
+// UpdateNonSlotEach is like [Extended.UpdateNonSlot], but returns one result for each run of fn,
+// without combining the results. It corresponds to TensorFlow's update_non_slot with group=False.
+// If a function on the first host returns a distributed value, UpdateNonSlotEach returns its
+// components; see [Extended.LocalResultsOf].
 func (e *Extended) UpdateNonSlotEach(ctx context.Context, devices []string, fn UpdateFunc, args ...any) ([]any, error) {
 	const op = "update non-slot"
 	results, in, err := e.updateNonSlot(ctx, op, devices, fn, args)
@@ -83,7 +84,7 @@ func (e *Extended) UpdateNonSlotEach(ctx context.Context, devices []string, fn U
 	return e.localResults(results), nil
 }
 
-// checkNonSlot returns an error for devices on which a non-slot update does not run.
+// checkNonSlot returns an error if [Extended.UpdateNonSlot] does not support the given devices.
 func (e *Extended) checkNonSlot(ctx context.Context, op string, devices []string) error {
 	s := e.strategy
 	if len(devices) == 0 {
@@ -110,8 +111,8 @@ func (e *Extended) checkNonSlot(ctx context.Context, op string, devices []string
 	return nil
 }
 
-// updateNonSlot returns the result of each run of fn. In a merge call of a compiled step it returns
-// one result.
+// updateNonSlot runs fn for the given devices and returns the result of each run. In a merge call
+// of a compiled step it returns one result and the MergeContext of the call.
 func (e *Extended) updateNonSlot(ctx context.Context, op string, devices []string, fn UpdateFunc,
 	args []any) (results []any, in *MergeContext, err error) {
 	s := e.strategy

@@ -17,7 +17,8 @@ import (
 // An update in a merge call of a compiled step calls its function once, to add the operations of one
 // component to the step. Every replica executes them for its own component.
 
-// traceUpdate implements [Extended.Update] in a merge call; v is nil for a non-slot update.
+// traceUpdate traces an update function in a merge call of a compiled step. v is nil for
+// [Extended.UpdateNonSlot].
 func (e *Extended) traceUpdate(ctx context.Context, mc *MergeContext, op string, v *strategy.Variable, fn UpdateFunc,
 	args []any) (any, error) {
 	s := e.strategy
@@ -67,8 +68,8 @@ func (e *Extended) traceUpdate(ctx context.Context, mc *MergeContext, op string,
 	})
 }
 
-// updateArgument returns a leaf of an update's arguments for the update function: the node of a
-// distributed value, or any other leaf unchanged.
+// updateArgument converts an argument for a traced update function. It returns the graph node of a
+// distributed value, and any other argument unchanged.
 func (rc *ReplicaContext) updateArgument(op, where string, v *strategy.Variable, x any) (any, error) {
 	switch x.(type) {
 	case *strategy.Variable:
@@ -90,8 +91,8 @@ func (rc *ReplicaContext) updateArgument(op, where string, v *strategy.Variable,
 	return m.node, nil
 }
 
-// requireOne panics while an update function is traced. The function is traced once for all
-// components, so the call op cannot return a different result for each.
+// requireOne panics if op is called while an update function is traced. A trace runs once for all
+// components, but op returns a different result for each component.
 func (rc *ReplicaContext) requireOne(op string) {
 	if rc.tracing != nil {
 		panic(&strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op,

@@ -19,13 +19,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Read returns the current value of the replica's component of a variable.
+// Read returns the current value of the variable's component on this replica.
 func (rc *ReplicaContext) Read(v *strategy.Variable) (any, error) {
 	return rc.read("Read", v, rc.onHost)
 }
 
-// ReadAcross returns the variable's cross-replica value in replica code, with the components
-// combined by the variable's aggregation. It corresponds to a read in TensorFlow's
+// ReadAcross returns the variable's cross-replica value in replica code: it combines the components
+// by the variable's aggregation. It corresponds to a read in TensorFlow's
 // variable_sync_on_read_context.
 func (rc *ReplicaContext) ReadAcross(v *strategy.Variable) (any, error) {
 	return rc.read("ReadAcross", v, true)
@@ -63,10 +63,11 @@ func (rc *ReplicaContext) read(op string, v *strategy.Variable, across bool) (an
 }
 
 // Assign sets the variable and returns its new value, like [strategy.ReplicaContext.Assign] and
-// TensorFlow's assign in a replica. A write of an [strategy.OnRead] variable only affects the
-// replica's component. Writes of an [strategy.OnWrite] variable are aggregated. A host value that
-// is the same object on every replica is one value: its SUM is an error, its MEAN is the value. A
-// Go number that the dtype of the variable cannot represent is an [*strategy.Error].
+// TensorFlow's assign in a replica. A write to an [strategy.OnRead] variable only changes the
+// replica's component. Writes to an [strategy.OnWrite] variable are aggregated over the replicas. A
+// host value that is the same object on every replica counts as one value: its SUM is an error, and
+// its MEAN is the value. If the dtype of the variable cannot represent a Go number, Assign returns
+// an [*strategy.Error].
 func (rc *ReplicaContext) Assign(v *strategy.Variable, x any) (any, error) {
 	return rc.write(assign.Set, v, x)
 }
@@ -81,8 +82,8 @@ func (rc *ReplicaContext) AssignSub(v *strategy.Variable, x any) (any, error) {
 	return rc.write(assign.Sub, v, x)
 }
 
-// checkWrite returns an error for a write of another strategy's variable, or of only some of the
-// components.
+// checkWrite returns an error if the variable belongs to another strategy, or if the write would
+// change only some of the components.
 func (rc *ReplicaContext) checkWrite(op string, v *strategy.Variable) error {
 	if rc.onSomeDevices {
 		return &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op,
@@ -124,7 +125,7 @@ func (rc *ReplicaContext) write(w assign.Op, v *strategy.Variable, x any) (any, 
 	})
 }
 
-// applyWrite runs a write and returns the variable's new value by replica.
+// applyWrite writes the variable and returns its new value for each replica.
 func (rc *ReplicaContext) applyWrite(name string, v *strategy.Variable, values []strategy.Value,
 	step strategy.StepFunc) ([]any, error) {
 	results, err := engine.Internal(rc.strategy).RunBuiltin(rc.callerContext(), name, step, values,
@@ -136,8 +137,8 @@ func (rc *ReplicaContext) applyWrite(name string, v *strategy.Variable, values [
 	return Of(rc.strategy).splitByReplica(results[0])
 }
 
-// perReplica converts a mirrored value to a per-replica value in replica code, because each replica
-// owns the value that it reads.
+// perReplica converts a mirrored value that replica code reads to a per-replica value, because each
+// replica owns its copy.
 func (rc *ReplicaContext) perReplica(x strategy.Value) (strategy.Value, error) {
 	m, ok := x.(*strategy.Mirrored)
 	if !ok || rc.inUpdate {
@@ -147,7 +148,8 @@ func (rc *ReplicaContext) perReplica(x strategy.Value) (strategy.Value, error) {
 	return rc.copyPerReplica(m)
 }
 
-// copyPerReplica copies a mirrored value to a per-replica value, which still counts as mirrored.
+// copyPerReplica copies a mirrored value to a per-replica value. The copy is still known to be
+// equal on all replicas.
 func (rc *ReplicaContext) copyPerReplica(m *strategy.Mirrored) (strategy.Value, error) {
 	results, err := engine.Internal(rc.strategy).RunBuiltin(rc.callerContext(), "per_replica",
 		func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
@@ -159,7 +161,7 @@ func (rc *ReplicaContext) copyPerReplica(m *strategy.Mirrored) (strategy.Value, 
 	return results[0], nil
 }
 
-// mergeWritten returns one value for the values that the replicas write. isHost reports that all
+// mergeWritten combines the values that the replicas write into one value. isHost reports that all
 // replicas write the same host value, which aggregation does not change.
 func (rc *ReplicaContext) mergeWritten(op string, v *strategy.Variable, xs []any) (value strategy.Value, isHost bool,
 	release func(), err error) {
@@ -202,7 +204,7 @@ func (rc *ReplicaContext) mergeWritten(op string, v *strategy.Variable, xs []any
 	return value, isHost, release, nil
 }
 
-// isHostValue reports whether a leaf is a host value.
+// isHostValue reports whether a leaf is a value in host memory.
 func isHostValue(x any) bool {
 	switch x.(type) {
 	case nil, strategy.Value, *strategy.Variable, Component, *strategy.Objects:
@@ -211,8 +213,8 @@ func isHostValue(x any) bool {
 	return true
 }
 
-// mergeValues returns one value for the values that the replicas write. In an update, the values
-// for a mirrored variable must be equal.
+// mergeValues combines the values that the replicas write into one value. In an update of a
+// mirrored variable the values must be equal.
 func (rc *ReplicaContext) mergeValues(op string, v *strategy.Variable, xs []any) (_ strategy.Value, release func(),
 	err error) {
 	if rc.inUpdate && !componentsVary(v) {
@@ -223,8 +225,8 @@ func (rc *ReplicaContext) mergeValues(op string, v *strategy.Variable, xs []any)
 	return Of(rc.strategy).mergeLeaves(rc.callerContext(), op, xs)
 }
 
-// mirrorEqual returns an error unless an update writes equal values to all components of a mirrored
-// variable.
+// mirrorEqual checks that an update writes equal values to all components of a mirrored variable.
+// It returns the values, or an error if they differ.
 func (rc *ReplicaContext) mirrorEqual(op string, xs []any) ([]any, error) {
 	apart := func(c Component) { // compare its components
 		for r := range xs {
@@ -283,8 +285,8 @@ func equalTensors(a, b *tensors.Tensor) bool {
 	return equal
 }
 
-// Update is a collective call that updates the variable once, like [Extended.Update], with the
-// combined arguments of the replicas.
+// Update runs fn to update the variable once for all replicas, like [Extended.Update]. It is a
+// collective call. The arguments of fn combine the arguments that the replicas pass.
 func (rc *ReplicaContext) Update(v *strategy.Variable, fn UpdateFunc, args ...any) (any, error) {
 	s := rc.strategy
 	if err := engine.Internal(s).CheckOwned("Update", v); err != nil {
@@ -310,9 +312,10 @@ func (rc *ReplicaContext) Update(v *strategy.Variable, fn UpdateFunc, args ...an
 	})
 }
 
-// NewVariable is a collective call that creates one variable for all replicas, with replica 0's
-// initial value, like the creation of a variable in TensorFlow's Strategy.run. All replicas must
-// pass the same options. An initial value of type func() any is called once, for replica 0.
+// NewVariable creates one variable for all replicas, with the initial value that replica 0 passes,
+// like the creation of a variable in TensorFlow's Strategy.run. It is a collective call. All
+// replicas must pass the same options. An initial value of type func() any is called once, for
+// replica 0.
 func (rc *ReplicaContext) NewVariable(initial any, opts strategy.VariableOptions) (*strategy.Variable, error) {
 	if f, ok := initial.(func() any); ok {
 		initial = nil
@@ -345,8 +348,8 @@ func (rc *ReplicaContext) NewVariable(initial any, opts strategy.VariableOptions
 	return v.(*strategy.Variable), nil
 }
 
-// firstInitialValue returns replica 0's initial value. If only the process of replica 0 has the
-// tensor, it is copied over the devices.
+// firstInitialValue returns the initial value that replica 0 passes. If only the process of replica
+// 0 has the tensor, it is copied to the other processes through the devices.
 func (rc *ReplicaContext) firstInitialValue(all []any) (first any, release func(), err error) {
 	release = func() {}
 	s := rc.strategy
@@ -385,7 +388,7 @@ func (rc *ReplicaContext) firstInitialValue(all []any) (first any, release func(
 	return Component{value: v}, func() { _ = v.Close() }, nil
 }
 
-// isVarying reports whether the replicas' tensors of a value may differ.
+// isVarying reports whether the value may differ between replicas.
 func isVarying(v strategy.Value) bool {
 	switch v := v.(type) {
 	case *strategy.PerReplica:
