@@ -12,19 +12,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// maxIdle is how many programs that no run has open stay compiled.
+// maxIdle is the number of closed programs that stay compiled.
 const maxIdle = 64
 
-// keeping is a runtime that keeps programs compiled after they are closed, for the next run.
+// keeping is a Runtime that caches compiled programs. Programs that all hosts have closed stay in
+// the cache for the next run.
 type keeping struct {
 	system.Runtime
 
 	mu       sync.Mutex
 	programs map[[sha256.Size]byte]*kept
-	idle     []*kept // the one that was closed first comes first
+	idle     []*kept // from the least to the most recently closed
 }
 
-// kept is a program of keeping.
+// kept is a cached program. It counts its users.
 type kept struct {
 	system.Executable
 	of    *keeping
@@ -32,10 +33,11 @@ type kept struct {
 	users int
 }
 
-// Loaded returns the plugin's program.
+// Loaded returns the executable of the plugin.
 func (k *kept) Loaded() *pjrt.LoadedExecutable { return system.UnwrapExecutable(k.Executable) }
 
-// Compile compiles what is not kept. One program is compiled at a time.
+// Compile returns the cached program, or compiles the program if it is not in the cache.
+// Compilations run one at a time.
 func (r *keeping) Compile(ctx context.Context, code pjrt.Program, o pjrt.CompileOptions) (system.Executable, error) {
 	hash := sha256.New()
 	fmt.Fprintf(hash, "%s\n%d %d %v %t %t %q %v\n", code.Format, o.Replicas, o.Partitions, o.DeviceAssignment, o.SPMD,
@@ -59,7 +61,8 @@ func (r *keeping) Compile(ctx context.Context, code pjrt.Program, o pjrt.Compile
 	return k, nil
 }
 
-// Close gives the program back, to be kept.
+// Close releases one use of the program. After the last release, the program stays in the cache of
+// idle programs, which evicts its oldest entry if it exceeds maxIdle.
 func (k *kept) Close() error {
 	r := k.of
 	r.mu.Lock()
@@ -77,7 +80,7 @@ func (k *kept) Close() error {
 	return oldest.Executable.Close()
 }
 
-// Close closes all programs, which nobody uses any more. The runtime below stays open.
+// Close closes all idle programs. It does not close the underlying runtime.
 func (r *keeping) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,47 +1,49 @@
-// Package prochost runs the hosts of a slice as operating-system processes on one machine, so that
-// they can be killed, stopped and cut off for real.
+// Package prochost runs the hosts of a simulated slice as operating-system processes on one computer.
+// A test can kill, stop or disconnect these processes.
 //
-// # What there is
+// # Usage
 //
-// One process, the machine, opens all CPU devices and serves them on a socket:
+// One process runs a [Machine]: a server that opens all CPU devices and listens on a socket.
 //
 //	base, err := system.Open(ctx, system.Options{CPUDevices: 8})
 //	machine, err := prochost.Listen(base, "unix", "/tmp/x/machine", prochost.Options{})
 //	defer machine.Close()
 //
-// Each host is a process of its own. It is told who it is, as by a variable of its environment that
-// [Host.Environ] writes and [FromEnviron] reads, and opens its devices through the socket:
+// Each host is a separate process. It receives its configuration, for example in an environment
+// variable that [Host.Environ] writes and [FromEnviron] reads, and opens its devices through the
+// socket:
 //
 //	host, here, err := prochost.FromEnviron(os.Getenv)
 //	sys, err := system.Open(ctx, system.Options{Connect: host.Connect()})
 //
-// From there on a host does what it does on a slice. Its runtime sees all devices and addresses its
-// own. A program is compiled by the machine, once for all hosts. A launch brings the arguments of
-// the host's devices to the machine, waits until all hosts of the program have made it, runs there,
-// and brings the results back. Buffers are those of a small CPU client of the host's own.
+// The host then runs the same code as on a real slice. Its runtime lists all devices and addresses
+// the host's own devices. The machine compiles each program once for all hosts. To launch a program, a
+// host sends the arguments of its devices to the machine. The machine waits until all hosts of the
+// program have sent the launch, runs the program, and returns the results. The buffers of a host
+// belong to a small CPU client in the host's process.
 //
-// The machine is a server over [simhost.Cluster], which has the rules of a launch.
+// The machine uses [simhost.Cluster], which implements the rules for launches.
 //
-// # Lives
+// # Runs
 //
-// The hosts that start together have a name for it, [Host.Run]. Hosts of another run are strangers
-// to them, and may be another number. A supervisor that starts all hosts again after one has died
-// gives them another name, or the same one once all of the old hosts are gone. Programs stay
-// compiled from one run to the next.
+// Hosts that start together share a run name, [Host.Run]. Hosts of different runs do not communicate,
+// and runs may differ in their number of hosts. A supervisor that restarts all hosts after a failure
+// uses a new run name, or the old name after all old hosts have exited. Compiled programs are reused
+// by later runs.
 //
 // # Faults
 //
-// A host that ends is noticed by its socket, and the others get a [*simhost.LostError] that names
-// it. One that is stopped or hangs is named by a [*simhost.MissingError] after [Options.Patience],
-// or at the deadline of a context. Hosts that launch different programs get a
-// [*simhost.ProgramError]. A machine that is gone, or stopped, is a [*MachineError] on each host.
-// A peer that does not know the machine's secret is not let in, and nothing is read of it but 64
-// bytes; [Machine.Host] tells the hosts the secret. A peer that sends anything else than a host does
-// is cut off.
+// When a host exits, its socket closes and the other hosts receive a [*simhost.LostError] that names
+// the host. A host that is stopped or hangs causes a [*simhost.MissingError] after
+// [Options.Patience] or at the deadline of the context. If hosts launch different programs, they
+// receive a [*simhost.ProgramError]. If the machine has exited or does not respond, every host receives
+// a [*MachineError]. A peer must authenticate with the machine's secret, which [Machine.Host] includes
+// in the configuration of a host. Before authentication, the machine reads only 64 bytes. It closes
+// the connection of a peer that violates the protocol.
 //
-// # What is not simulated
+// # Limits of the simulation
 //
-// All hosts are on one computer and share its clock and its disks. A launch blocks until its
-// results are there, where a TPU's returns at once. The cost of a launch is that of moving its
-// arguments and results through a socket: some microseconds and the bytes, twice.
+// All hosts share the clock and the disks of one computer. A launch blocks until its results are
+// available, but on a TPU it returns immediately. A launch costs some microseconds, plus the time to
+// copy its arguments and results through a socket.
 package prochost

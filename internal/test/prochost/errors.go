@@ -11,23 +11,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/simhost"
 )
 
-// fault is an error that has no type of its own.
+// fault returns an error of the given kind for the operation op.
 func fault(op string, kind errkind.Kind, format string, args ...any) error {
 	return &errkind.Fault{Op: "prochost: " + op, Reason: fmt.Sprintf(format, args...), Class: kind}
 }
 
-// MachineError reports, on a host, that the machine cannot be reached, has ended, or does not
-// answer.
+// MachineError reports, on a host, that the machine cannot be reached, has exited or does not
+// respond.
 type MachineError struct {
-	// Address is the machine's, and Op what the host wanted of it.
+	// Address is the address of the machine. Op is the operation that failed.
 	Address, Op string
-	// Reason says what was seen.
+	// Reason describes the failure.
 	Reason string
-	// Err is the cause; it may be nil.
+	// Err is the cause, or nil.
 	Err error
 }
 
-// Error names the machine's address.
+// Error returns the operation, the machine's address, the reason and the cause.
 func (e *MachineError) Error() string {
 	return errkind.Format(fmt.Sprintf("prochost: %s: the machine at %s", e.Op, e.Address), e.Reason, e.Err, "")
 }
@@ -35,7 +35,7 @@ func (e *MachineError) Error() string {
 // Unwrap returns the cause.
 func (e *MachineError) Unwrap() error { return e.Err }
 
-// Kind returns PermissionDeniedError if the secret is another one, and otherwise UnavailableError.
+// Kind returns PermissionDeniedError if the secret does not match, and UnavailableError otherwise.
 func (e *MachineError) Kind() errkind.Kind {
 	if errors.Is(e.Err, handshake.ErrSecret) {
 		return errkind.PermissionDeniedError
@@ -43,11 +43,12 @@ func (e *MachineError) Kind() errkind.Kind {
 	return errkind.UnavailableError
 }
 
-// wireError is an error on its way. One of the pointers is set where the error is of that type.
+// wireError is the JSON encoding of an error. At most one of its pointer fields is set. That field
+// encodes an error of the corresponding type.
 type wireError struct {
 	Text  string
 	Class errkind.Kind
-	// Cause is how a wait ended: "deadline", "canceled" or another text.
+	// Cause is causeDeadline, causeCancelled, or the text of another cause.
 	Cause string `json:",omitempty"`
 
 	Missing  *missing           `json:",omitempty"`
@@ -58,7 +59,7 @@ type wireError struct {
 	Compile  *pjrt.CompileError `json:",omitempty"`
 }
 
-// missing is a simhost.MissingError without its cause.
+// missing encodes a simhost.MissingError without its cause.
 type missing struct {
 	Op      string
 	Here    int
@@ -66,20 +67,20 @@ type missing struct {
 	Names   []string
 }
 
-// argument is a pjrt.ArgumentError without its cause.
+// argument encodes a pjrt.ArgumentError without its cause.
 type argument struct {
 	Result        bool
 	Device, Index int
 	Reason, Hint  string
 }
 
-// The causes that are told by name.
+// Causes with their own encoding.
 const (
 	causeDeadline  = "deadline"
 	causeCancelled = "cancelled"
 )
 
-// newWireError puts an error on its way to a host.
+// newWireError encodes err.
 func newWireError(err error) *wireError {
 	w := &wireError{Text: err.Error(), Class: errkind.KindOf(err)}
 	var (
@@ -116,8 +117,8 @@ func newWireError(err error) *wireError {
 	return w
 }
 
-// err is the error as the host sees it. ctx is that of the host's call: where it has ended, its
-// cause is the cause.
+// err decodes the error for a host. If ctx, the context of the host's call, has ended, the cause of
+// ctx replaces the encoded cause.
 func (w *wireError) err(ctx context.Context, op string) error {
 	var cause error
 	switch w.Cause {

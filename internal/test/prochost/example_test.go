@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// A machine of eight devices, and two hosts that reach them through its socket. They are goroutines
-// here, where a supervisor would start a process for each, with the variable that Environ gives.
+// This example connects two hosts to a machine with eight devices. The hosts are goroutines. A real
+// supervisor starts a process for each host, with the environment variable that Environ returns.
 func Example() {
 	ctx := context.Background()
 	base, err := system.Open(ctx, system.Options{CPUDevices: 8})

@@ -10,7 +10,7 @@ import (
 )
 
 // Execute launches the program with the host's arguments. It blocks until all hosts of the program
-// have launched it and the results are here, or ctx ends.
+// have launched it and the results are available, or until ctx ends.
 func (e *executable) Execute(ctx context.Context, args, results [][]*pjrt.Buffer, opts pjrt.ExecuteOptions) error {
 	if ctx.Err() != nil {
 		return fail("execute", context.Cause(ctx))
@@ -36,12 +36,13 @@ func (e *executable) Execute(ctx context.Context, args, results [][]*pjrt.Buffer
 	return e.fill(args, results, opts.Donate, parts)
 }
 
-// wrong is the error of an argument or a result; nothing was launched.
+// wrong returns an error for an invalid argument or result buffer. Nothing was launched.
 func wrong(result bool, device, index int, format string, args ...any) error {
 	return &pjrt.ArgumentError{IsResult: result, Device: device, Index: index, Reason: fmt.Sprintf(format, args...)}
 }
 
-// check refuses what a client would, and returns the types of the arguments of a device.
+// check validates the buffers and options of a launch like a PJRT client, and returns the argument
+// types of one device.
 func (e *executable) check(args, results [][]*pjrt.Buffer, opts pjrt.ExecuteOptions) (types []tensor, err error) {
 	n := len(e.devices)
 	if len(args) != n || len(results) != n {
@@ -52,7 +53,7 @@ func (e *executable) check(args, results [][]*pjrt.Buffer, opts pjrt.ExecuteOpti
 	if opts.Donate != nil && len(opts.Donate) != width {
 		return nil, wrong(false, -1, -1, "%d arguments and %d entries of Donate", width, len(opts.Donate))
 	}
-	used := map[*pjrt.Buffer]bool{} // whether it is donated
+	used := map[*pjrt.Buffer]bool{} // maps each argument to whether it is donated
 	for d, row := range args {
 		if len(row) != width {
 			return nil, wrong(false, d, -1, "%d buffers, device 0 has %d", len(row), width)
@@ -100,7 +101,7 @@ func (e *executable) check(args, results [][]*pjrt.Buffer, opts pjrt.ExecuteOpti
 	return types, nil
 }
 
-// stateError is why a buffer cannot be read.
+// stateError returns an error for a buffer that cannot be read.
 func stateError(b *pjrt.Buffer) error {
 	if b.State() == pjrt.Donated {
 		return pjrt.ErrDonated
@@ -108,7 +109,7 @@ func stateError(b *pjrt.Buffer) error {
 	return pjrt.ErrClosed
 }
 
-// read copies the arguments, device by device.
+// read copies the arguments to host memory, device by device.
 func (e *executable) read(ctx context.Context, args [][]*pjrt.Buffer) (*[]byte, error) {
 	size := 0
 	for _, row := range args {
@@ -138,7 +139,7 @@ func (e *executable) read(ctx context.Context, args [][]*pjrt.Buffer) (*[]byte, 
 	return body, nil
 }
 
-// fill ends the donated arguments and hands out the results.
+// fill closes the donated arguments and stores the results in result buffers.
 func (e *executable) fill(args, results [][]*pjrt.Buffer, donate []bool, parts [][][]byte) error {
 	for _, row := range args {
 		for i, b := range row {
@@ -151,7 +152,7 @@ func (e *executable) fill(args, results [][]*pjrt.Buffer, donate []bool, parts [
 		}
 	}
 	rt := e.runtime.base.Runtime()
-	ctx := context.Background() // the results are here, and the arguments gone
+	ctx := context.Background() // the arguments are closed, so the results must not be lost
 	for d, row := range results {
 		for j, t := range e.outputs {
 			var err error

@@ -2,14 +2,14 @@ package prochost
 
 import "bytes"
 
-// Compiled is how many programs the machine keeps compiled.
+// Compiled returns the number of programs in the machine's cache.
 func (m *Machine) Compiled() int {
 	m.keeping.mu.Lock()
 	defer m.keeping.mu.Unlock()
 	return len(m.keeping.programs)
 }
 
-// ReadAll reads frames, and cuts what they bring, until one is wrong.
+// ReadAll reads frames from b and splits their bodies, until a frame is invalid.
 func ReadAll(b []byte, limit int64) {
 	for r := bytes.NewReader(b); ; {
 		var q request

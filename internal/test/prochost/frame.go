@@ -9,19 +9,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// A frame is a header, which is JSON, and a body of plain bytes. Before them stand four letters
-// that tell the protocol and its version, and both lengths.
+// A frame consists of a magic number with the protocol version, the lengths of the header and the
+// body, a JSON header, and a body of raw bytes.
 const (
 	frameMagic  = "TPH1"
 	prefixBytes = 4 + 4 + 8
-	// maxHeader bounds a header. The largest names the types of a program's arguments.
+	// maxHeader limits the size of a header. The largest headers list the types of a program's
+	// arguments.
 	maxHeader = 4 << 20
-	// growth is how much is read of a body at a time: what a peer announces is not allocated before
-	// it comes.
+	// growth is the number of bytes by which readGrowing grows a body. Memory is allocated only for
+	// received bytes, not for the announced length.
 	growth = 1 << 20
 )
 
-// writeFrame writes a header and a body, which may be in parts.
+// writeFrame writes a header and the concatenation of the parts of the body.
 func writeFrame(w io.Writer, header any, body ...[]byte) error {
 	text, err := json.Marshal(header)
 	if err != nil {
@@ -43,7 +44,8 @@ func writeFrame(w io.Writer, header any, body ...[]byte) error {
 	return err
 }
 
-// readFrame reads a frame whose body has at most maxBody bytes. io.EOF is an end between frames.
+// readFrame reads a frame whose body has at most maxBody bytes. At the end of the stream, between
+// two frames, it returns io.EOF.
 func readFrame(r io.Reader, header any, maxBody int64) (body []byte, err error) {
 	var prefix [prefixBytes]byte
 	if _, err := io.ReadFull(r, prefix[:]); err != nil {
@@ -72,7 +74,7 @@ func readFrame(r io.Reader, header any, maxBody int64) (body []byte, err error) 
 	return readGrowing(r, int(bodyBytes))
 }
 
-// readGrowing reads n bytes and allocates them as they come.
+// readGrowing reads n bytes. It allocates memory in steps, as the bytes are received.
 func readGrowing(r io.Reader, n int) ([]byte, error) {
 	b := make([]byte, min(n, growth))
 	for read := 0; ; {

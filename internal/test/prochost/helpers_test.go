@@ -18,7 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// listen starts a machine of so many devices on a Unix socket.
+// listen starts a machine with the given number of devices on a Unix socket.
 func listen(t testing.TB, devices int, opts prochost.Options) *prochost.Machine {
 	t.Helper()
 	base := plugintest.System(t, devices)
@@ -28,14 +28,14 @@ func listen(t testing.TB, devices int, opts prochost.Options) *prochost.Machine 
 	return m
 }
 
-// host is a host of this process.
+// host returns the configuration of a host that has the plugin of this process.
 func host(t testing.TB, m *prochost.Machine, run string, process, processes int) prochost.Host {
 	h := m.Host(run, process, processes)
 	h.Plugin = plugintest.Path(t, "cpu")
 	return h
 }
 
-// open opens all hosts of a run, in this process.
+// open opens all hosts of a run in this process.
 func open(t testing.TB, m *prochost.Machine, run string, n int) []*system.System {
 	t.Helper()
 	systems := make([]*system.System, n)
@@ -49,7 +49,7 @@ func open(t testing.TB, m *prochost.Machine, run string, n int) []*system.System
 	return systems
 }
 
-// each runs a function for every host at once and returns their errors.
+// each calls f for every host concurrently and returns the errors by host.
 func each(n int, f func(host int) error) []error {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
@@ -64,7 +64,8 @@ func bytesOf(x float32) []byte { return binary.LittleEndian.AppendUint32(nil, ma
 
 func floatOf(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }
 
-// sum adds the devices' numbers: each device has one, each receives the total in its place.
+// sum is a program that sums one number per device. Each device receives the sum in place of its
+// number.
 const sum = `module @%NAME attributes {mhlo.num_replicas = 1 : i32, mhlo.num_partitions = 4 : i32} {
   sdy.mesh @mesh = <["d"=4]>
   func.func public @main(%x: tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}]>, tf.aliasing_output = 0 : i32}) -> (tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}]>}) {
@@ -92,7 +93,7 @@ func compileSum(sys *system.System, name string, ids ...int) (system.Executable,
 		})
 }
 
-// put gives each device of a program a number.
+// put copies value to each device of a program.
 func put(ctx context.Context, sys *system.System, x system.Executable, value float32) (rows [][]*pjrt.Buffer,
 	err error) {
 	for _, d := range x.AddressableDevices() {
@@ -105,7 +106,7 @@ func put(ctx context.Context, sys *system.System, x system.Executable, value flo
 	return rows, nil
 }
 
-// total reads the number of the first device and closes the buffers.
+// total reads the number of the first device and closes all buffers.
 func total(ctx context.Context, rows [][]*pjrt.Buffer) (float32, error) {
 	out := make([]byte, 4)
 	err := rows[0][0].ToHost(ctx, out)
@@ -115,7 +116,7 @@ func total(ctx context.Context, rows [][]*pjrt.Buffer) (float32, error) {
 	return floatOf(out), err
 }
 
-// launch runs the sum over the host's numbers and returns the total.
+// launch runs sum with value on each of the host's devices and returns the total.
 func launch(ctx context.Context, sys *system.System, x system.Executable, value float32) (float32, error) {
 	args, err := put(ctx, sys, x, value)
 	if err != nil {

@@ -13,23 +13,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Host is what a process has to know to be a host. It is plain data, and can be written as JSON.
+// Host is the configuration of a host process. It contains only plain data and can be encoded as
+// JSON.
 type Host struct {
-	// Network and Address are the machine's, and Secret is its secret.
+	// Network and Address are the address of the machine. Secret is the machine's secret.
 	Network, Address, Secret string
-	// Run is the name of the run: the hosts that start together give the same.
+	// Run is the name of the run. It is equal for all hosts that start together.
 	Run string
-	// Process is the host's number, from 0, and Processes the number of hosts of the run, which
-	// divides the number of devices.
+	// Process is the number of this host, from 0. Processes is the number of hosts of the run. It
+	// must divide the number of devices.
 	Process, Processes int
-	// Plugin is the path of the CPU plugin; it is looked for if it is empty.
+	// Plugin is the path of the CPU plugin. If it is empty, the plugin is searched for.
 	Plugin string `json:",omitempty"`
 }
 
-// variable is the variable of the environment that makes a process a host.
+// variable is the environment variable that contains the configuration of a host process.
 const variable = "TPUSTRATEGY_HOST"
 
-// Environ returns "NAME=value", by which [FromEnviron] of a child process finds the host.
+// Environ returns "NAME=value" for the environment of a child process, in which [FromEnviron] reads
+// it.
 func (h Host) Environ() (string, error) {
 	text, err := json.Marshal(h)
 	if err != nil {
@@ -38,7 +40,8 @@ func (h Host) Environ() (string, error) {
 	return variable + "=" + string(text), nil
 }
 
-// FromEnviron reads the host that this process is to be. It reports false if it is to be none.
+// FromEnviron reads the configuration of this process. It reports false if this process is not a
+// host.
 func FromEnviron(getenv func(string) string) (h Host, here bool, err error) {
 	text := getenv(variable)
 	if text == "" {
@@ -51,9 +54,9 @@ func FromEnviron(getenv func(string) string) (h Host, here bool, err error) {
 	return h, true, nil
 }
 
-// Connect returns a function that opens the host's devices, for [system.Options]. It waits until
-// all hosts of the run are there. Errors are [*MachineError], those of the machine, and
-// [*simhost.MissingError], which names the hosts that did not come.
+// Connect returns a function for [system.Options] that opens the host's devices. The function waits
+// until all hosts of the run have connected. It returns a [*MachineError], an error of the machine,
+// or a [*simhost.MissingError] that names the hosts that did not connect.
 func (h Host) Connect() func(context.Context) (system.Runtime, error) {
 	return func(ctx context.Context) (system.Runtime, error) {
 		rt, err := h.connect(ctx)
@@ -64,7 +67,7 @@ func (h Host) Connect() func(context.Context) (system.Runtime, error) {
 	}
 }
 
-// maxWelcome bounds the body of the machine's first answer: there is none.
+// maxWelcome is the maximum size of the body of the machine's first reply. This reply has no body.
 const maxWelcome = 0
 
 func (h Host) connect(ctx context.Context) (_ *runtime, err error) {
@@ -74,7 +77,7 @@ func (h Host) connect(ctx context.Context) (_ *runtime, err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = conn.Close() // the error says more
+			_ = conn.Close() // the earlier error is more specific
 		}
 	}()
 	w, err := h.greet(ctx, conn)
@@ -99,7 +102,7 @@ func (h Host) connect(ctx context.Context) (_ *runtime, err error) {
 	return rt, nil
 }
 
-// greet tells the machine who the host is.
+// greet sends the host's identity to the machine and returns the reply.
 func (h Host) greet(ctx context.Context, conn net.Conn) (*welcome, error) {
 	deadline := time.Now().Add(greeting)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {

@@ -25,7 +25,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// frame is a frame with lengths that need not be those of its parts.
+// frame builds a frame whose announced lengths may differ from the actual lengths.
 func frame(header string, body []byte, headerBytes uint32, bodyBytes uint64) []byte {
 	b := binary.BigEndian.AppendUint32([]byte("TPH1"), headerBytes)
 	b = binary.BigEndian.AppendUint64(b, bodyBytes)
@@ -38,7 +38,7 @@ func whole(header string, body ...byte) []byte {
 
 const greeting = `{"ID":1,"Op":"hello","Hello":{"Run":"bad","Process":0,"Processes":1}}`
 
-// say sends frames, each when the one before is answered.
+// say sends frames. It waits for the reply to each frame before it sends the next.
 func say(t *testing.T, conn net.Conn, frames ...[]byte) {
 	t.Helper()
 	for i, f := range frames {
@@ -48,7 +48,7 @@ func say(t *testing.T, conn net.Conn, frames ...[]byte) {
 	}
 }
 
-// hear reads until a text comes.
+// hear reads until the received bytes contain want.
 func hear(t *testing.T, conn net.Conn, want string) {
 	t.Helper()
 	heard := &bytes.Buffer{}
@@ -58,7 +58,7 @@ func hear(t *testing.T, conn net.Conn, want string) {
 	}
 }
 
-// enter connects as one who knows the machine's secret.
+// enter connects to m with the correct secret.
 func enter(t *testing.T, m *prochost.Machine) net.Conn {
 	t.Helper()
 	conn, err := net.Dial(m.Addr().Network(), m.Addr().String())
@@ -67,14 +67,15 @@ func enter(t *testing.T, m *prochost.Machine) net.Conn {
 	return conn
 }
 
-// gone ends a connection and waits until the machine knows.
+// gone closes a connection and waits until the machine has ended the session.
 func gone(t *testing.T, m *prochost.Machine, conn net.Conn) {
 	t.Helper()
 	require.NoError(t, conn.Close())
 	require.Eventually(t, func() bool { return m.Present("bad") == nil }, 10*time.Second, time.Millisecond)
 }
 
-// TestAMachineOutlivesItsPeers: whatever a peer sends, the machine serves the next host.
+// TestAMachineOutlivesItsPeers checks that the machine still serves new hosts after a peer has sent
+// invalid data.
 func TestAMachineOutlivesItsPeers(t *testing.T) {
 	m := listen(t, 4, prochost.Options{MaxBytes: 1 << 16})
 	hello, join := whole(greeting), whole(`{"ID":2,"Op":"join"}`)
@@ -83,9 +84,9 @@ func TestAMachineOutlivesItsPeers(t *testing.T) {
 	compiled := whole(`{"ID":3,"Op":"compile","Program":{`+options+`}}`, code...)
 	joined, ready := [][]byte{hello, join}, [][]byte{hello, join, compiled}
 	for name, c := range map[string]struct {
-		before [][]byte // frames that are answered
+		before [][]byte // frames that the machine answers
 		sent   []byte
-		want   string // of an answer; empty where the peer is cut off
+		want   string // text in the reply; if empty, the machine closes the connection
 	}{
 		"nothing":                 {nil, nil, ""},
 		"another protocol":        {nil, []byte("GET / HTTP/1.1\r\n\r\n    "), ""},
@@ -119,7 +120,7 @@ func TestAMachineOutlivesItsPeers(t *testing.T) {
 			defer gone(t, m, conn)
 			require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
 			say(t, conn, c.before...)
-			_, _ = conn.Write(c.sent) // it may be cut off in the middle
+			_, _ = conn.Write(c.sent) // may fail, because the machine may close the connection
 			if name == "nothing" || name == "half a header" || name == "half a body" {
 				require.NoError(t, conn.(*net.UnixConn).CloseWrite())
 			}
@@ -144,7 +145,7 @@ func TestAMachineOutlivesItsPeers(t *testing.T) {
 		conn := enter(t, m)
 		require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
 		say(t, conn, ready...)
-		// Where the types are right, so is the number of bytes.
+		// The body has the right length for the types that are valid.
 		_, err := conn.Write(whole(`{"ID":4,"Op":"execute","Launch":{"Executable":1,`+l+`}}`, make([]byte, 16)...))
 		require.NoError(t, err)
 		hear(t, conn, `{"ID":4,"Error"`)
@@ -182,8 +183,9 @@ func TestASecretIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestStrangersCostNothing: sixty send 100 MB each, as a greeting with a large header, and 1,000 say
-// nothing; little is read of any, and a host comes in.
+// TestStrangersCostNothing opens many unauthenticated connections. Sixty of them send 100 MB each,
+// as a greeting with a large header, and 1,000 send nothing. The machine must read little from each
+// connection, and a host must still be able to connect.
 func TestStrangersCostNothing(t *testing.T) {
 	m, err := prochost.Listen(plugintest.System(t, 2), "tcp", "127.0.0.1:0", prochost.Options{})
 	require.NoError(t, err)
@@ -205,7 +207,7 @@ func TestStrangersCostNothing(t *testing.T) {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
-		return nil // it was cut off
+		return nil // the machine has closed the connection
 	}) {
 		require.NoError(t, err, "stranger %d", i)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// execute launches a program with arguments that came with the request, and returns the bytes of
-// the results.
+// execute launches a program with the arguments from the request and returns the bytes of the
+// results.
 func (s *session) execute(ctx context.Context, l *launchHeader, body []byte) (_ [][]byte, err error) {
 	s.mu.Lock()
 	x := s.programs[l.Executable]
@@ -23,7 +23,7 @@ func (s *session) execute(ctx context.Context, l *launchHeader, body []byte) (_ 
 		return nil, err
 	}
 	args, results := make([][]*pjrt.Buffer, len(devices)), make([][]*pjrt.Buffer, len(devices))
-	// A donated argument is closed already, and a result that took its place is another buffer.
+	// Donated arguments are closed already. Results never share a buffer with an argument.
 	defer func() { err = errors.Join(err, closeAll(args), closeAll(results)) }()
 	rt := s.joined()
 	for d, device := range devices {
@@ -40,8 +40,8 @@ func (s *session) execute(ctx context.Context, l *launchHeader, body []byte) (_ 
 	return s.fetch(results)
 }
 
-// fetch reads results. The program runs: what bounded the wait for the other hosts does not bound
-// it.
+// fetch reads the results to host memory. The timeout of the wait for the other hosts does not
+// apply, because the program is running.
 func (s *session) fetch(results [][]*pjrt.Buffer) (parts [][]byte, err error) {
 	size := 0
 	for _, row := range results {
@@ -67,7 +67,7 @@ func (s *session) fetch(results [][]*pjrt.Buffer) (parts [][]byte, err error) {
 	return [][]byte{all}, nil
 }
 
-// closeAll closes buffers, some of which may be nil.
+// closeAll closes all buffers that are not nil.
 func closeAll(rows [][]*pjrt.Buffer) error {
 	var errs []error
 	for _, row := range rows {

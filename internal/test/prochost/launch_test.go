@@ -39,12 +39,12 @@ func TestHostsSeeAllDevicesAndAddressTheirOwn(t *testing.T) {
 func TestALaunchRunsOnceWithEverybodysArguments(t *testing.T) {
 	m := listen(t, 4, prochost.Options{})
 	systems := open(t, m, "run", 2)
-	// The order of the assignment is not that of the hosts.
+	// The device assignment differs from the order of the hosts.
 	x := []system.Executable{compile(t, systems[0], "sum", 3, 0, 2, 1), compile(t, systems[1], "sum", 3, 0, 2, 1)}
 	for round := range 3 {
 		for i, err := range each(2, func(i int) error {
 			if i == round%2 {
-				time.Sleep(20 * time.Millisecond) // late, within the patience
+				time.Sleep(20 * time.Millisecond) // late, but within the timeout
 			}
 			got, err := launch(context.Background(), systems[i], x[i], float32(10*i+round))
 			assert.Equal(t, float32(2*round+2*(10+round)), got)
@@ -65,7 +65,7 @@ func TestADonatedArgumentTakesTheResult(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		for range 3 { // 4, 16, 64
+		for range 3 { // totals 4, 16, 64
 			if err := x[i].Execute(ctx, rows, rows, pjrt.ExecuteOptions{Donate: []bool{true}}); err != nil {
 				return err
 			}

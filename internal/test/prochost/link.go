@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// beat is how often a host says that it lives.
+	// beat is the interval between a host's heartbeats.
 	beat = time.Second
-	// grace is how long a machine may take to answer a call that was given up.
+	// grace is the time that the machine has to answer a canceled call.
 	grace = 3 * time.Second
-	// maxCallsHere bounds the calls of a host that are under way. It is under maxCalls.
+	// maxCallsHere limits the concurrent calls of a host. It is less than maxCalls.
 	maxCallsHere = 32
 )
 
@@ -24,9 +24,9 @@ type link struct {
 	conn     net.Conn
 	host     Host
 	maxBytes int64
-	silence  time.Duration // after which the machine counts as gone
+	silence  time.Duration // time without a message after which the machine counts as dead
 	slots    chan struct{}
-	heard    atomic.Int64 // when the machine was heard last
+	heard    atomic.Int64 // time of the machine's last message
 	dead     chan struct{}
 
 	writing sync.Mutex
@@ -34,10 +34,10 @@ type link struct {
 	mu      sync.Mutex
 	last    uint64
 	waiting map[uint64]chan answer
-	err     error // why it is dead
+	err     error // the reason why the link is closed
 }
 
-// answer is what came for a call.
+// answer is the reply to a call.
 type answer struct {
 	reply
 	body []byte
@@ -52,7 +52,7 @@ func newLink(conn net.Conn, h Host, w *welcome) *link {
 	return l
 }
 
-// read takes what the machine says, until it ends.
+// read delivers replies to their callers until the connection ends.
 func (l *link) read() {
 	for {
 		var a reply
@@ -73,7 +73,7 @@ func (l *link) read() {
 	}
 }
 
-// beat says that the host lives, and notices when the machine no longer does.
+// beat sends heartbeats. It closes the link if the machine has been silent for too long.
 func (l *link) beat() {
 	every := time.NewTicker(beat)
 	defer every.Stop()
@@ -88,18 +88,18 @@ func (l *link) beat() {
 				quiet.Round(time.Second))})
 			return
 		}
-		// Where a call is writing, that tells as much.
+		// A call that is writing replaces the heartbeat.
 		if l.writing.TryLock() {
 			err := writeFrame(l.conn, request{Op: opPing})
 			l.writing.Unlock()
 			if err != nil {
-				return // read knows
+				return // read reports the error
 			}
 		}
 	}
 }
 
-// end ends the connection. The first error is what all calls get from then on.
+// end closes the connection. All later calls return the error of the first call of end.
 func (l *link) end(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,17 +108,18 @@ func (l *link) end(err error) {
 	}
 	l.err = err
 	close(l.dead)
-	_ = l.conn.Close() // its end is what is wanted
+	_ = l.conn.Close() // the connection is discarded
 }
 
-// failed is why the link is dead.
+// failed returns the reason why the link is closed, or nil.
 func (l *link) failed() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.err
 }
 
-// call asks the machine and waits for its answer. If ctx ends first the machine gives the call up.
+// call sends a request and waits for the reply. If ctx ends first, call asks the machine to cancel
+// the request.
 func (l *link) call(ctx context.Context, q request, body ...[]byte) (reply, []byte, error) {
 	select {
 	case l.slots <- struct{}{}:
@@ -163,7 +164,7 @@ func (l *link) call(ctx context.Context, q request, body ...[]byte) (reply, []by
 	}
 }
 
-// result is an answer as the caller gets it.
+// result converts an answer to the results of call.
 func (a answer) result(ctx context.Context, op string) (reply, []byte, error) {
 	if a.Error != nil {
 		return a.reply, nil, a.Error.err(ctx, op)
@@ -171,8 +172,8 @@ func (a answer) result(ctx context.Context, op string) (reply, []byte, error) {
 	return a.reply, a.body, nil
 }
 
-// write writes a frame. Where ctx ends in the middle of it and the machine does not take the rest,
-// the connection is of no use any more.
+// write writes a frame. If ctx ends in the middle of a frame and the machine does not accept the
+// rest, the connection is closed, because it is no longer usable.
 func (l *link) write(ctx context.Context, q request, body [][]byte) error {
 	l.writing.Lock()
 	defer l.writing.Unlock()

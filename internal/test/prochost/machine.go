@@ -18,29 +18,30 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Options configure a machine.
+// Options configures a [Machine].
 type Options struct {
-	// Name gives a host its name in errors; nil is "host 0" and so on.
+	// Name returns the name of a host for error messages. If it is nil, hosts are named "host 0"
+	// and so on.
 	Name func(process int) string
 	// MeshShape is the grid of the devices, as in [tpu.LogicalOptions].
 	MeshShape []int
-	// Patience bounds waits of hosts for each other whose context has no earlier deadline, and
-	// silence of a host; 0 is a minute.
+	// Patience limits the time that hosts wait for each other if the context has no earlier
+	// deadline. It also limits the time without a message from a host. If zero, it is one minute.
 	Patience time.Duration
-	// Secret is what hosts have to know; the zero value is one drawn at random, which [Machine.Host]
-	// tells.
+	// Secret authenticates hosts. If it is empty, Listen generates a random secret, which
+	// [Machine.Host] includes in its result.
 	Secret string
-	// MaxBytes bounds a program, and the arguments or results of one launch of one host; 0 is a
-	// gigabyte.
+	// MaxBytes limits the size of a program, and the size of the arguments or results of one launch
+	// on one host. If zero, it is one gigabyte.
 	MaxBytes int64
-	// Logger receives a line for each host that comes or goes; nil discards.
+	// Logger logs the connections and disconnections of hosts. If it is nil, they are not logged.
 	Logger *slog.Logger
 }
 
-// Machine serves devices to hosts that are processes of their own. Its methods are safe for
-// concurrent use.
+// Machine is a server that makes its devices available to hosts in other processes. Its methods are
+// safe for concurrent use.
 type Machine struct {
-	base     *system.System // of the keeping runtime
+	base     *system.System // uses the keeping runtime
 	keeping  *keeping
 	opts     Options
 	devices  int
@@ -57,18 +58,18 @@ type Machine struct {
 	result   error
 }
 
-// run is the hosts that started together.
+// run is a group of hosts that start together.
 type run struct {
 	name      string
 	processes int
 	cluster   *simhost.Cluster
-	sessions  []*session // by process; nil where none has come or it has gone
+	sessions  []*session // by process; nil if the process is not connected
 	here      int
 }
 
-// Listen serves the devices of a system, which this process has to itself, on a "unix" or "tcp"
-// address. A TCP address without a host, such as ":8478", is reached from this machine only. The
-// system stays the caller's, to be closed after the machine.
+// Listen serves the devices of base on a "unix" or "tcp" address. A TCP address without a host,
+// such as ":8478", accepts only connections from this computer. The caller must not use base for
+// anything else, and must close it after the machine.
 func Listen(base *system.System, network, address string, opts Options) (*Machine, error) {
 	if opts.Patience < 0 || opts.MaxBytes < 0 {
 		return nil, fault("listen", errkind.ValueError, "a patience of %v and bodies of %d bytes: give numbers from 0",
@@ -115,17 +116,17 @@ func Listen(base *system.System, network, address string, opts Options) (*Machin
 	return m, nil
 }
 
-// Addr is the address that the machine listens on.
+// Addr returns the address that the machine listens on.
 func (m *Machine) Addr() net.Addr { return m.listener.Addr() }
 
-// Host returns what a host of a run is to be told.
+// Host returns the configuration of a host process.
 func (m *Machine) Host(run string, process, processes int) Host {
 	return Host{Network: m.Addr().Network(), Address: m.Addr().String(), Secret: m.opts.Secret, Run: run, Process: process,
 		Processes: processes}
 }
 
-// Cut cuts the connection of a host of a run, as a network that fails, and reports whether there
-// was one.
+// Cut closes the connection of a host, to simulate a network failure. It reports whether the host
+// was connected.
 func (m *Machine) Cut(run string, process int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,7 +137,7 @@ func (m *Machine) Cut(run string, process int) bool {
 	return r.sessions[process].conn.Close() == nil
 }
 
-// Present returns which hosts of a run are connected, ascending.
+// Present returns the process numbers of the connected hosts of a run in ascending order.
 func (m *Machine) Present(run string) (processes []int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -150,13 +151,13 @@ func (m *Machine) Present(run string) (processes []int) {
 	return processes
 }
 
-// Close cuts all connections and gives the programs back. A second Close returns the first result.
+// Close closes all connections and programs. Later calls return the result of the first call.
 func (m *Machine) Close() error {
 	m.closing.Do(func() {
 		m.mu.Lock()
-		m.ended = true // so that no host hears of the end of another
+		m.ended = true // stops the notices about lost hosts
 		for s := range m.sessions {
-			_ = s.conn.Close() // its end is what is wanted
+			_ = s.conn.Close() // the connection is discarded
 		}
 		m.mu.Unlock()
 		err := m.listener.Close()
@@ -172,12 +173,12 @@ func (m *Machine) accept() {
 	for {
 		conn, err := m.listener.Accept()
 		if err != nil {
-			return // it is closed
+			return // the listener is closed
 		}
 		s := newSession(m, conn)
 		m.mu.Lock()
 		if m.ended {
-			_ = conn.Close() // serve notices
+			_ = conn.Close() // serve detects the closed connection
 		}
 		m.sessions[s] = struct{}{}
 		m.mu.Unlock()
@@ -217,7 +218,7 @@ func (m *Machine) enter(s *session, h *hello) (*run, error) {
 	return r, nil
 }
 
-// leave takes a host out of its run. The others notice.
+// leave removes a host from its run. The other hosts receive an error.
 func (m *Machine) leave(r *run, process int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -230,7 +231,7 @@ func (m *Machine) leave(r *run, process int) {
 	}
 }
 
-// forget ends a session.
+// forget removes a session that has ended.
 func (m *Machine) forget(s *session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

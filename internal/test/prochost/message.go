@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// The operations of a host's requests.
+// Operations of requests.
 const (
 	opHello   = "hello"
 	opJoin    = "join"
@@ -24,7 +24,8 @@ const (
 	opClose   = "close"
 )
 
-// request is the header of a frame of a host. The body is the program's code, or the arguments.
+// request is the header of a frame that a host sends. The body contains the program or the
+// arguments.
 type request struct {
 	ID uint64
 	Op string
@@ -32,14 +33,15 @@ type request struct {
 	Hello   *hello        `json:",omitempty"`
 	Program *programs     `json:",omitempty"`
 	Launch  *launchHeader `json:",omitempty"`
-	// Executable is what to release.
+	// Executable is the program to release.
 	Executable int `json:",omitempty"`
-	// Cancel is the request to give up, and Deadline says that its time is over.
+	// Cancel is the ID of a request to cancel. Deadline reports that the deadline of that request
+	// has passed.
 	Cancel   uint64 `json:",omitempty"`
 	Deadline bool   `json:",omitempty"`
 }
 
-// reply is the header of a frame of the machine. The body is the results.
+// reply is the header of a frame that the machine sends. The body contains the results.
 type reply struct {
 	ID    uint64
 	Error *wireError `json:",omitempty"`
@@ -48,13 +50,13 @@ type reply struct {
 	Compiled *compiled `json:",omitempty"`
 }
 
-// hello is how a host begins.
+// hello is the first request of a host.
 type hello struct {
 	Run                string
 	Process, Processes int
 }
 
-// welcome says what the machine has.
+// welcome describes the machine. It answers hello.
 type welcome struct {
 	Platform  string
 	Devices   int
@@ -64,7 +66,7 @@ type welcome struct {
 	MaxBytes  int64
 }
 
-// programs says how to compile.
+// programs contains the format and the compile options of a program.
 type programs struct {
 	Format               string
 	Replicas, Partitions int
@@ -74,23 +76,24 @@ type programs struct {
 	Overrides            []override `json:",omitempty"`
 }
 
-// override is an option of the compiler. JSON alone would not tell an integer from another number.
+// override is a compiler option. Type distinguishes integers from other numbers, which JSON does
+// not.
 type override struct{ Name, Type, Value string }
 
-// compiled says what a program is to the host.
+// compiled describes a compiled program to the host.
 type compiled struct {
 	Executable int
-	Devices    []int // ids of the host's devices of the program, in the order of the launch
+	Devices    []int // IDs of the host's devices of the program, in launch order
 	Outputs    []tensor
 }
 
-// tensor is the type of an argument or a result on one device.
+// tensor is the type of an argument or result on one device.
 type tensor struct {
 	Type pjrt.DType
 	Dims []int
 }
 
-// launchHeader says what is launched. Each device of the host has arguments of these types.
+// launchHeader describes a launch. Arguments are the argument types of each of the host's devices.
 type launchHeader struct {
 	Executable int
 	Arguments  []tensor
@@ -98,7 +101,7 @@ type launchHeader struct {
 	LaunchID   int    `json:",omitempty"`
 }
 
-// bytes is the size of a tensor in host memory.
+// bytes returns the size of a tensor in host memory.
 func (t tensor) bytes() (int, error) {
 	n := t.Type.HostBytes()
 	if n == 0 {
@@ -116,7 +119,7 @@ func (t tensor) bytes() (int, error) {
 	return n, nil
 }
 
-// split cuts a body into the tensors of so many devices.
+// split splits a body into the bytes of each tensor of each device.
 func split(body []byte, devices int, tensors []tensor) ([][][]byte, error) {
 	out := make([][][]byte, devices)
 	rest := body
@@ -141,7 +144,7 @@ func split(body []byte, devices int, tensors []tensor) ([][][]byte, error) {
 	return out, nil
 }
 
-// newPrograms writes options for the wire.
+// newPrograms encodes compile options.
 func newPrograms(format string, o pjrt.CompileOptions) (*programs, error) {
 	p := &programs{Format: format, Replicas: o.Replicas, Partitions: o.Partitions, DeviceAssignment: o.DeviceAssignment,
 		SPMD: o.SPMD, Shardy: o.Shardy, DumpDir: o.DumpDir}
@@ -159,7 +162,7 @@ func newPrograms(format string, o pjrt.CompileOptions) (*programs, error) {
 	return p, nil
 }
 
-// options reads them.
+// options decodes the compile options.
 func (p *programs) options() (pjrt.CompileOptions, error) {
 	o := pjrt.CompileOptions{Replicas: p.Replicas, Partitions: p.Partitions, DeviceAssignment: p.DeviceAssignment,
 		SPMD: p.SPMD, Shardy: p.Shardy, DumpDir: p.DumpDir}

@@ -23,8 +23,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// TestHostProcess is the program of a host: it launches the sum until a launch fails, and tells of
-// each on a line.
+// TestHostProcess is the main program of a host process: it launches sum until a launch fails, and
+// prints a line for each launch.
 func TestHostProcess(t *testing.T) {
 	h, here, err := prochost.FromEnviron(os.Getenv)
 	if !here {
@@ -60,7 +60,7 @@ func TestHostProcess(t *testing.T) {
 	fmt.Println("ended", err)
 }
 
-// child is a host that is a process of its own.
+// child is a host in a child process.
 type child struct {
 	*exec.Cmd
 	lines chan string
@@ -91,7 +91,7 @@ func start(t *testing.T, h prochost.Host) *child {
 	return c
 }
 
-// until waits for a line that begins so.
+// until waits for an output line with the given prefix.
 func (c *child) until(t *testing.T, prefix string) string {
 	t.Helper()
 	late := time.After(time.Minute)
@@ -110,7 +110,8 @@ func (c *child) until(t *testing.T, prefix string) string {
 	}
 }
 
-// TestHostsAreProcessesThatCanBeKilled: what happens to one host for real, and what the others see.
+// TestHostsAreProcessesThatCanBeKilled checks the errors of the other hosts when one host process
+// is killed, stopped or disconnected.
 func TestHostsAreProcessesThatCanBeKilled(t *testing.T) {
 	m := listen(t, 4, prochost.Options{Patience: 2 * time.Second})
 	for _, c := range []struct {
@@ -162,7 +163,8 @@ func TestAHostThatDoesNotComeIsNamed(t *testing.T) {
 	var missing *simhost.MissingError
 	require.ErrorAs(t, err, &missing)
 	assert.Equal(t, []string{"red"}, missing.Names)
-	// One that came and went is another case: nobody waits for its time to be over.
+	// If the host has connected before and exited, the other hosts fail without waiting for the
+	// timeout.
 	m = listen(t, 4, prochost.Options{})
 	dying := start(t, m.Host("again", 0, 2))
 	require.Eventually(t, func() bool { return len(m.Present("again")) == 1 }, time.Minute, time.Millisecond)

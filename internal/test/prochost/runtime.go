@@ -13,20 +13,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// runtime is what a host runs on. It implements [system.Runtime].
+// runtime implements [system.Runtime] on a host.
 type runtime struct {
 	link     *link
-	base     *system.System // the host's own, for its buffers
+	base     *system.System // the host's own CPU client, for buffers
 	topology tpu.Topology
 	platform string
 	name     string
-	ids      []int // of the host's devices
+	ids      []int // IDs of the host's devices
 	open     atomic.Int64
 }
 
 var _ system.Runtime = (*runtime)(nil)
 
-// fail is the error of an operation for a cause that does not name the operation itself.
+// fail adds the operation to an error that does not contain it.
 func fail(op string, cause error) error {
 	return &errkind.Fault{Op: "prochost: " + op, Err: cause}
 }
@@ -35,12 +35,12 @@ func (r *runtime) PlatformName() string { return r.platform }
 
 func (r *runtime) Devices() []*pjrt.Device { return r.base.Runtime().Devices() }
 
-// Topology says where the devices are.
+// Topology returns the topology of all devices of the machine.
 func (r *runtime) Topology() tpu.Topology { return r.topology }
 
 func (r *runtime) Addressable(id int) bool { return slices.Contains(r.ids, id) }
 
-// check refuses a device of another host, as a client does.
+// check returns an error if d belongs to another host, like a PJRT client does.
 func (r *runtime) check(d *pjrt.Device) error {
 	if d != nil && !r.Addressable(d.ID()) {
 		return fault("transfer", errkind.ValueError, "device %d is not of %s, which has devices %v", d.ID(), r.name, r.ids)
@@ -64,7 +64,8 @@ func (r *runtime) RefillFromHost(ctx context.Context, into *pjrt.Buffer, data []
 	return r.base.Runtime().RefillFromHost(ctx, into, data, dtype, dims, d)
 }
 
-// Compile has the machine compile a program, as text: it does not trust bytecode of its hosts.
+// Compile compiles a program on the machine. It sends the program as text, because the machine
+// rejects bytecode.
 func (r *runtime) Compile(ctx context.Context, code pjrt.Program, opts pjrt.CompileOptions) (system.Executable, error) {
 	p, err := newPrograms(code.Format, opts)
 	if err != nil {
@@ -90,7 +91,7 @@ func (r *runtime) Compile(ctx context.Context, code pjrt.Program, opts pjrt.Comp
 	return e, nil
 }
 
-// Close ends the host. It fails while programs or buffers of it are open.
+// Close disconnects the host. It returns an error while programs or buffers of the host are open.
 func (r *runtime) Close() error {
 	if n := r.open.Load(); n > 0 {
 		return &errkind.Fault{Op: "prochost: close", Reason: fmt.Sprintf("%s: %d executables are open", r.name, n),
@@ -99,28 +100,29 @@ func (r *runtime) Close() error {
 	if err := r.base.Close(); err != nil {
 		return err
 	}
-	// It is gone anyway when the connection ends.
+	// The error can be ignored, because the connection is closed next.
 	_ = r.link.write(context.Background(), request{Op: opClose}, nil)
 	r.link.end(errEnded)
 	return nil
 }
 
-// errEnded is what a host gets that goes on after its Close.
+// errEnded is the error of calls after Close.
 var errEnded = errkind.New(errkind.FailedPreconditionError, "prochost: the host has ended")
 
-// executable is a program as its host sees it.
+// executable is a program that the machine has compiled for this host.
 type executable struct {
 	runtime *runtime
 	id      int
 	devices []*pjrt.Device
 	outputs []tensor
-	scratch sync.Pool // of *[]byte
+	scratch sync.Pool // contains *[]byte
 	closing sync.Once
 }
 
 func (e *executable) AddressableDevices() []*pjrt.Device { return slices.Clone(e.devices) }
 
-// Close gives the program back. A machine that is gone has given it back already.
+// Close releases the program on the machine. If the connection is closed, the machine has already
+// released the program.
 func (e *executable) Close() error {
 	e.closing.Do(func() {
 		e.runtime.open.Add(-1)

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// greeting is how long a host may take to say who it is, and maxGreeting bounds the body of that:
-	// there is none.
+	// greeting limits the time until a host sends its first request. maxGreeting is the maximum
+	// size of the body of this request, which has no body.
 	greeting    = 10 * time.Second
 	maxGreeting = 0
-	// maxCalls bounds the requests of a host that are under way, and maxPrograms its programs.
+	// maxCalls limits the concurrent requests of a host. maxPrograms limits its open programs.
 	maxCalls    = 64
 	maxPrograms = 1 << 14
 )
 
-// session is a host as the machine sees it.
+// session is the connection of one host on the machine.
 type session struct {
 	machine *Machine
 	conn    net.Conn
@@ -38,13 +38,13 @@ type session struct {
 	writing sync.Mutex
 
 	mu       sync.Mutex
-	runtime  system.Runtime // nil before it has joined
+	runtime  system.Runtime // nil until the host has joined
 	cancels  map[uint64]context.CancelCauseFunc
 	programs map[int]*program
 	made     int
 }
 
-// program is a program as a host has it open.
+// program is a program that the host has open.
 type program struct {
 	system.Executable
 	outputs []tensor
@@ -56,7 +56,7 @@ func newSession(m *Machine, conn net.Conn) *session {
 		cancels: map[uint64]context.CancelCauseFunc{}, programs: map[int]*program{}}
 }
 
-// serve is a session from the connection to its end.
+// serve runs the session until the connection ends.
 func (s *session) serve() {
 	defer s.machine.forget(s)
 	defer s.conn.Close()
@@ -71,14 +71,15 @@ func (s *session) serve() {
 	err := s.read()
 	log.Info("prochost: a host went", "error", err)
 	_ = s.conn.Close()
-	// The others are told first, so that they hear of its end and not of the end of its waits.
+	// The other hosts are notified before the waits of this host end, so that they report the lost
+	// host as the cause.
 	s.machine.leave(s.run, s.process)
 	s.cancel()
 	s.calls.Wait()
 	s.end()
 }
 
-// end gives back what the host had open.
+// end releases all programs of the host.
 func (s *session) end() {
 	for _, x := range s.programs {
 		if err := x.Close(); err != nil {
@@ -92,7 +93,7 @@ func (s *session) end() {
 	}
 }
 
-// greet learns who the peer is.
+// greet authenticates the peer and adds it to its run.
 func (s *session) greet() error {
 	if err := s.conn.SetDeadline(time.Now().Add(greeting)); err != nil {
 		return err
@@ -124,10 +125,11 @@ func (s *session) greet() error {
 	return err
 }
 
-// silence is how long a host may say nothing: it says something each second.
+// silence returns the time without a message after which a host counts as dead. Hosts send a
+// heartbeat every second.
 func (s *session) silence() time.Duration { return max(s.machine.opts.Patience, 10*time.Second) }
 
-// send writes a frame. A host that does not take it is cut off.
+// send writes a frame. It closes the connection if the host does not accept the frame.
 func (s *session) send(answer reply, body ...[]byte) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -141,7 +143,8 @@ func (s *session) send(answer reply, body ...[]byte) error {
 	return err
 }
 
-// read reads requests until the host ends, which gives nil, or breaks the rules.
+// read handles requests until the host closes the session. It returns nil in this case, and an
+// error if the host violates the protocol or the connection fails.
 func (s *session) read() error {
 	for {
 		if err := s.conn.SetReadDeadline(time.Now().Add(s.silence())); err != nil {
@@ -192,13 +195,13 @@ func (s *session) read() error {
 	}
 }
 
-// giveUp ends the context of a request.
+// giveUp cancels the context of a request.
 func (s *session) giveUp(q request) {
 	s.mu.Lock()
 	cancel := s.cancels[q.Cancel]
 	s.mu.Unlock()
 	switch {
-	case cancel == nil: // it has been answered
+	case cancel == nil: // already answered
 	case q.Deadline:
 		cancel(context.DeadlineExceeded)
 	default:
@@ -206,7 +209,7 @@ func (s *session) giveUp(q request) {
 	}
 }
 
-// answer does what a request asks for.
+// answer executes a request and sends the reply.
 func (s *session) answer(ctx context.Context, q request, body []byte) {
 	answer := reply{ID: q.ID}
 	var results [][]byte
@@ -231,7 +234,7 @@ func (s *session) answer(ctx context.Context, q request, body []byte) {
 	}
 }
 
-// joined is the host's runtime, once it has one.
+// joined returns the host's runtime, or nil if the host has not joined.
 func (s *session) joined() system.Runtime {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -259,7 +262,7 @@ func (s *session) compile(ctx context.Context, p *programs, code []byte) (*compi
 	if err != nil {
 		return nil, err
 	}
-	// Hosts that were let in send text.
+	// Authenticated hosts are trusted, but only with programs in text form.
 	x, err := s.joined().Compile(ctx, pjrt.Program{Code: code, Format: p.Format, Trusted: !bytes.HasPrefix(code,
 		[]byte("ML\xefR"))}, opts)
 	if err != nil {
@@ -272,7 +275,7 @@ func (s *session) compile(ctx context.Context, p *programs, code []byte) (*compi
 	return out, nil
 }
 
-// keep notes a program of the host.
+// keep registers a program of the host.
 func (s *session) keep(x system.Executable) (*compiled, error) {
 	loaded := system.UnwrapExecutable(x)
 	if loaded == nil {
