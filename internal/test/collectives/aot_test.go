@@ -15,7 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// TestAOTCollectivesOfEncodedDTypes compiles the collectives with dtypes for which libtpu lacks some.
+// TestAOTCollectivesOfEncodedDTypes compiles collectives for dtypes that libtpu supports only
+// partially.
 func TestAOTCollectivesOfEncodedDTypes(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return
@@ -23,8 +24,8 @@ func TestAOTCollectivesOfEncodedDTypes(t *testing.T) {
 	compileAll(t, dtypes.Uint64, dtypes.Complex64, dtypes.Int2)
 }
 
-// TestAOTLargeCollectivesOfEveryDType is the same with all dtypes but Complex128, which TPUs do not
-// have.
+// TestAOTLargeCollectivesOfEveryDType compiles collectives for all dtypes except Complex128, which
+// TPUs do not support.
 func TestAOTLargeCollectivesOfEveryDType(t *testing.T) {
 	plugintest.Large(t)
 	if !plugintest.TPUChild(t) {
@@ -43,12 +44,12 @@ func compileAll(t *testing.T, all ...dtypes.DType) {
 			}
 			for _, d := range all {
 				argument := d
-				if d.IsPacked() { // such an argument is an error
+				if d.IsPacked() { // not supported for arguments
 					argument = dtypes.Int8
 				}
 				_, err := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) (out []*graph.Node) {
 					for _, o := range groups[group] {
-						if !o.of(d) || o.name == "dot" && d.Bits() == 64 && d.IsInt() { // libtpu has no products of 64-bit integers
+						if !o.of(d) || o.name == "dot" && d.Bits() == 64 && d.IsInt() { // unsupported by libtpu
 							continue
 						}
 						out = append(out, graph.ConvertDType(o.applied(rc, group, graph.ConvertDType(in[0], d), p), argument))

@@ -1,3 +1,3 @@
-// Package collectives tests the collectives of a step with every dtype against sums, gathers and
-// exchanges that Go code computes.
+// Package collectives compares the collectives of a step, for every dtype, with reference
+// implementations in Go.
 package collectives

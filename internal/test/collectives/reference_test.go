@@ -9,15 +9,15 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 )
 
-// array is a row-major tensor on the host. Integers and booleans are in ints, other numbers in
-// complexes.
+// array is a row-major tensor on the host. Integers and booleans are stored in ints, other numbers
+// in complexes.
 type array struct {
 	dims      []int
 	ints      []int64
 	complexes []complex128
 }
 
-// rounded returns the number that a dtype has for x: integers wrap around.
+// rounded converts x to a dtype. Integers wrap around.
 func rounded(d dtypes.DType, x int64) int64 {
 	switch bits := d.Bits(); {
 	case d == dtypes.Bool:
@@ -37,7 +37,7 @@ func unsigned(d dtypes.DType) bool {
 
 func isInt(d dtypes.DType) bool { return d == dtypes.Bool || d.IsInt() }
 
-// values returns n numbers of a dtype. Integers cover the range of the dtype; sums of the other
+// values returns an array of a dtype. Integers cover the range of the dtype. The sums of other
 // numbers are exact.
 func values(d dtypes.DType, dims ...int) array {
 	n := 1
@@ -69,7 +69,7 @@ func values(d dtypes.DType, dims ...int) array {
 	return a
 }
 
-// tensor returns the argument of a step that [decoded] makes a tensor of a dtype of.
+// tensor encodes the array as an argument of a step. [decoded] decodes it.
 func (a array) tensor() *tensors.Tensor {
 	if a.ints != nil {
 		return tensors.FromFlatDataAndDimensions(a.ints, a.dims...)
@@ -103,8 +103,8 @@ func encoded(x *graph.Node) *graph.Node {
 	return graph.Complex(x, graph.ZerosLike(x))
 }
 
-// each makes an array of the given dimensions, element by element: from returns the array and the
-// index of the element that the index has.
+// each builds an array with the given dimensions. For each index, from returns the source array and
+// its element's index.
 func each(dims []int, from func(at []int) (array, []int)) array {
 	out := array{dims: dims}
 	at := make([]int, len(dims))
@@ -133,7 +133,7 @@ func each(dims []int, from func(at []int) (array, []int)) array {
 	return out
 }
 
-// concat returns arrays one after another along a dimension.
+// concat concatenates arrays along a dimension.
 func concat(dim int, all ...array) array {
 	dims := slices.Clone(all[0].dims)
 	size := dims[dim]
@@ -145,7 +145,7 @@ func concat(dim int, all ...array) array {
 	})
 }
 
-// part returns part k of n along a dimension.
+// part returns part k of n equal parts along a dimension.
 func part(a array, dim, k, n int) array {
 	dims := slices.Clone(a.dims)
 	dims[dim] /= n
@@ -155,7 +155,7 @@ func part(a array, dim, k, n int) array {
 	})
 }
 
-// zeroed returns zeros.
+// zeroed returns an array of zeros with the shape of a.
 func zeroed(a array) array {
 	return array{dims: a.dims, ints: make([]int64, len(a.ints)), complexes: make([]complex128, len(a.complexes))}.normal()
 }
@@ -170,7 +170,7 @@ func (a array) normal() array {
 	return a
 }
 
-// combined combines arrays element by element.
+// combined applies op element by element.
 func combined(d dtypes.DType, op string, all ...array) array {
 	out := array{dims: all[0].dims, ints: slices.Clone(all[0].ints), complexes: slices.Clone(all[0].complexes)}
 	for _, a := range all[1:] {

@@ -22,8 +22,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// operation is one collective: the op, and what replica r or logical device r has of it, given what
-// all have.
+// operation is a collective with its reference implementation. The reference returns the result of
+// replica or logical device r for the inputs of all devices.
 type operation struct {
 	name string
 	of   func(d dtypes.DType) bool
@@ -170,8 +170,8 @@ var inManual = []operation{
 		func(_ dtypes.DType, all []array, _ int) array { return oddOf(all[len(all)-1]) }},
 }
 
-// byPartitioner are the ops of a replica whose tensor is split over its logical devices, of which
-// XLA's partitioner makes collectives.
+// byPartitioner are operations on a replica's tensor, which is split over its logical devices.
+// XLA's partitioner converts them to collectives.
 var byPartitioner = []operation{
 	{"replicate", every, func(_ *strategy.ReplicaContext, x *graph.Node, n int) *graph.Node {
 		return logical.Replicate(logical.Split(x, n, 1))
@@ -232,13 +232,13 @@ func rows(op string) func(d dtypes.DType, all []array, r int) array {
 
 const rowsOf, columnsOf = 8, 24
 
-// groups are the operations by the devices that they combine.
+// groups contains the operations by the set of devices over which they communicate.
 var groups = map[string][]operation{"over the replicas": overReplicas, inRegion: inManual,
 	"by the partitioner": byPartitioner}
 
 const inRegion = "in a manual region"
 
-// writable are the dtypes that a program can have.
+// writable returns the dtypes that a program can have.
 func writable() (all []dtypes.DType) {
 	for d := dtypes.InvalidDType + 1; d <= dtypes.Uint1; d++ {
 		if ir.IsSupported(d) {
@@ -248,7 +248,7 @@ func writable() (all []dtypes.DType) {
 	return all
 }
 
-// own returns the replica's part of a stack of all replicas' tensors.
+// own returns the replica's slice of a tensor that stacks the inputs of all replicas.
 func own(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 	zero := graph.Const(x.Graph(), int32(0))
 	dims := slices.Clone(x.Shape().Dimensions)
@@ -256,8 +256,8 @@ func own(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 	return graph.Reshape(graph.DynamicSlice(x, []*graph.Node{rc.ReplicaIDInSyncGroup(), zero, zero}, dims), dims[1:]...)
 }
 
-// applied returns the result of an operation on a replica's tensor. In a manual region each logical
-// device has a part of its rows.
+// applied applies the operation to a replica's tensor. In a manual region, each logical device has
+// a slice of the rows.
 func (o operation) applied(rc *strategy.ReplicaContext, group string, x *graph.Node, p int) *graph.Node {
 	if group != inRegion {
 		return o.op(rc, x, p)
@@ -269,9 +269,9 @@ func (o operation) applied(rc *strategy.ReplicaContext, group string, x *graph.N
 		})[0]
 }
 
-// TestCollectivesOfEveryDType runs every collective with every dtype that a program can have, on
-// five meshes, and compares with Go code. Two-bit integers once corrupted the memory of the process,
-// so the test runs in a process of its own.
+// TestCollectivesOfEveryDType compares every collective with its reference, for every dtype that a
+// program can have, on five meshes. It runs in a child process, because 2-bit integers once
+// corrupted the memory of the process.
 func TestCollectivesOfEveryDType(t *testing.T) {
 	plugintest.Path(t, "cpu")
 	if !plugintest.InChild(t) {
@@ -287,7 +287,7 @@ func TestCollectivesOfEveryDType(t *testing.T) {
 			s := strategytest.New(t, r, p)
 			for _, group := range slices.Sorted(maps.Keys(groups)) {
 				if group == "over the replicas" && r == 1 || group != "over the replicas" && p == 1 {
-					continue // nothing to combine
+					continue // only one device
 				}
 				checked += check(t, s, group, p)
 			}
@@ -296,7 +296,7 @@ func TestCollectivesOfEveryDType(t *testing.T) {
 	t.Logf("checked %d combinations of dtype, collective and mesh", checked)
 }
 
-// check runs a group of operations with all dtypes, and returns the number of combinations.
+// check checks a group of operations with all dtypes and returns the number of combinations.
 func check(t *testing.T, s *strategy.TPUStrategy, group string, p int) int {
 	r, ctx := s.NumReplicasInSync(), t.Context()
 	all := writable()
@@ -348,7 +348,7 @@ func check(t *testing.T, s *strategy.TPUStrategy, group string, p int) int {
 	return n
 }
 
-// expected returns what replica k has of an operation.
+// expected returns the expected result of replica k.
 func (o operation) expected(d dtypes.DType, group string, replicas []array, k, p int) array {
 	if group != inRegion {
 		return o.want(d, replicas, k)

@@ -1,11 +1,11 @@
-// Package hangtest lets a test fail where the code under test would hang: a read of a pipe whose
-// other end nobody opens would otherwise wait until the whole test binary times out.
+// Package hangtest makes a test fail if the code under test hangs. Without it, a read from a pipe that
+// has no writer would wait until the whole test binary times out.
 //
 //	hangtest.Within(t, func() { _, err = files.Open(pipe) })
 //
-// The limit is 20 seconds, which is long for a function that reads a small file, however loaded the
-// machine is. A function that returns is not slowed down.
+// The limit is 20 seconds, which is much longer than the time to read a small file on a loaded
+// machine. A function that returns earlier is not delayed.
 //
-// A function that would come back after far too long is held to the processor's time: [Processor]
-// counts what the process itself took, where a clock counts what other processes took too.
+// [Processor] measures the processor time of a function, for tests of code that may be too slow. The
+// load of other processes hardly affects this time.
 package hangtest

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// limit is long for what reads a small file, on any machine.
+// limit is much longer than the time to read a small file on a loaded machine.
 const limit = 20 * time.Second
 
-// Within runs f, and fails the test at once if f does not return within 20 seconds. f runs on
-// another goroutine: an assertion in it that stops the test ends f alone.
+// Within runs f in another goroutine and fails the test immediately if f does not return within 20
+// seconds. A failed require assertion in f ends only f, not the test function.
 func Within(t testing.TB, f func()) {
 	t.Helper()
 	if !returns(f, limit) {
@@ -17,7 +17,7 @@ func Within(t testing.TB, f func()) {
 	}
 }
 
-// returns reports whether f returns within the limit.
+// returns reports whether f returns within limit.
 func returns(f func(), limit time.Duration) bool {
 	done := make(chan struct{})
 	go func() {

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Processor runs f and returns the time that this process took of all processors meanwhile, in f
-// and in other goroutines. Another process does not add to it, as it does to the time of a clock:
-// what a test says of it holds on a machine that does other work too. Waiting does not count.
+// Processor runs f and returns the processor time that this process used during the call, in all
+// goroutines. The result does not include waiting. Unlike wall-clock time, it hardly depends on the
+// load of other processes.
 func Processor(t testing.TB, f func()) time.Duration {
 	t.Helper()
 	start := used(t)

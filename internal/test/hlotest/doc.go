@@ -1,11 +1,10 @@
-// Package hlotest reads the programs that a compiler optimized, for tests that count what became of
-// a module: how many products it has, which collectives, of which dtype and size, and which
-// instructions stand in a branch that some devices do not take.
+// Package hlotest decodes optimized programs for tests that inspect the compiler's output, such as
+// the number of matrix products, the dtypes and sizes of collectives, and the instructions that only
+// some devices run.
 //
 //	for _, op := range hlotest.Ops(t, compiled.Program) {
 //		if op.Code == "all-reduce" { ... }
 //	}
 //
-// [Ops] decodes the HloModuleProto that a plugin gives for an executable. It fails the test where
-// the message is malformed.
+// [Ops] decodes the HloModuleProto of an executable. It fails the test if the message is invalid.
 package hlotest

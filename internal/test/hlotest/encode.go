@@ -6,7 +6,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// The functions below encode programs like compilers do: as messages of numbered fields.
+// The functions below encode HLO programs as protocol buffers, like compilers do.
 
 // Number appends a varint field to b.
 func Number(b []byte, field protowire.Number, n uint64) []byte {
@@ -30,7 +30,7 @@ func Packed(b []byte, field protowire.Number, list ...uint64) []byte {
 // Floats returns the shape of an f32 array.
 func Floats(dims ...uint64) []byte { return Packed(Number(nil, 2, 11), 3, dims...) }
 
-// Instruction returns an instruction. more are further encoded fields.
+// Instruction returns an encoded instruction. more contains additional encoded fields.
 func Instruction(id uint64, opcode string, shape []byte, operands []uint64, more ...[]byte) []byte {
 	b := Message(nil, 2, []byte(opcode))
 	b = Message(b, 3, shape)
@@ -44,7 +44,7 @@ func Instruction(id uint64, opcode string, shape []byte, operands []uint64, more
 	return b
 }
 
-// Computation returns a computation of instructions.
+// Computation returns an encoded computation.
 func Computation(id uint64, instructions ...[]byte) []byte {
 	var b []byte
 	for _, i := range instructions {
@@ -53,7 +53,7 @@ func Computation(id uint64, instructions ...[]byte) []byte {
 	return Number(b, 5, id)
 }
 
-// Program returns a program of computations.
+// Program returns a program of encoded computations. entry is the ID of the entry computation.
 func Program(entry uint64, computations ...[]byte) pjrt.Program {
 	var b []byte
 	for _, c := range computations {
@@ -62,7 +62,7 @@ func Program(entry uint64, computations ...[]byte) pjrt.Program {
 	return pjrt.Program{Code: Number(b, 6, entry), Format: pjrt.FormatHLO}
 }
 
-// Groups returns the replica groups of a collective as a list.
+// Groups returns the encoded replica groups of a collective.
 func Groups(groups ...[]uint64) []byte {
 	var list []byte
 	for _, g := range groups {
@@ -71,15 +71,16 @@ func Groups(groups ...[]uint64) []byte {
 	return Message(nil, 87, list)
 }
 
-// Product returns the dimensions of a matrix product that sums over the left operand's dimension 1.
+// Product returns the encoded dimension numbers of a matrix product that contracts dimension 1 of
+// the left operand.
 func Product() []byte { return Message(nil, 30, Packed(nil, 1, 1)) }
 
-// Cycles returns a configuration with the compiler's estimate of cycles.
+// Cycles returns an encoded backend configuration with the compiler's cycle estimate.
 func Cycles(n string) []byte {
 	return Message(nil, 43, []byte(`{"window_config":{"estimated_cycles":"`+n+`"}}`))
 }
 
-// Iterations returns a configuration with the number of iterations of a loop.
+// Iterations returns an encoded backend configuration with the trip count of a loop.
 func Iterations(n string) []byte {
 	return Message(nil, 43, []byte(`{"known_trip_count":{"n":"`+n+`"}}`))
 }

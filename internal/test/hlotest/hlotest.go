@@ -9,22 +9,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Op is one instruction of an optimized program.
+// Op is an instruction of an optimized program.
 type Op struct {
-	// Code is the instruction's opcode, as in "all-reduce".
+	// Code is the opcode, such as "all-reduce".
 	Code string
-	// DType is the element type of the result's first tensor, as in "f32", and Bytes the size of
-	// all its tensors.
+	// DType is the element type of the result's first tensor, such as "f32". Bytes is the total
+	// size of the result's tensors.
 	DType string
 	Bytes int64
-	// Guarded says that the instruction is in a branch of a conditional, so that some devices do
-	// not run it.
+	// Guarded reports whether the instruction is in a branch of a conditional. Some devices may not
+	// run such an instruction.
 	Guarded bool
 }
 
 type computation struct {
 	ops    []Op
-	called [][]uint64 // of each op
+	called [][]uint64 // called computations of each op
 }
 
 var elements = map[uint64]struct {
@@ -36,8 +36,8 @@ var elements = map[uint64]struct {
 	15: {"c64", 64}, 18: {"c128", 128},
 }
 
-// Ops returns the instructions of an executable's optimized program that its entry reaches, those
-// of fusions, loops and branches included.
+// Ops returns the instructions of an executable's optimized program that are reachable from its
+// entry computation, including instructions in fusions, loops and branches.
 func Ops(t testing.TB, x *pjrt.Executable) []Op {
 	t.Helper()
 	p, err := x.OptimizedProgram()

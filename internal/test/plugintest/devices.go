@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// System opens a system of so many CPU devices. It is closed when the test ends.
+// System opens a system with the given number of CPU devices. It is closed when the test ends.
 func System(t testing.TB, devices int) *system.System {
 	t.Helper()
 	path := Path(t, "cpu")
@@ -30,17 +30,17 @@ func System(t testing.TB, devices int) *system.System {
 	return sys
 }
 
-// open counts the systems that are open. The collectives of the CPU plugin are one for all clients of a
-// process, and tell launches apart by their devices only. Who has read the loss of a step has waited for
-// one of its devices: while the others still add up, the first step of another client would meet them,
-// and the plugin end the process. A closed client has waited for all. So a test that opens a second one
-// beside its first lets that come to its end.
+// open counts the open systems. All clients of the CPU plugin in a process share its collectives,
+// which distinguish launches only by their devices. A test that has read the loss of a step has
+// waited for only one device. If another client starts a step while the other devices are still in
+// a collective, the plugin terminates the process. System therefore waits briefly before it opens
+// another system while one is open. Closed clients have no running collectives.
 var open atomic.Int64
 
 const breath = 50 * time.Millisecond
 
-// Slice describes a TPU slice, such as "v5litepod-8", for compilation ahead of time with libtpu. It
-// is closed when the test ends. Call it in a process where [TPUChild] returned true.
+// Slice returns a TPU slice, such as "v5litepod-8", for ahead-of-time compilation with libtpu. It
+// is closed when the test ends. Call Slice only in a process in which [TPUChild] returned true.
 func Slice(t testing.TB, name string) *system.Slice {
 	t.Helper()
 	slice, err := system.Describe(context.Background(), name, system.DescribeOptions{Plugin: Path(t, "tpu")})
@@ -51,8 +51,8 @@ func Slice(t testing.TB, name string) *system.Slice {
 	return slice
 }
 
-// Libtpu returns the path of libtpu. A test that lacks it is skipped, also where plugins are
-// required: it fails only with TPUSTRATEGY_AOT=1 in the environment.
+// Libtpu returns the path of libtpu. If libtpu is not installed, the test is skipped, even if
+// plugins are required. It fails only if the environment has TPUSTRATEGY_AOT=1.
 func Libtpu(t testing.TB) string {
 	t.Helper()
 	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
@@ -61,9 +61,9 @@ func Libtpu(t testing.TB) string {
 	return Path(t, "tpu")
 }
 
-// CUDA is the plugin that compiles for GPUs. Half a gigabyte is much for a test: it skips unless the
-// environment has TPUSTRATEGY_GPU_AOT=1. The tests that `make test-gpu-aot` runs have GPU at the
-// beginning of their names.
+// CUDA returns the plugin that compiles for GPUs. The test is skipped unless the environment has
+// TPUSTRATEGY_GPU_AOT=1, because the plugin has a size of half a gigabyte. `make test-gpu-aot` runs
+// the tests whose names start with TestGPU.
 func CUDA(t testing.TB) string {
 	t.Helper()
 	if !strings.HasPrefix(t.Name(), "TestGPU") {
@@ -75,8 +75,8 @@ func CUDA(t testing.TB) string {
 	return Path(t, "cuda")
 }
 
-// Large skips a test that compiles for minutes, unless the environment has TPUSTRATEGY_AOT=1. `make
-// test-aot` runs the tests of these names and no others, so one of another name fails.
+// Large skips a test that compiles for minutes, unless the environment has TPUSTRATEGY_AOT=1. It
+// fails the test if `make test-aot` does not select the test by its name.
 func Large(t testing.TB) {
 	t.Helper()
 	if !strings.HasPrefix(t.Name(), "TestAOTLarge") {
@@ -87,9 +87,9 @@ func Large(t testing.TB) {
 	}
 }
 
-// TPUChild runs the test in a process of its own with libtpu, which one process loads at a time,
-// and fails it if that process fails. It returns true in that process and false in the one that
-// started it:
+// TPUChild runs the test in a child process with libtpu, which only one process can load at a time.
+// It fails the test if the child process fails. It returns true in the child process and false in
+// the parent process:
 //
 //	if !plugintest.TPUChild(t) {
 //		return
@@ -108,7 +108,7 @@ func TPUChild(t testing.TB) bool {
 	return false
 }
 
-// Within fails the test if the function has not returned after the time; the function goes on.
+// Within fails the test if f has not returned within limit. It does not stop f.
 func Within(t testing.TB, limit time.Duration, f func()) {
 	t.Helper()
 	done := make(chan struct{})

@@ -6,9 +6,9 @@ import (
 	"os"
 )
 
-// OwnHome runs tests with a folder of settings of their own, and answers their exit code:
-// keys that they make are not put into the user's. It is for TestMain. Processes that a
-// test starts share that of the test.
+// OwnHome runs tests with a temporary settings folder and returns their exit code. Keys that the
+// tests create are not stored in the user's folder. Call it in TestMain. Child processes use the
+// same folder.
 func OwnHome(run func() int) int {
 	const settings, owned = "XDG_CONFIG_HOME", "TPUSTRATEGY_TEST_SETTINGS"
 	if own := os.Getenv(owned); own != "" && own == os.Getenv(settings) {

@@ -16,14 +16,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Require is the environment variable that, set to 1, turns a skip for a
-// missing plugin into a failure.
+// Require is an environment variable. If it is 1, tests fail if a plugin is missing. Otherwise they
+// are skipped.
 const Require = "TPUSTRATEGY_REQUIRE_PLUGIN"
 
-// Path is the plugin library of a kind, "cpu" or "tpu", found as [pjrt.FindPlugin]
-// does. Without one the test is skipped with the reason, or fails if the
-// environment sets TPUSTRATEGY_REQUIRE_PLUGIN=1. A plugin that is not published
-// for this kind of machine is a skip either way.
+// Path returns the path of the plugin of the given kind, "cpu" or "tpu", as [pjrt.FindPlugin] finds
+// it. If the plugin is missing, the test is skipped, or fails if the environment has
+// TPUSTRATEGY_REQUIRE_PLUGIN=1. If the plugin is not published for this platform, the test is
+// always skipped.
 func Path(t testing.TB, kind string) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -43,8 +43,8 @@ func Path(t testing.TB, kind string) string {
 	return found.Path
 }
 
-// Open is the opened plugin of a kind. Do not open libtpu in a process that
-// does more than one test's work: it reads its environment once; see TPUEnv.
+// Open opens the plugin of the given kind. Open libtpu only in a process that runs a single test,
+// because it reads its environment once; see [TPUEnv].
 func Open(t testing.TB, kind string) *pjrt.Plugin {
 	t.Helper()
 	p, err := pjrt.Open(Path(t, kind))
@@ -54,8 +54,8 @@ func Open(t testing.TB, kind string) *pjrt.Plugin {
 	return p
 }
 
-// CPU is a client of the CPU plugin with so many devices, closed when the test
-// ends; a test that still holds something open in it fails.
+// CPU returns a client of the CPU plugin with the given number of devices. It is closed when the
+// test ends. The test fails if a buffer or a program is still open then.
 func CPU(t testing.TB, devices int) *pjrt.Client {
 	t.Helper()
 	c, err := Open(t, "cpu").NewClient(t.Context(),
@@ -71,7 +71,7 @@ func CPU(t testing.TB, devices int) *pjrt.Client {
 	return c
 }
 
-// Header is the official pjrt_c_api.h that came with the CPU plugin.
+// Header returns the path of the official pjrt_c_api.h of the CPU plugin.
 func Header(t testing.TB) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -89,32 +89,32 @@ func Header(t testing.TB) string {
 	return path
 }
 
-// TPUEnv is what libtpu needs in its environment to work without a TPU, to be
+// TPUEnv returns the environment variables that libtpu requires to work without a TPU. They must be
 // set before the process starts.
 func TPUEnv() []string {
-	// ALLOW_MULTIPLE_LIBTPU_LOAD lets other processes have libtpu loaded at the same time, and what
-	// PlainCode asks of the CPU's compiler is unknown to libtpu.
+	// ALLOW_MULTIPLE_LIBTPU_LOAD allows other processes to load libtpu at the same time. XLA_FLAGS
+	// is cleared because libtpu does not have the CPU options that PlainCode sets.
 	return []string{"TPU_SKIP_MDS_QUERY=1", "TPU_ACCELERATOR_TYPE=v5litepod-8", "TPU_WORKER_HOSTNAMES=localhost",
 		"TPU_WORKER_ID=0", "ALLOW_MULTIPLE_LIBTPU_LOAD=1", "XLA_FLAGS="}
 }
 
-// Child runs the same test again in a process of its own, with extra
-// environment, and answers its output; the error is the process's. In the child
-// InChild is true. It is for what would take the process down, and for libtpu.
+// Child runs the same test again in a child process with additional environment variables. It
+// returns the output and the error of the process. [InChild] returns true in the child process. Use
+// Child for tests that may crash the process and for libtpu.
 func Child(t testing.TB, env ...string) (string, error) {
 	t.Helper()
 	out, _, err := ChildWithin(t, context.Background(), env...)
 	return out, err
 }
 
-// ChildWithin is Child until ctx ends, when the process is killed and the error is
-// ctx's. The duration is the processor time that the process took.
+// ChildWithin is like [Child], but kills the process when ctx ends and returns the error of ctx.
+// The duration is the processor time of the process.
 func ChildWithin(t testing.TB, ctx context.Context, env ...string) (string, time.Duration, error) {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v",
 		"-test.count=1")
 	cmd.Env = append(append(os.Environ(), env...), childMark+"="+t.Name())
-	cmd.WaitDelay = 5 * time.Second // for what the process started and left behind
+	cmd.WaitDelay = 5 * time.Second // for processes that the child started and did not stop
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		err = ctx.Err()
@@ -128,7 +128,7 @@ func ChildWithin(t testing.TB, ctx context.Context, env ...string) (string, time
 
 const childMark = "TPUSTRATEGY_TEST_CHILD"
 
-// InChild says whether this process was started by Child for this test.
+// InChild reports whether [Child] started this process for this test.
 func InChild(t testing.TB) bool { return os.Getenv(childMark) == t.Name() }
 
 func missing(t testing.TB, why string) {
@@ -139,8 +139,8 @@ func missing(t testing.TB, why string) {
 	t.Skipf("plugintest: %s", why)
 }
 
-// Headers are the official pjrt_c_api.h files at hand: the CPU plugin's own, if
-// installed, and the one inside the go-xla module.
+// Headers returns the paths of the official pjrt_c_api.h files of the CPU plugin and of the go-xla
+// module, by source: "plugin" and "go-xla".
 func Headers(t testing.TB) map[string]string {
 	t.Helper()
 	out := map[string]string{"plugin": Header(t)}
@@ -152,8 +152,8 @@ func Headers(t testing.TB) map[string]string {
 	return out
 }
 
-// CompileC checks that C source compiles, with headers searched in dirs; it
-// fails the test with the compiler's words otherwise.
+// CompileC checks that C source compiles with headers from dirs. If not, it fails the test with the
+// compiler's messages.
 func CompileC(t testing.TB, source string, dirs ...string) {
 	t.Helper()
 	args := []string{"-std=c11", "-Wall", "-fsyntax-only", "-x", "c", "-"}

@@ -15,10 +15,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/cache"
 )
 
-// Optimized is the environment variable that, set to 1, has tests compile for the CPU as users do.
-// Else they ask for plain code in one piece, of XLA's older emitters: a test runs a program a few
-// times, on few numbers, and nine tenths of its cost are the compiler's, of which this saves four
-// fifths.
+// Optimized is an environment variable. If it is 1, tests compile for the CPU with the default
+// optimizations. Otherwise they disable optimizations, because most of the cost of a test is
+// compilation. This reduces the compilation time by about four fifths.
 const Optimized = "TPUSTRATEGY_OPTIMIZED"
 
 var plain = map[string]any{
@@ -29,7 +28,7 @@ var plain = map[string]any{
 
 func optimized() bool { return os.Getenv(Optimized) == "1" }
 
-// plainCode compiles without what takes long. What a program's own options say counts more.
+// plainCode compiles without slow optimizations. The overrides of a program take precedence.
 type plainCode struct{}
 
 func (plainCode) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program,
@@ -40,9 +39,9 @@ func (plainCode) Compile(ctx context.Context, client *pjrt.Client, program pjrt.
 	return client.Compile(ctx, program, opts)
 }
 
-// PlainCode has this process, and those that it starts, compile plain code by the variable that XLA
-// reads, which does not count where it is set already. It is for the tests of commands, whose programs
-// are none of [Programs]: call it before a plugin is loaded.
+// PlainCode disables optimizations in this process and its child processes through the environment
+// variable XLA_FLAGS. It does not change XLA_FLAGS if it is set. PlainCode is for tests of
+// commands, which do not use [Programs]. Call it before a plugin is loaded.
 func PlainCode() {
 	const flags = "XLA_FLAGS"
 	if _, set := os.LookupEnv(flags); set || optimized() {
@@ -56,10 +55,9 @@ func PlainCode() {
 	os.Setenv(flags, strings.Join(all, " "))
 }
 
-// Programs returns the compiled programs of the package under test. They are kept in the user's
-// folder of caches, as Go's own are, and those of plain code apart from the others. An entry depends
-// on the program's text, its options and the plugin's build, so that a change of any of them compiles
-// it.
+// Programs returns the cache of compiled programs of the package under test. It is stored in the
+// user's cache folder. Programs without optimizations have a separate cache. The key of an entry
+// contains the program's text, its options and the build of the plugin.
 func Programs(t testing.TB) *cache.Cache {
 	t.Helper()
 	programs, err := openPrograms()
@@ -69,7 +67,8 @@ func Programs(t testing.TB) *cache.Cache {
 	return programs
 }
 
-// maxPrograms is how many bytes of programs a package keeps: more than the largest one has.
+// maxPrograms limits the size in bytes of a package's cache. It exceeds the size of the largest
+// cache.
 const maxPrograms = 512 << 20
 
 var openPrograms = sync.OnceValues(func() (*cache.Cache, error) {

@@ -12,18 +12,18 @@ import (
 	"github.com/gomlx/gomlx/support/exceptions"
 )
 
-// Form is a random program. The same seed and number of parts give the same program.
+// Form is a random program. It is determined by its seed and the number of parts.
 type Form struct {
 	Seed uint64
-	// Parts is the number of devices that share the split tensors.
+	// Parts is the number of devices over which tensors are split.
 	Parts int
-	// Split has the number of parts of each dimension of the program's input.
+	// Split is the number of parts of each dimension of the program's input.
 	Split []int
 
 	input []int // the shape of the program's input
 }
 
-// New returns the program of a seed, whose input is split into parts.
+// New returns the program for a seed. Its input is split into parts.
 func New(seed uint64, parts int) Form {
 	f := Form{Seed: seed, Parts: parts}
 	r := f.random()
@@ -56,17 +56,18 @@ func New(seed uint64, parts int) Form {
 
 func (f Form) random() *rand.Rand { return rand.New(rand.NewPCG(f.Seed, uint64(f.Parts))) }
 
-// Environment is what a program needs of its test.
+// Environment contains the functions that a program requires from a test.
 type Environment struct {
-	// Parameter returns a new argument of the program.
+	// Parameter adds an argument to the program.
 	Parameter func(dims ...int) *graph.Node
-	// Split annotates a value with the number of parts of each dimension. It returns the value
-	// unchanged in a program for one device.
+	// Split annotates a value with the number of parts of each dimension. In a program for one
+	// device, it returns x unchanged.
 	Split func(x *graph.Node, parts ...int) *graph.Node
 }
 
-// Build builds the program: one to three operations, a weighted sum of their result, and the
-// gradients of this sum by all arguments. It returns the result, the gradients and a description.
+// Build builds the program: one to three operations, a weighted sum of the last result, and the
+// gradients of this sum with respect to all arguments. It returns the result, the gradients and a
+// description.
 func (f Form) Build(e Environment) (results []*graph.Node, description string) {
 	r := f.random()
 	r.Uint64()
@@ -112,7 +113,7 @@ func (f Form) Build(e Environment) (results []*graph.Node, description string) {
 	return results, strings.Join(names, "; ")
 }
 
-// Data returns the elements of argument number n, which has size elements.
+// Data returns the elements of argument n, which has size elements.
 func (f Form) Data(n, size int) []float32 {
 	r := rand.New(rand.NewPCG(f.Seed, uint64(1000+n)))
 	data := make([]float32, size)
@@ -122,14 +123,15 @@ func (f Form) Data(n, size int) []float32 {
 	return data
 }
 
-// Difference returns the largest difference of two results, relative to the largest element of want.
+// Difference returns the largest difference between two results, relative to the largest element of
+// want.
 func Difference(got, want []float32) float64 {
 	var largest, difference float64
 	for i := range want {
 		largest = max(largest, abs(want[i]))
 		d := abs(got[i] - want[i])
 		if d != d && (got[i] == got[i] || want[i] == want[i]) {
-			d = 1e30 // one of them is not a number
+			d = 1e30 // NaN
 		}
 		difference = max(difference, d)
 	}

@@ -24,21 +24,22 @@ func (b *builder) parameter(dims ...int) *graph.Node {
 	return x
 }
 
-// operation adds an operation to a program. build returns the result and the operation's settings, or
-// nil if the operation does not apply to x. A constant operation has no gradient.
+// operation appends an operation to a program. build returns the result and a description of the
+// settings. It returns nil if the operation does not support x. A constant operation has no
+// gradient.
 type operation struct {
 	name     string
 	constant bool
 	build    func(b *builder, x *graph.Node) (*graph.Node, string)
 }
 
-// layers are the operations of networks for images, convolutions more often than pools.
+// layers are the operations of image networks. Convolutions are more frequent than pooling
+// operations.
 var layers = []operation{
 	{"convolution", false, convolution}, {"convolution", false, convolution}, {"convolution", false, convolution},
 	{"pool", false, pool},
 }
 
-// operations are all operations.
 var operations = append(slices.Clone(layers), []operation{
 	{"general convolution", true, generalConvolution},
 	{"window", true, window}, {"window", true, window},
@@ -50,7 +51,7 @@ var operations = append(slices.Clone(layers), []operation{
 	{"transpose", false, transpose}, {"merge", false, merge}, {"mean", false, mean},
 }...)
 
-// spatial returns a random value for each spatial dimension of x.
+// spatial calls value for each spatial dimension of x and returns the results.
 func (b *builder) spatial(x *graph.Node, value func(axis int) int) []int {
 	out := make([]int, x.Rank()-2)
 	for i := range out {
@@ -75,7 +76,7 @@ func convolution(b *builder, x *graph.Node) (*graph.Node, string) {
 			paddings[i] = [2]int{r.IntN(extent), r.IntN(extent)}
 		}
 		if slices.Max(dilations) > 1 {
-			strides[i] = 1 // GoMLX does not accept both
+			strides[i] = 1 // GoMLX does not support both
 		}
 		if (sizes[i]-1)*dilations[i]+1 > x.Shape().Dim(i+1)+paddings[i][0]+paddings[i][1] {
 			return nil, ""
@@ -98,7 +99,7 @@ func convolution(b *builder, x *graph.Node) (*graph.Node, string) {
 			kernel.Shape().Dimensions, strides, dilations, paddings, groups)
 }
 
-// generalConvolution convolves with dilated inputs, batch groups and permuted dimensions.
+// generalConvolution is a convolution with input dilation, batch groups and permuted dimensions.
 func generalConvolution(b *builder, x *graph.Node) (*graph.Node, string) {
 	if x.Rank() < 3 || x.Rank() > 4 {
 		return nil, ""
@@ -181,14 +182,14 @@ func window(b *builder, x *graph.Node) (*graph.Node, string) {
 		}
 	}
 	y := graph.BackendReduceWindow(x, kind, sizes, strides, inputDilations, windowDilations, paddings)
-	// A window that contains only padding has an infinite maximum or minimum.
+	// The maximum or minimum of a window that contains only padding is infinite.
 	return graph.Clip(y, graph.Const(x.Graph(), float32(-99)), graph.Const(x.Graph(), float32(99))), fmt.Sprintf(
 		"%v sizes %v strides %v dilations %v %v paddings %v", kind, sizes, strides, inputDilations, windowDilations, paddings)
 }
 
 func pad(b *builder, x *graph.Node) (*graph.Node, string) { return b.padded(x, 0) }
 
-// crop pads by negative amounts too, for which GoMLX has no gradient.
+// crop pads with amounts that may be negative. GoMLX has no gradient for negative padding.
 func crop(b *builder, x *graph.Node) (*graph.Node, string) { return b.padded(x, -2) }
 
 func (b *builder) padded(x *graph.Node, least int) (*graph.Node, string) {
@@ -227,7 +228,8 @@ func concatenate(b *builder, x *graph.Node) (*graph.Node, string) {
 	return graph.Concatenate([]*graph.Node{part, graph.Neg(x), x}, axis), fmt.Sprintf("axis %d", axis)
 }
 
-// position returns a position that the compiler does not know.
+// position returns an index that depends on the elements of x, so that it is not a constant for the
+// compiler.
 func (b *builder) position(x *graph.Node, most int) *graph.Node {
 	at := graph.ConvertDType(graph.ReduceAllMax(graph.StopGradient(x)), dtypes.Int32)
 	return graph.AddScalar(graph.ModScalar(at, 3), float64(b.r.IntN(most+1)))
@@ -293,7 +295,7 @@ func shift(b *builder, x *graph.Node) (*graph.Node, string) {
 	return graph.ShiftWithScalar(x, axis, direction, n, 2), fmt.Sprintf("axis %d by %d, %v", axis, n, direction)
 }
 
-// fourier transforms one to three axes, forward or inverse.
+// fourier applies a forward or inverse Fourier transform over one to three axes.
 func fourier(b *builder, x *graph.Node) (*graph.Node, string) {
 	axes := 1 + b.r.IntN(min(3, x.Rank()))
 	lengths := x.Shape().Dimensions[x.Rank()-axes:]
@@ -308,7 +310,8 @@ func fourier(b *builder, x *graph.Node) (*graph.Node, string) {
 		lengths)
 }
 
-// realFourier transforms the last axis of a real tensor, and for even lengths back after a change.
+// realFourier applies a real Fourier transform over the last axis. For even lengths it may
+// square the spectrum and apply the inverse transform.
 func realFourier(b *builder, x *graph.Node) (*graph.Node, string) {
 	if b.r.IntN(2) == 0 {
 		x = graph.Transpose(x, 1, -1)
@@ -325,7 +328,7 @@ func transpose(b *builder, x *graph.Node) (*graph.Node, string) {
 	return graph.TransposeAllAxes(x, order...), fmt.Sprint(order)
 }
 
-// merge joins two adjacent dimensions.
+// merge merges two adjacent dimensions.
 func merge(b *builder, x *graph.Node) (*graph.Node, string) {
 	if x.Rank() < 4 {
 		return nil, ""

@@ -6,14 +6,14 @@ import (
 	"strconv"
 )
 
-// Variable is the environment variable with the number of programs that a test runs.
+// Variable is the environment variable that sets the number of programs of a test.
 const Variable = "TPUSTRATEGY_SPLIT_FORMS"
 
-// knownDefects are seeds of programs for which XLA's partitioner computes wrong gradients without the
-// guard of package lowering.
+// knownDefects are seeds of programs for which XLA's partitioner computes wrong gradients unless
+// package lowering applies its workaround.
 var knownDefects = []uint64{27, 30, 74, 138, 341}
 
-// Case is a program and the mesh that it runs on.
+// Case is a program and the mesh on which it runs.
 type Case struct {
 	Form
 	Replicas int
@@ -22,8 +22,8 @@ type Case struct {
 // String returns the seed and the mesh.
 func (c Case) String() string { return fmt.Sprintf("%d on %dx%d", c.Seed, c.Replicas, c.Parts) }
 
-// Cases returns the programs of a test: those of the first seeds and those with known defects, or the
-// number of programs in [Variable].
+// Cases returns the programs for the first count seeds and for known defects. If [Variable] is set,
+// it returns only the programs for that number of first seeds.
 func Cases(count int) (cases []Case, err error) {
 	seeds := knownDefects
 	if text := os.Getenv(Variable); text != "" {

@@ -1,9 +1,9 @@
 // Package strategytest opens strategies for tests, on the devices of package plugintest, and reads
-// their values back. What it opens is closed when the test ends, and an error fails the test.
+// their values. The strategies are closed when the test ends, and an error fails the test.
 //
-// [New] opens a strategy on CPU devices of its own, [On] one on a system that is open, [Ahead] one
-// that compiles for a slice, and [OnProcesses] one for each of several simulated processes. Package
-// strategytest also has small models and batches, so that tests mean the same by "a step":
-// [AnnotatedStep] trains a network whose tensors are split over the logical devices, assigned to
-// one, and exchanged between all.
+// [New] opens a strategy on new CPU devices, [On] on an open system, and [OnProcesses] on each of
+// several simulated processes. [Ahead] opens a strategy that compiles for a slice. The package also
+// has small models and batches that tests share. For example, [AnnotatedStep] trains a network
+// whose tensors are split over the logical devices, assigned to one logical device, and exchanged
+// between all of them.
 package strategytest

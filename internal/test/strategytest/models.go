@@ -20,8 +20,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// Annotated is a regression model of 8 features with every kind of annotation in it, for p logical
-// devices.
+// Annotated returns the loss of a regression model with 8 features for p logical devices. The model
+// uses every kind of annotation.
 func Annotated(p int) train.Loss {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		h := layers.Dense(rc.Scope("hidden"), in[0], true, 16)
@@ -35,7 +35,7 @@ func Annotated(p int) train.Loss {
 	}
 }
 
-// AnnotatedRules split the variables of [Annotated].
+// AnnotatedRules returns rules that split the variables of [Annotated] over p logical devices.
 func AnnotatedRules(p int) logical.Rules {
 	return logical.Rules{
 		logical.Match(`hidden/.*weights`, logical.SplitInto(1, p)),
@@ -43,28 +43,28 @@ func AnnotatedRules(p int) logical.Rules {
 	}
 }
 
-// AnnotatedOptions are those of [Annotated] on 2 replicas of 2 logical devices.
+// AnnotatedOptions returns options for [Annotated] on 2 replicas with 2 logical devices each.
 func AnnotatedOptions() strategy.Options {
 	return strategy.Options{Replicas: 2, LogicalDevices: 2, Variables: AnnotatedRules(2)}
 }
 
-// AnnotatedStep is a training step of [Annotated] over a new store.
+// AnnotatedStep returns a training step of [Annotated] with a new store.
 func AnnotatedStep(s *strategy.TPUStrategy) *train.Step { return AnnotatedOver(s, SeededStore()) }
 
-// AnnotatedOver is a training step of [Annotated] over a store.
+// AnnotatedOver returns a training step of [Annotated] with the given store.
 func AnnotatedOver(s *strategy.TPUStrategy, store *model.Store) *train.Step {
 	return OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), Annotated(s.NumLogicalDevices()),
 		train.Options{}))
 }
 
-// SeededStore is an empty store whose first values are always the same.
+// SeededStore returns an empty store that initializes variables from a fixed seed.
 func SeededStore() *model.Store {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(42))
 	return store
 }
 
-// Batch is a batch of [Annotated], of 32 rows with contents that depend on the step.
+// Batch returns a batch of 32 rows for [Annotated]. Its contents depend on step.
 func Batch(step int) (x, y *tensors.Tensor) {
 	xs, ys := make([]float32, 32*8), make([]float32, 32)
 	for i := range xs {
@@ -74,12 +74,13 @@ func Batch(step int) (x, y *tensors.Tensor) {
 	return tensors.FromFlatDataAndDimensions(xs, 32, 8), tensors.FromFlatDataAndDimensions(ys, 32, 1)
 }
 
-// BatchShapes are the shapes of a batch of [Annotated].
+// BatchShapes returns the shapes of a batch of [Annotated].
 func BatchShapes(rows int) (x, y shapes.Shape) {
 	return shapes.Make(dtypes.Float32, rows, 8), shapes.Make(dtypes.Float32, rows, 1)
 }
 
-// Losses takes the steps of the batches from and up to, and returns their losses.
+// Losses runs the training steps with numbers from up to, but not including, to, and returns their
+// losses.
 func Losses(t testing.TB, step *train.Step, from, to int) (all []float64) {
 	t.Helper()
 	for i := from; i < to; i++ {
@@ -93,7 +94,8 @@ func Losses(t testing.TB, step *train.Step, from, to int) (all []float64) {
 	return all
 }
 
-// Batches are the batches of n steps, each as the arguments of a step.
+// Batches returns n batches, which start at the batch of the given step. Each batch is the argument
+// list of a step.
 func Batches(step, n int) (batches [][]any) {
 	for i := range n {
 		x, y := Batch(step + i)
@@ -102,7 +104,8 @@ func Batches(step, n int) (batches [][]any) {
 	return batches
 }
 
-// LoopLosses runs loops of n steps and returns their losses.
+// LoopLosses runs the given number of loops of n steps each, and returns the loss of the last step of
+// each loop.
 func LoopLosses(t testing.TB, step *train.Step, n, loops int) (all []any) {
 	t.Helper()
 	for i := range loops {
@@ -115,7 +118,7 @@ func LoopLosses(t testing.TB, step *train.Step, n, loops int) (all []any) {
 	return all
 }
 
-// Sums is a batch of rows of small numbers, and the sum of each row.
+// Sums returns a batch of rows of small numbers and the sum of each row.
 func Sums(rows, columns int) (x, y *tensors.Tensor) {
 	xs, ys := make([]float32, rows*columns), make([]float32, rows)
 	for i := range xs {
@@ -125,7 +128,8 @@ func Sums(rows, columns int) (x, y *tensors.Tensor) {
 	return tensors.FromFlatDataAndDimensions(xs, rows, columns), tensors.FromFlatDataAndDimensions(ys, rows, 1)
 }
 
-// Regression is n random batches of [Annotated], each of 32 rows, whose targets are a weighted sum.
+// Regression returns n random batches of 32 rows for [Annotated]. The targets are weighted sums of
+// the features.
 func Regression(rng *rand.Rand, n int) (xs, ys []*tensors.Tensor) {
 	for range n {
 		x, y := make([]float32, 32*8), make([]float32, 32)
@@ -148,7 +152,7 @@ func Normals(rng *rand.Rand, dims ...int) *tensors.Tensor {
 	return tensors.FromFlatDataAndDimensions(flat, dims...)
 }
 
-// Classes returns an int32 tensor of numbers of classes, each below n.
+// Classes returns an int32 tensor of random class indices less than n.
 func Classes(rng *rand.Rand, n int, dims ...int) *tensors.Tensor {
 	flat := make([]int32, shapes.Make(dtypes.Int32, dims...).Size())
 	for i := range flat {
@@ -157,21 +161,20 @@ func Classes(rng *rand.Rand, n int, dims ...int) *tensors.Tensor {
 	return tensors.FromFlatDataAndDimensions(flat, dims...)
 }
 
-// Linear is the loss of a linear model with weights [2, 2] and a bias [2]; LinearW are first
-// weights, and LinearX and LinearY a batch of 4 rows.
+// Linear is the loss of a linear model with weights of shape [2, 2] and a bias of shape [2].
 func Linear(w, b *graph.Node, in []*graph.Node) *graph.Node {
 	return graph.ReduceAllMean(graph.Square(graph.Sub(graph.Add(graph.MatMul(in[0], w), graph.ExpandLeftToRank(b, 2)),
 		in[1])))
 }
 
-// First weights and a batch of [Linear].
+// Initial weights and a batch of 4 rows for [Linear].
 var (
 	LinearW = [][]float32{{0.5, -1}, {0.25, 2}}
 	LinearX = [][]float32{{1, 2}, {-3, 1}, {0.5, -1}, {2, 2}}
 	LinearY = [][]float32{{1, 0}, {0, 1}, {-1, 2}, {2, 1}}
 )
 
-// Flat reads a variable of float32.
+// Flat returns the elements of a float32 variable.
 func Flat(t testing.TB, v *strategy.Variable) []float32 {
 	t.Helper()
 	value, err := v.Value(t.Context())
@@ -179,8 +182,8 @@ func Flat(t testing.TB, v *strategy.Variable) []float32 {
 	return tensors.MustCopyFlatData[float32](value)
 }
 
-// Share returns the rule by which the replicas share out the state of all variables of that many
-// elements and more; nothing of it for a state that is not set.
+// Share returns a rule that applies the given sharding mode to the state of all variables with at
+// least the given number of elements. If state is zero, the rule disables state sharding.
 func Share(state logical.StateSharding, smallest int) logical.Rules {
 	return logical.Rules{{Pattern: regexp.MustCompile(""), State: cmp.Or(state, logical.ShardNothing),
 		MinElements: smallest}}

@@ -19,7 +19,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// Axes returns logical axes of the given names, each of 2 devices.
+// Axes returns logical axes with the given names. Each axis has 2 devices.
 func Axes(names ...string) (axes []sharding.Axis) {
 	for _, name := range names {
 		axes = append(axes, sharding.Axis{Name: name, Size: 2})
@@ -27,7 +27,9 @@ func Axes(names ...string) (axes []sharding.Axis) {
 	return axes
 }
 
-// Over is a split by names, without the names that the mesh lacks. That of the replicas stays.
+// Over returns an annotation that splits each dimension over named axes. Several names for a
+// dimension are separated by commas. Names that are neither in the mesh nor the replica axis are
+// ignored.
 func Over(mesh sharding.Mesh, dims ...string) logical.Annotation {
 	for i, dim := range dims {
 		var has []string
@@ -41,15 +43,15 @@ func Over(mesh sharding.Mesh, dims ...string) logical.Annotation {
 	return logical.SplitOverAxes(dims...)
 }
 
-// Named is the loss of a transformer's layer behind an embedding, each tensor of which is split
-// over some of the axes model, sequence and expert that the strategy has.
+// Named is the loss of an embedding followed by a transformer layer. Each tensor is split over the
+// axes model, sequence and expert that the strategy has.
 func Named(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	return NamedOver(rc, in, func(x *graph.Node) *graph.Node {
 		return NamedLayer(rc.Strategy().LogicalMesh(), rc.Scope(), x)
 	})
 }
 
-// NamedOver is the loss of [Named] with other layers.
+// NamedOver is like [Named], but with the given layers.
 func NamedOver(rc *strategy.ReplicaContext, in []*graph.Node, layers func(x *graph.Node) *graph.Node) *graph.Node {
 	x := namedEmbedding(rc, in[0])
 	return graph.ReduceAllMean(graph.Square(graph.Sub(layers(x), in[1])))
@@ -60,7 +62,7 @@ func namedEmbedding(rc *strategy.ReplicaContext, tokens *graph.Node) *graph.Node
 	return logical.Apply(x, Over(rc.Strategy().LogicalMesh(), "", "sequence", ""))
 }
 
-// NamedLayer is the layer of [Named], on a mesh of logical axes.
+// NamedLayer is the layer of [Named] on a mesh of logical axes.
 func NamedLayer(mesh sharding.Mesh, scope *model.Scope, x *graph.Node) *graph.Node {
 	put := func(x *graph.Node, dims ...string) *graph.Node { return logical.Apply(x, Over(mesh, dims...)) }
 	project := func(name string) *graph.Node {
@@ -75,8 +77,8 @@ func NamedLayer(mesh sharding.Mesh, scope *model.Scope, x *graph.Node) *graph.No
 	return put(graph.Add(x, layers.Dense(scope.At("down"), h, true, 8)), "", "expert", "")
 }
 
-// NamedOptions are those of [Named] on so many replicas with the given axes: its variables are
-// split over some of them.
+// NamedOptions returns options for [Named] with the given replicas and axes. The rules split the
+// variables over the axes.
 func NamedOptions(replicas int, axes ...sharding.Axis) strategy.Options {
 	mesh := OK(logical.NewMesh(0, axes...))
 	rule := func(pattern string, dims ...string) logical.Rule {
@@ -92,12 +94,12 @@ func NamedOptions(replicas int, axes ...sharding.Axis) strategy.Options {
 	}}
 }
 
-// NamedStep is a training step of [Named] over a new store.
+// NamedStep returns a training step of [Named] with a new store.
 func NamedStep(s *strategy.TPUStrategy) *train.Step {
 	return OK(train.New(s, SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), Named, train.Options{}))
 }
 
-// NamedBatch is a batch of [Named], of 8 rows with contents that depend on the step.
+// NamedBatch returns a batch of 8 rows for [Named]. Its contents depend on step.
 func NamedBatch(step int) (x, y *tensors.Tensor) {
 	xs, ys := make([]int32, 8*4), make([]float32, 8*4*8)
 	for i := range xs {
@@ -109,7 +111,8 @@ func NamedBatch(step int) (x, y *tensors.Tensor) {
 	return tensors.FromFlatDataAndDimensions(xs, 8, 4), tensors.FromFlatDataAndDimensions(ys, 8, 4, 8)
 }
 
-// NamedLosses takes the steps of the batches from and up to, and returns their losses.
+// NamedLosses runs the training steps with numbers from up to, but not including, to, and returns
+// their losses.
 func NamedLosses(t testing.TB, step *train.Step, from, to int) (all []float64) {
 	t.Helper()
 	for i := from; i < to; i++ {
@@ -121,7 +124,7 @@ func NamedLosses(t testing.TB, step *train.Step, from, to int) (all []float64) {
 	return all
 }
 
-// NamedShapes are the shapes of a batch of [Named] of so many rows.
+// NamedShapes returns the shapes of a batch of [Named] with the given number of rows.
 func NamedShapes(rows int) (x, y shapes.Shape) {
 	return shapes.Make(dtypes.Int32, rows, 4), shapes.Make(dtypes.Float32, rows, 4, 8)
 }

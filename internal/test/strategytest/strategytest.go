@@ -19,8 +19,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// New returns a strategy of so many replicas and logical devices, on CPU devices of its own. The
-// options may be left out; what they say of the mesh does not count.
+// New returns a strategy with the given replicas and logical devices on new CPU devices. opts has
+// at most one element, whose Replicas and LogicalDevices are ignored.
 func New(t testing.TB, replicas, logicalDevices int, opts ...strategy.Options) *strategy.TPUStrategy {
 	t.Helper()
 	o := strategy.Options{}
@@ -31,8 +31,8 @@ func New(t testing.TB, replicas, logicalDevices int, opts ...strategy.Options) *
 	return On(t, plugintest.System(t, replicas*logicalDevices), o)
 }
 
-// On returns a strategy on devices that are open. Without a compiler of the options it takes the
-// programs that the package's tests have compiled before; see [plugintest.Programs].
+// On returns a strategy on the devices of sys. If the options have no compiler, the strategy uses
+// the program cache of the package under test; see [plugintest.Programs].
 func On(t testing.TB, sys *system.System, opts strategy.Options) *strategy.TPUStrategy {
 	t.Helper()
 	if opts.Compiler == nil {
@@ -44,8 +44,8 @@ func On(t testing.TB, sys *system.System, opts strategy.Options) *strategy.TPUSt
 	return s
 }
 
-// Ahead returns a strategy that compiles for a TPU slice. Call it where [plugintest.TPUChild]
-// returned true.
+// Ahead returns a strategy that compiles for a TPU slice. Call Ahead only in a process in which
+// [plugintest.TPUChild] returned true.
 func Ahead(t testing.TB, slice string, opts strategy.Options) *strategy.TPUStrategy {
 	t.Helper()
 	s, err := strategy.NewAheadOfTime(plugintest.Slice(t, slice), opts)
@@ -54,10 +54,11 @@ func Ahead(t testing.TB, slice string, opts strategy.Options) *strategy.TPUStrat
 	return s
 }
 
-// Meshes are the sizes that the contract is tested on: replicas, logical devices.
+// Meshes are the numbers of replicas and logical devices on which tests of the API contract run.
 var Meshes = [][2]int{{1, 1}, {2, 1}, {4, 1}, {2, 2}}
 
-// OnMeshes runs a subtest on each mesh, given as replicas and logical devices.
+// OnMeshes runs a subtest on each mesh. A mesh is a number of replicas and a number of logical
+// devices.
 func OnMeshes(t *testing.T, meshes [][2]int, run func(t *testing.T, s *strategy.TPUStrategy)) {
 	t.Helper()
 	for _, m := range meshes {
@@ -65,9 +66,9 @@ func OnMeshes(t *testing.T, meshes [][2]int, run func(t *testing.T, s *strategy.
 	}
 }
 
-// OnProcesses runs a program at once on each of the simulated processes that share the devices,
-// with a strategy of its own, and returns the error of each process, in their order. Programs are
-// taken from where [On] takes them.
+// OnProcesses runs program concurrently on all simulated processes that share the devices of sys.
+// Each process has a strategy. OnProcesses returns the errors by process. It uses the same program
+// cache as [On].
 func OnProcesses(t testing.TB, sys *system.System, processes simhost.Options, opts strategy.Options,
 	program func(ctx context.Context, s *strategy.TPUStrategy) error) []error {
 	t.Helper()
@@ -97,7 +98,7 @@ func OnProcesses(t testing.TB, sys *system.System, processes simhost.Options, op
 	return errs
 }
 
-// NoErrors fails the test at the first of the errors of [OnProcesses].
+// NoErrors fails the test if one of the errors of [OnProcesses] is not nil.
 func NoErrors(t testing.TB, errs []error) {
 	t.Helper()
 	for i, err := range errs {
@@ -105,7 +106,7 @@ func NoErrors(t testing.TB, errs []error) {
 	}
 }
 
-// Values reads a value of each replica back, as [tensors.Tensor.Value] gives it.
+// Values returns the value of each replica, converted by [tensors.Tensor.Value].
 func Values(t testing.TB, v interface {
 	Local(ctx context.Context, replica int) (*tensors.Tensor, error)
 }, replicas int) (all []any) {
@@ -118,7 +119,7 @@ func Values(t testing.TB, v interface {
 	return all
 }
 
-// Float64 reads a number, such as a loss.
+// Float64 returns a scalar, such as a loss, as float64.
 func Float64(t testing.TB, m *strategy.Mirrored) float64 {
 	t.Helper()
 	value, err := m.Float64(context.Background())
@@ -126,7 +127,7 @@ func Float64(t testing.TB, m *strategy.Mirrored) float64 {
 	return value
 }
 
-// Numbers returns the elements of a tensor as [Elements] does; an error fails the test.
+// Numbers is like [Elements], but fails the test on an error.
 func Numbers(t testing.TB, x *tensors.Tensor) []float64 {
 	t.Helper()
 	all, err := Elements(x)
@@ -134,8 +135,8 @@ func Numbers(t testing.TB, x *tensors.Tensor) []float64 {
 	return all
 }
 
-// Elements returns the elements of a tensor of float64, float32, bfloat16, int32, int64 or bool as
-// float64.
+// Elements returns the elements of a tensor as float64. The dtype must be float64, float32,
+// bfloat16, int32, int64 or bool.
 func Elements(x *tensors.Tensor) (all []float64, err error) {
 	read := x.ConstFlatData(func(flat any) {
 		switch flat := flat.(type) {
@@ -171,15 +172,15 @@ func widened[T any](flat []T, number func(x T) float64) []float64 {
 	return all
 }
 
-// Example opens a strategy over CPU devices for an example, which has no testing.TB; done
-// closes it and its system.
+// Example opens a strategy on CPU devices for an example, which has no testing.TB. done closes the
+// strategy and its system.
 func Example(replicas, logicalDevices int) (s *strategy.TPUStrategy, done func()) {
 	sys := OK(system.Open(context.Background(), system.Options{CPUDevices: replicas * logicalDevices}))
 	s = OK(strategy.New(sys, strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices}))
 	return s, func() { _, _ = OK(0, s.Close()), OK(0, sys.Close()) }
 }
 
-// Locals copies a value of each replica of a nest to the host.
+// Locals copies each replica's value of nest to the host.
 func Locals(s *strategy.TPUStrategy, nest any) (all []any) {
 	for _, x := range OK(eager.Of(s).LocalResultsOf(nest)) {
 		if c, isComponent := x.(eager.Component); isComponent {
@@ -190,7 +191,7 @@ func Locals(s *strategy.TPUStrategy, nest any) (all []any) {
 	return all
 }
 
-// OK returns what an example got, and panics with an error.
+// OK returns x, or panics with err if it is not nil. It is for examples.
 func OK[T any](x T, err error) T {
 	if err != nil {
 		panic(err)
@@ -201,6 +202,5 @@ func OK[T any](x T, err error) T {
 // Err returns the error of a call that also returns a value.
 func Err[T any](_ T, err error) error { return err }
 
-// Shared copies a value that all replicas share to the host, and panics with an error. It is for
-// examples.
+// Shared copies a mirrored value to the host. It panics on an error. It is for examples.
 func Shared(m *strategy.Mirrored) any { return OK(m.Value(context.Background())).Value() }

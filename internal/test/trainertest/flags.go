@@ -21,9 +21,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// CheckFlags checks the lowered step of a classifier of 8 x 8 images: with -precision bf16 it contains
-// bfloat16 products, and with -remat full its backward pass repeats products. logits builds the scores
-// of images, uint8 [rows, 8, 8], with the flags.
+// CheckFlags checks the lowered training step of a classifier of 8 x 8 images. With -precision bf16,
+// the step must contain bfloat16 products. With -remat full, its backward pass must repeat products.
+// logits computes the logits of images, a uint8 tensor of shape [rows, 8, 8].
 func CheckFlags(t *testing.T, logits func(f *trainer.Flags, rc *strategy.ReplicaContext,
 	images *graph.Node) *graph.Node) {
 	s := strategytest.New(t, 2, 1)
@@ -47,7 +47,7 @@ func CheckFlags(t *testing.T, logits func(f *trainer.Flags, rc *strategy.Replica
 
 var product = regexp.MustCompile(`(?s)(dot_general|convolution)"?\(.*?-> tensor<([^>]*)>`)
 
-// products counts the matrix products and convolutions of a program whose results have a dtype.
+// products returns the number of matrix products and convolutions whose result has the given dtype.
 func products(text, dtype string) (n int) {
 	for _, op := range product.FindAllStringSubmatch(text, -1) {
 		if strings.HasSuffix(op[2], "x"+dtype) {

@@ -1,3 +1,3 @@
-// Package upstream contains only tests. They apply the patches in docs/upstream to the modules that the
-// patches change, and run the test of each patch.
+// Package upstream contains only tests. They apply the patches in docs/upstream to copies of the
+// patched modules and run the test of each patch.
 package upstream

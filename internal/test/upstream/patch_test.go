@@ -13,28 +13,28 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patch is a change.patch: lines of "Key: value", and a unified diff.
+// patch is a parsed change.patch file: lines of "Key: value", followed by a unified diff.
 type patch struct {
-	Name            string   // the folder
-	Module, Version string   // what it changes
-	Test            string   // where in the module test.go.txt belongs
-	Run             string   // the tests of test.go.txt, as `go test -run` takes them
-	Packages        []string // whose own tests must pass with the patch
-	Skip            string   // of these, the ones that do not pass without it either
+	Name            string   // folder name
+	Module, Version string   // patched module
+	Test            string   // path of test.go.txt in the module
+	Run             string   // -run pattern for the tests of test.go.txt
+	Packages        []string // packages whose tests must pass with the patch
+	Skip            string   // -skip pattern for tests that also fail without the patch
 	Files           []file
 }
 
-// file is what a patch changes in a file.
+// file contains the changes of a file.
 type file struct {
 	Name  string
 	Hunks []hunk
 }
 
-// hunk replaces lines. Old begins at line From, from 1.
+// hunk is a hunk of a diff. Its first old line is line From, counted from 1.
 type hunk struct {
 	From     int
 	Old, New []string
-	Context  int // the lines before the first change, or after the last if these are more
+	Context  int // number of leading or trailing context lines, whichever is larger
 }
 
 var header = regexp.MustCompile(`^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@`)
@@ -86,7 +86,7 @@ func readPatch(name string) (p patch, err error) {
 	return p, err
 }
 
-// parseDiff reads what `git diff` writes for files that are changed in place.
+// parseDiff parses the output of `git diff`. It supports only changes to existing files.
 func parseDiff(diff string) (files []file, err error) {
 	lines := strings.Split(diff, "\n")
 	for i := 0; i < len(lines); i++ {
@@ -131,7 +131,7 @@ func parseDiff(diff string) (files []file, err error) {
 	return files, nil
 }
 
-// length is a count of lines in the header of a hunk, where 1 is left out.
+// length parses a line count in a hunk header. An omitted count is 1.
 func length(text string) int {
 	if text == "" {
 		return 1
@@ -140,8 +140,8 @@ func length(text string) int {
 	return n
 }
 
-// apply changes the text of a file. The old lines of a hunk must stand there, word for word; shifted
-// lets them stand elsewhere, as they do after another patch.
+// apply applies the changes to the text of a file. The old lines of a hunk must be at line From. If
+// shifted is true, they may be at another line, as after another patch.
 func (f file) apply(text string, shifted bool) (string, error) {
 	lines := strings.Split(text, "\n")
 	grown := 0

@@ -11,15 +11,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEachPatchFixesItsDefect is `make test-upstream-patches`: for each patch, the module as it is
-// must fail the patch's test, and pass it and its own tests with the patch. TPUSTRATEGY_UPSTREAM is
-// the library of the CPU plugin. Nothing is downloaded.
+// TestEachPatchFixesItsDefect implements `make test-upstream-patches`. For each patch, the patch's
+// test must fail on the original module. With the patch, the patch's test and the tests of the
+// module must pass. TPUSTRATEGY_UPSTREAM is the path of the CPU plugin. The test does not download
+// anything.
 func TestEachPatchFixesItsDefect(t *testing.T) {
 	plugin := os.Getenv("TPUSTRATEGY_UPSTREAM")
 	if plugin == "" {
 		t.Skip("it takes minutes: run make test-upstream-patches")
 	}
-	work := map[string]string{} // the copy of each module
+	work := map[string]string{} // folder of the copy of each module
 	patches := readPatches(t)
 	environment := offline(t, plugin)
 	for _, p := range patches {
@@ -51,7 +52,7 @@ func TestEachPatchFixesItsDefect(t *testing.T) {
 	}
 }
 
-// checkout copies the sources of a module, which are read-only in the module cache.
+// checkout copies the sources of a module, because the module cache is read-only.
 func checkout(t *testing.T, name string) string {
 	_, from := pinned(t, name)
 	to := t.TempDir()
@@ -59,8 +60,8 @@ func checkout(t *testing.T, name string) string {
 	return to
 }
 
-// modfile is our go.mod with the module replaced by its copy: the module's own would need modules
-// that nobody here has.
+// modfile writes a copy of this module's go.mod that replaces the module with its copy. The
+// module's own go.mod requires modules that may not be downloaded.
 func modfile(t *testing.T, name, folder string) string {
 	at := t.TempDir()
 	for _, file := range []string{"go.mod", "go.sum"} {
@@ -74,8 +75,8 @@ func modfile(t *testing.T, name, folder string) string {
 	return filepath.Join(at, "go.mod")
 }
 
-// offline is the environment of the tests. GoMLX's install a plugin if there is none in the home
-// directory; they find the given one.
+// offline returns the environment of the tests. GoMLX's tests install a plugin if there is none in
+// the home directory, so the home directory contains the given plugin.
 func offline(t *testing.T, plugin string) []string {
 	home := t.TempDir()
 	installed := filepath.Join(home, ".local", "lib", "go-xla", "pjrt_c_api_cpu_v0.114.0_plugin.so")
@@ -97,7 +98,7 @@ type module struct {
 	environment           []string
 }
 
-// test runs tests of packages that are given relative to the module.
+// test runs the tests of packages. Their paths are relative to the module.
 func (m module) test(t *testing.T, packages []string, flags ...string) (string, error) {
 	arguments := append([]string{"test", "-modfile=" + m.modfile, "-count=1", "-timeout=10m"}, flags...)
 	for _, p := range packages {
@@ -105,14 +106,14 @@ func (m module) test(t *testing.T, packages []string, flags ...string) (string, 
 	}
 	command := exec.CommandContext(t.Context(), "go", arguments...)
 	command.Dir, command.Env, command.WaitDelay = root, m.environment, 10*time.Second
-	if m.name == "github.com/gomlx/compute" { // its backend is the one in Go
+	if m.name == "github.com/gomlx/compute" { // selects the backend in Go
 		command.Env = append(command.Env, "GOMLX_BACKEND=go")
 	}
 	out, err := command.CombinedOutput()
 	return string(out), err
 }
 
-// git applies a patch as its readers do.
+// git runs a git command on the diff of a patch.
 func (m module) git(t *testing.T, p patch, arguments ...string) {
 	diff, err := filepath.Abs(filepath.Join(p.Name, "change.patch"))
 	require.NoError(t, err)

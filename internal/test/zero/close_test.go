@@ -44,10 +44,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// ending are the methods that end a value's work.
+// ending contains the names of methods that release the resources of a value.
 var ending = []string{"Close", "Abort", "Stop", "Shutdown"}
 
-// closers are all public types with such a method, by package and name.
+// closers contains all public types with a method in ending, by package and name.
 var closers = map[string]any{
 	"compat/contrib.Iterator":        new(contrib.Iterator),
 	"compat/contrib.Variable":        new(contrib.Variable),
@@ -86,7 +86,7 @@ var closers = map[string]any{
 	"lm/weights.File":                new(weights.File),
 }
 
-// Zero values and nil pointers can be closed: a deferred Close behind a failed constructor is no panic.
+// A zero value or nil pointer can be closed, because a deferred Close may follow a failed constructor.
 func TestZeroValuesAndNilPointersClose(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(closers)) {
 		zero := reflect.ValueOf(closers[name])
@@ -104,7 +104,7 @@ func TestZeroValuesAndNilPointersClose(t *testing.T) {
 					}
 					in = append(in, arg)
 				}
-				for range 2 { // a second call is no panic either
+				for range 2 { // a second call must not panic
 					assert.NotPanics(t, func() { m.Call(in) }, "%s: %s of a %s", name, method, kind)
 				}
 			}
@@ -112,7 +112,7 @@ func TestZeroValuesAndNilPointersClose(t *testing.T) {
 	}
 }
 
-// A nil reader is an error.
+// TestNilReadersAreErrors checks that functions return an error for a nil argument.
 func TestNilReadersAreErrors(t *testing.T) {
 	for name, read := range map[string]func() error{
 		"text.ReadBPE":  func() error { _, err := text.ReadBPE(nil, ""); return err },
@@ -139,7 +139,7 @@ func TestNilReadersAreErrors(t *testing.T) {
 	}
 }
 
-// The table above has every public type of the module with such a method.
+// The closers table must contain every public type of the module with a method in ending.
 func TestEveryCloserIsInTheTable(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
 	require.FileExists(t, filepath.Join(root, "go.mod"))
