@@ -106,8 +106,8 @@ func (e *CheckError) Has(code FindingCode) bool {
 }
 
 // Check compares the environment with the metadata, and checks the consistency of each of them. The
-// order of the findings is fixed. A zero Metadata means that there is no metadata server. Check
-// does not use the network.
+// order of the findings is fixed. If there is no metadata server, the metadata must be the zero
+// value. Check does not use the network.
 func Check(env Environment, md Metadata) []Finding {
 	c := configChecker{env: env, md: md, hasMetadata: md.isPresent()}
 	c.checkAccelerator()

@@ -93,7 +93,7 @@ type Cluster struct {
 	Findings []Finding `json:"findings,omitempty"`
 }
 
-// TPU describes the slice of a task.
+// TPU describes the TPU slice to which a task belongs.
 type TPU struct {
 	// AcceleratorType is the accelerator type, such as "v5litepod-16". Topology is the grid of
 	// chips, such as "4x4".

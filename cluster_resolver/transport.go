@@ -44,7 +44,8 @@ func (e *connectionError) Is(target error) bool {
 		((target == context.Canceled || target == context.DeadlineExceeded) && errors.Is(e.cause, target))
 }
 
-// etagKey is the context key of a *string in which the transport stores the ETag of the response.
+// etagKey is the context key of a *string. The transport stores the ETag of the response in this
+// string.
 type etagKey struct{}
 
 func withETag(ctx context.Context, etag *string) context.Context {

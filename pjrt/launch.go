@@ -141,7 +141,8 @@ func (h *loadedHandle) launchError(op string, err error) error {
 }
 
 // putLaunch makes a launchState available to later calls, and unregisters the call that used it.
-// The primary launchState always counts as one call, so that the next call needs no registration.
+// The primary launchState, which is the first one of an executable, counts as a call even while it
+// is unused, so that the next call needs no registration.
 func (h *loadedHandle) putLaunch(l *launchState) {
 	if !l.isPrimary || !h.primaryState.CompareAndSwap(primaryInUse, primaryIdle) {
 		h.putSecondaryLaunch(l)
@@ -156,9 +157,8 @@ func (h *loadedHandle) putSecondaryLaunch(l *launchState) {
 	h.release()
 }
 
-// demotePrimaryLaunch moves the primary launchState to freeLaunches, for an executable whose number
-// of parameters has become known. Only the call that uses the primary launchState may call
-// demotePrimaryLaunch.
+// demotePrimaryLaunch moves the primary launchState, which has the wrong number of arguments, to
+// freeLaunches. Only the call that uses the primary launchState may call demotePrimaryLaunch.
 func (h *loadedHandle) demotePrimaryLaunch() {
 	l := h.primaryLaunch
 	h.launchesMu.Lock()

@@ -28,7 +28,7 @@ const (
 )
 
 // withDefaultFormat returns the program with Format set. It returns an error if the program is
-// invalid or is not trusted, so that this process must not compile it.
+// invalid, or if this process must not compile it because the program is not trusted.
 func (p Program) withDefaultFormat() (Program, error) {
 	switch p.Format {
 	case "":

@@ -23,8 +23,8 @@ import (
 // figure of the compiler, "seconds", instead of "roofline_seconds".
 const formatVersion = 2
 
-// Report describes a compiled step before it runs. It is plain data; its JSON form contains all of
-// it. Sizes are in bytes, times in seconds.
+// Report describes a compiled step before it runs. It is plain data that can be encoded as JSON and
+// decoded by [Parse]. Sizes are in bytes, times in seconds.
 type Report struct {
 	Version int    `json:"version"`
 	Step    string `json:"step"`
@@ -175,7 +175,7 @@ type Cost struct {
 	Utilization float64 `json:"model_flops_utilization,omitempty"`
 }
 
-// Input is the input of [New].
+// Input contains the compiled program, the target and the settings for [New].
 type Input struct {
 	// Step is the step's name.
 	Step   string
@@ -229,7 +229,7 @@ func Of(step CompiledStep) (*Report, error) {
 	})
 }
 
-// TargetOf returns the description of a slice as a target.
+// TargetOf returns the Target for a slice with the given properties.
 func TargetOf(facts system.SliceInfo) Target {
 	return Target{
 		Name: facts.Name, Kind: facts.Kind, Platform: facts.Plugin, Devices: facts.Devices, Chips: facts.Chips,

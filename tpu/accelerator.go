@@ -69,7 +69,8 @@ func ParseAccelerator(text string) (Accelerator, error) {
 	return parseType(text, text[separator+1:], g)
 }
 
-// parseTopology parses the shape of a topology.
+// parseTopology parses the shape in the name of a topology such as v5p:4x4x4, and returns the slice
+// with this shape.
 func parseTopology(text, shape string, g Generation) (Accelerator, error) {
 	a := Accelerator{generation: g.Name}
 	var ok bool
@@ -94,7 +95,8 @@ func parseTopology(text, shape string, g Generation) (Accelerator, error) {
 	return Accelerator{}, e
 }
 
-// parseType parses the size of an accelerator type.
+// parseType parses the number in an accelerator type such as v4-8, and returns the slice with this
+// number of chips or cores.
 func parseType(text, size string, g Generation) (Accelerator, error) {
 	count, ok := parseSize(size)
 	if !ok {
@@ -129,7 +131,7 @@ func parseType(text, size string, g Generation) (Accelerator, error) {
 	return Accelerator{}, e
 }
 
-// nearestHint returns a hint that lists the nearest slices.
+// nearestHint returns a hint that lists the valid slices whose number of chips is nearest.
 func nearestHint(names []string) string {
 	if len(names) == 1 {
 		return "the nearest is " + names[0]
@@ -157,8 +159,8 @@ func parseSize(text string) (int, bool) {
 	return int(n), err == nil
 }
 
-// parseShape parses dims numbers that are separated by 'x'. For two dimensions, it also accepts a
-// third number of 1, because the runtime writes such shapes.
+// parseShape parses a shape with the given number of dimensions, such as 4x4. For two dimensions,
+// it also accepts a third number of 1, because the runtime writes such shapes.
 func parseShape(text string, dims int) (shape [3]int, ok bool) {
 	parts := strings.Split(text, "x")
 	if len(parts) != dims && !(dims == 2 && len(parts) == 3 && parts[2] == "1") {

@@ -83,7 +83,7 @@ func BuildDeviceAssignment(topology Topology, options AssignmentOptions) (Device
 	return a, nil
 }
 
-// assignmentPlan contains validated options and values that are computed from them.
+// assignmentPlan contains validated options, and values that are computed from the options.
 type assignmentPlan struct {
 	mesh, shape, stride Coordinates
 	footprint           Coordinates // extent of a block of cores including its gaps

@@ -128,7 +128,7 @@ func (g Generation) isValidShape(shape [3]int) bool {
 	return shape[0]%cubeSide == 0 && shape[1]%cubeSide == 0 && shape[2]%cubeSide == 0
 }
 
-// describeShapes returns text that lists the default shapes.
+// describeShapes returns a text that lists the default shapes, for error messages.
 func (g Generation) describeShapes() string {
 	var names []string
 	for _, chips := range g.typeSizes() {

@@ -31,8 +31,8 @@ func (a DeviceAssignment) ReplicasAcrossSlices() []int {
 	return replicas
 }
 
-// IsBySlice reports whether the replicas are assigned as with [AssignmentOptions].BySlice: each
-// replica is on one slice, and each slice has the same number of consecutive replicas.
+// IsBySlice reports whether the replicas are grouped by slice, as with [AssignmentOptions].BySlice:
+// each replica is on one slice, and each slice has the same number of consecutive replicas.
 func (a DeviceAssignment) IsBySlice() bool {
 	slices := a.topology.NumSlices()
 	if a.replicas%slices != 0 {

@@ -81,7 +81,8 @@ func (a *app) runChild(ctx context.Context, doing string, request childRequest, 
 	return &answer, nil
 }
 
-// quietEnviron returns the environment, extended by childEnv.
+// quietEnviron returns the environment of this process, extended by the variables of childEnv that
+// are not set yet.
 func (a *app) quietEnviron() []string {
 	env := a.environ[:len(a.environ):len(a.environ)]
 	for _, setting := range childEnv {

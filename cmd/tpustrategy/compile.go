@@ -26,7 +26,7 @@ type compileCmd struct {
 	Plugin             string `help:"Path of the plugin. Default: the installed plugin." type:"localpath"`
 }
 
-// stepOptions are the flags that select the training step and how it is compiled.
+// stepOptions contains the flags that select the training step and specify how it is compiled.
 type stepOptions struct {
 	Example    string `help:"Compile this example model: gpt, digits, dense or placement."`
 	Preset     string `help:"Size of gpt: tiny, 125m, 1b3 or llama3-8b. Default: tiny."`

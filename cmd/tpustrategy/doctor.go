@@ -80,7 +80,8 @@ type candidate struct {
 	Result string `json:"result"`
 }
 
-// verdict reports whether this machine can do a kind of work, such as compiling for TPU slices.
+// verdict reports whether this machine can be used for a kind of work, such as compiling for TPU
+// slices.
 type verdict struct {
 	Work string `json:"work"`
 	Can  bool   `json:"can"`

@@ -75,7 +75,7 @@ func (c *launchCmd) Run(a *app, root *cli) error {
 	return err
 }
 
-// commandLine returns the command line that generates the same document.
+// commandLine returns a command line that generates the same document again.
 func (c *launchCmd) commandLine() string {
 	words := []string{"tpustrategy", "launch", c.Topology, "--on", c.On}
 	for _, option := range []struct{ name, value, usual string }{

@@ -123,7 +123,8 @@ func densePairRules(p int) logical.Rules {
 	}
 }
 
-// densePairs builds pairs of dense layers. The last layer has the given number of output features.
+// densePairs builds a model of pairs of dense layers. The last layer has the given number of output
+// features.
 func densePairs(rc *strategy.ReplicaContext, x *graph.Node, size modelSize, outputs int) *graph.Node {
 	p := rc.Strategy().NumLogicalDevices()
 	for i := range size.Layers {

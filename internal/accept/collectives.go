@@ -9,7 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// meshSizes returns the meshes to test on n devices: the numbers of replicas and of logical devices.
+// meshSizes returns the sizes of the meshes to test on n devices. Each size consists of the number
+// of replicas and the number of logical devices per replica.
 func meshSizes(n int) (all [][2]int) {
 	for _, p := range []int{1, 2, 4} {
 		if n%p == 0 && n/p > 0 && p <= n {

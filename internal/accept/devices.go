@@ -41,7 +41,7 @@ func describeDevice(d *pjrt.DeviceDescription, topology tpu.Topology) Device {
 	return out
 }
 
-// acceleratorType returns the type of the slice, and whether the type is known.
+// acceleratorType returns the accelerator type of the slice, and whether the type is known.
 func (s *session) acceleratorType() (tpu.Accelerator, bool, error) {
 	name := s.opts.Accelerator
 	if cluster, ok := s.sys.Cluster(); name == "" && ok {

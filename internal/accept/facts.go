@@ -30,7 +30,7 @@ var Environment = []string{
 	"TPU_TOPOLOGY", "TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES", "TPU_WORKER_HOSTNAMES", "TPU_WORKER_ID", "XLA_FLAGS",
 }
 
-// checkVersions records the installed versions and checks that all hosts have the same ones.
+// checkVersions records the installed versions and checks that they are equal on all hosts.
 func checkVersions(ctx context.Context, w *partRun) error {
 	sys := w.system()
 	var same strings.Builder // facts that must be equal on all hosts

@@ -9,8 +9,9 @@ import (
 )
 
 // killHost kills the process of one host. Each other host waits for the killed host in a barrier
-// with a deadline, and records the error and the time until it is reported. It records a finding if
-// the runtime reports no error, because a job then needs its own deadlines.
+// with a deadline, and records the error and the time until it is reported. If the runtime reports
+// no error, killHost records a finding, because jobs then need their own deadlines to detect a lost
+// host.
 func killHost(ctx context.Context, w *partRun) error {
 	s := w.session
 	victim := *s.opts.Kill

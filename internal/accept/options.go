@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Options select the devices and the parts of a run.
+// Options selects the devices and the tests of an acceptance run.
 type Options struct {
 	// Open opens the devices of this host. Messages that it logs become part of the report.
 	Open func(ctx context.Context, logger *slog.Logger) (*system.System, error)
@@ -43,7 +43,7 @@ type Options struct {
 	Hooks TestHooks
 }
 
-// TestHooks inject faults into a run for tests. A nil hook has no effect.
+// TestHooks contains functions that inject faults into an acceptance run. A nil hook has no effect.
 type TestHooks struct {
 	// BeforePart is called at the start of a part, in the goroutine and with the context of the part.
 	BeforePart func(ctx context.Context, host int, part string) error
@@ -109,7 +109,7 @@ func (o Options) timeLimit(p Part) time.Duration {
 	return p.TimeLimit
 }
 
-// TotalTimeLimit returns the effective time limit of the run.
+// TotalTimeLimit returns the time limit of the run, or the default if no limit is set.
 func (o Options) TotalTimeLimit() time.Duration {
 	switch {
 	case o.TimeLimit > 0:

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Status is the state of a part of the run on one host.
+// Status is the state of one test of an acceptance run on one host.
 type Status string
 
 // States of a part of the run.
@@ -23,7 +23,7 @@ const (
 	NotRun             Status = "not run"
 )
 
-// Outcome is the result of a part of the run on one host.
+// Outcome is the result of one test of an acceptance run on one host.
 type Outcome struct {
 	Part   string `json:"part"`
 	Host   int    `json:"host"`
@@ -62,7 +62,7 @@ func (f Measurement) String() string {
 	return text
 }
 
-// Verdict is the overall result of a run.
+// Verdict is the overall result of an acceptance run.
 type Verdict string
 
 // Verdicts of a run.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Part is a test that a run consists of, such as the test of the collectives, with its time limits.
+// Part is one test of an acceptance run, such as the test of the collectives, with its time limits.
 type Part struct {
 	Name, Description         string
 	TimeLimit, QuickTimeLimit time.Duration
@@ -47,5 +47,5 @@ func init() {
 	}
 }
 
-// Parts returns all tests that a run consists of, in the order in which they run.
+// Parts returns all tests of an acceptance run, in the order in which they run.
 func Parts() []Part { return slices.Clone(parts) }

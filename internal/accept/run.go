@@ -34,9 +34,9 @@ type session struct {
 // gracePeriod is how long a part may continue after its time limit before it is abandoned.
 const gracePeriod = 5 * time.Second
 
-// Run runs the selected parts of the acceptance test and returns a report, which includes all
-// failures of the slice. The error is non-nil only for invalid options. All hosts of a slice must
-// call Run with the same options.
+// Run runs the selected tests of the acceptance test and returns a report, which includes the
+// failures on all hosts of the slice. The error is non-nil only for invalid options. All hosts of a
+// slice must call Run with the same options.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -117,8 +117,9 @@ func (s *session) recordOutcome(o Outcome) {
 // time limit of the part.
 const exchangeTimeout = 10 * time.Second
 
-// exchangeOutcomes returns the outcomes of all hosts. After a canceled part, it first checks that
-// the devices still respond, because a program of the canceled part may never complete.
+// exchangeOutcomes returns the outcomes of all hosts. If the last test was canceled, it first
+// checks that the devices still respond, because a program that the test launched may never
+// complete.
 func (s *session) exchangeOutcomes(ctx context.Context, p Part, mine Outcome) (all []Outcome, err error) {
 	wait := exchangeTimeout
 	if s.sys.NumProcesses() > 1 {
@@ -166,8 +167,8 @@ func (s *session) gatherOutcomes(ctx context.Context, p Part, mine Outcome) ([]O
 	return all, nil
 }
 
-// runUntil calls f in a goroutine and waits for it. It returns false if f has not returned within
-// the grace period after ctx is done. The goroutine then continues to run.
+// runUntil calls f in a goroutine and waits for it. If f has not returned within the grace period
+// after ctx is done, runUntil returns false, and f continues to run in the goroutine.
 func (s *session) runUntil(ctx context.Context, while time.Duration, f func() error) (back bool, err error) {
 	done := make(chan error, 1)
 	go func() { done <- f() }()

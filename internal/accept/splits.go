@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// placementCase is a sharding of a test matrix over the logical devices of a replica.
+// placementCase is a test of one sharding of a matrix over the logical devices of a replica.
 type placementCase struct {
 	name       string
 	annotation logical.Annotation

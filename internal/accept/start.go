@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// startLog is a slog.Handler that stores the messages logged while the devices are opened.
+// startLog is a slog.Handler that stores the messages that are logged while the devices are opened.
 type startLog struct {
 	mu       sync.Mutex
 	facts    []Fact

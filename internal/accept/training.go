@@ -59,10 +59,10 @@ type trainCase struct {
 	strategy strategy.Options
 }
 
-// trainCases returns the training cases for n devices: replicas without logical devices, twice as
-// many logical devices, eight logical devices on one axis and on three axes, sharded state, and
-// bfloat16. Sharded state is omitted for several slices, because libtpu crashes when it compiles
-// such a step (cross_slice_rewrites.cc, kMixed).
+// trainCases returns the configurations of the training for n devices. They differ in the number of
+// logical devices per replica and the number of mesh axes, and include sharded state and bfloat16.
+// Sharded state is omitted for several slices, because libtpu crashes when it compiles such a step
+// (cross_slice_rewrites.cc, kMixed).
 func trainCases(n, slices int) (all []trainCase) {
 	replicas := gcd(n, trainBatch)
 	add := func(losses, what string, r, p int, o strategy.Options) {
@@ -209,7 +209,8 @@ func runTrainStep(ctx context.Context, step *train.Step, i int) (float64, error)
 	return loss.Float64(ctx)
 }
 
-// checkTraining runs each training case and compares the losses with the stored losses.
+// checkTraining runs the training in each configuration and compares the losses with the stored
+// losses.
 func checkTraining(ctx context.Context, w *partRun) error {
 	want, err := readStoredLosses()
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// partRun collects the outcome of a part. Its methods may be called after the part was abandoned.
+// partRun collects the outcome of one test of an acceptance run. Its methods can be called even
+// after the test was abandoned.
 type partRun struct {
 	session *session
 	part    Part
@@ -44,7 +45,7 @@ func (w *partRun) appendText(to *[]string, format string, args []any) {
 	}
 }
 
-// addFailure records a failure. The part continues.
+// addFailure records a failure. The test continues.
 func (w *partRun) addFailure(format string, args ...any) {
 	w.appendText(&w.outcome.Failures, format, args)
 }
@@ -82,7 +83,7 @@ func (w *partRun) setActivity(format string, args ...any) {
 	w.activity = fmt.Sprintf(format, args...)
 }
 
-// finish returns the outcome. Later calls of other methods have no effect.
+// finish returns the outcome of the test. Later calls of other methods have no effect.
 func (w *partRun) finish(hung bool) Outcome {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,7 +112,7 @@ func sortedIDs(byTask [][]int) []int { return slices.Sorted(slices.Values(slices
 
 func (w *partRun) numDevices() int { return w.system().Topology().NumDevices() }
 
-// newStrategy returns a strategy for this part, which the caller must close.
+// newStrategy returns a strategy for the test, which the caller must close.
 func (w *partRun) newStrategy(opts strategy.Options) (*strategy.TPUStrategy, error) {
 	return strategy.New(w.system(), opts)
 }

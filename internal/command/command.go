@@ -87,8 +87,8 @@ const grace = 2 * time.Second
 // holdKey is the context key for the number of calls of Hold that are not released yet.
 type holdKey struct{}
 
-// Hold makes [Main] wait after a signal until release is called. Use it for work that stops when
-// its context is canceled but needs more than two seconds, such as saving a checkpoint. Outside of
+// Hold makes [Main] wait after a signal until release is called. Use it for work that may continue
+// for more than two seconds after its context is canceled, such as saving a checkpoint. Outside of
 // Main, Hold has no effect.
 func Hold(ctx context.Context) (release func()) {
 	held, ok := ctx.Value(holdKey{}).(*atomic.Int64)

@@ -5,8 +5,9 @@ import "runtime/debug"
 // Module is the path of this module.
 const Module = "github.com/tpustrategy/tpustrategy"
 
-// Version returns the version of this module in the running program, such as "v0.1.0". For a
-// program that was built from a working copy, it is "(devel)" followed by the commit, if known.
+// Version returns the version of this module in the running program, such as "v0.1.0". If the
+// program was built from a working copy, Version returns "(devel)" followed by the commit, if
+// known.
 func Version() string {
 	build, ok := debug.ReadBuildInfo()
 	if !ok {

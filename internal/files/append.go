@@ -68,7 +68,7 @@ func (a *Appender) Append(record []byte) error {
 	return nil
 }
 
-// Truncate shortens the file to size bytes.
+// Truncate shortens the file to the given size in bytes.
 func (a *Appender) Truncate(size int64) error {
 	if err := a.file.Truncate(size); err != nil {
 		return err

@@ -128,7 +128,8 @@ const minLockedMemory = 68719476736
 // compilation and a batch of data.
 const minMemory = 8 << 30
 
-// Findings returns the problems of the machine that should be corrected before a TPU job runs, or nil.
+// Findings returns problems of the machine that should be corrected before a TPU job runs. It
+// returns nil if there are none.
 func (f Facts) Findings() []Finding {
 	var found []Finding
 	if f.HugePages != "" && f.HugePages != "always" {

@@ -27,7 +27,7 @@ const (
 // whose go.sum lacks the dependencies of the command.
 const installCommand = `go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install tpu --path`
 
-// templateData is the input of the templates.
+// templateData contains the values that the templates of the documents use.
 type templateData struct {
 	Job
 	Machines
@@ -53,7 +53,7 @@ type templateData struct {
 	DockerfileText         string
 }
 
-// Text returns a document of the job. Equal jobs result in equal documents.
+// Text returns the generated document of the job. Equal jobs result in equal documents.
 func (j Job) Text(part Document) (string, error) {
 	if err := j.check(); err != nil {
 		return "", err

@@ -18,8 +18,8 @@ func IsRecomputed(x *graph.Node) bool {
 	return *(*bool)(unsafe.Pointer(field.UnsafeAddr()))
 }
 
-// CheckpointLike returns y.Checkpoint() if x is recomputed in the backward pass, and y otherwise.
-// An operation of this module uses it to treat its result y like its input x.
+// CheckpointLike returns y.Checkpoint() if x is recomputed in the backward pass, and y otherwise. x
+// is the input of an operation of this module, and y is its result.
 func CheckpointLike(x, y *graph.Node) *graph.Node {
 	if IsRecomputed(x) {
 		return y.Checkpoint()
@@ -27,8 +27,8 @@ func CheckpointLike(x, y *graph.Node) *graph.Node {
 	return y
 }
 
-// StopCheckpoints applies StopCheckpoint to each node that is recomputed in the backward pass. It
-// returns all nodes in their order, and whether any node was recomputed.
+// StopCheckpoints calls StopCheckpoint for each node that is recomputed in the backward pass. It
+// returns the results and the other nodes in the same order, and whether any node was recomputed.
 func StopCheckpoints(list []*graph.Node) (stopped []*graph.Node, any bool) {
 	stopped = make([]*graph.Node, len(list))
 	for i, x := range list {

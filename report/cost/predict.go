@@ -8,8 +8,9 @@ import (
 )
 
 // Prediction is the predicted time of one run of a program on its slice, by category. It does not
-// include input, hosts, launches and waiting for other processes. It is not a measurement and, unlike
-// the roofline, not a bound. docs/predicted-time.md compares it with published measurements.
+// include reading the input, the work of the hosts, launches, and waiting for other processes. It
+// is not a measurement and, unlike the roofline, not a bound. docs/predicted-time.md compares it
+// with published measurements.
 type Prediction struct {
 	// Seconds is the sum of Products, Memory and the exposed parts of Interconnect and Network.
 	Seconds float64 `json:"seconds"`

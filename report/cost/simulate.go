@@ -8,8 +8,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/hlo"
 )
 
-// Estimate is the work of one core in a run of a program, its predicted time and its use of memory.
-// The operations of a loop count once per iteration.
+// Estimate contains the work of one core in a run of a program, the predicted time and the memory
+// use. The operations of a loop count once per iteration.
 type Estimate struct {
 	// FLOPs and Bytes are the arithmetic operations and the bytes that operations read and write.
 	// LoopFLOPs and LoopBytes are the parts of these that iterations of loops after the first add.
@@ -96,10 +96,9 @@ func Simulate(p *hlo.Program, target string, peak, rate float64, layerOf func(pa
 	return e
 }
 
-// Predict estimates a run of a program on a slice of TPUs, such as "v5p:4x4x4" or "2x v6e-256", with
-// the prediction of its time and its use of memory. It needs no client and no plugin. Its errors
-// match errors.ErrUnsupported for devices that are not TPUs, and [hlo.ErrProgram] for a program that
-// is too large.
+// Predict predicts the time and the memory use of a run of a program on a slice of TPUs, such as
+// "v5p:4x4x4" or "2x v6e-256". It needs no client and no plugin. Errors match errors.ErrUnsupported
+// for devices that are not TPUs, and [hlo.ErrProgram] for a program that is too large.
 func Predict(p *hlo.Program, target string) (*Estimate, error) {
 	if newSlice(target) == nil {
 		return nil, &errkind.Fault{Op: "report: predict", Subject: fmt.Sprintf("%q", target), Match: errors.ErrUnsupported,

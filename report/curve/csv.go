@@ -86,8 +86,8 @@ func ReadCSV(r io.Reader) ([]Series, error) {
 
 // Learning returns a plot of the series of one or several runs with common settings. names are the
 // series to plot; without names it plots the series with "loss" in their names. Series with many
-// steps are smoothed. Next to other series, learning_rate has an axis of its own, and so has
-// accuracy. If no series has one of the given names, or if there is nothing to plot, the error
+// steps are smoothed. If the plot contains other series, learning_rate and accuracy each have their
+// own axis. If no series has one of the given names, or if there is nothing to plot, the error
 // matches [ErrPlot].
 func Learning(title string, series []Series, names ...string) (Plot, error) {
 	p := Plot{Title: title}

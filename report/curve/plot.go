@@ -21,7 +21,7 @@ type Plot struct {
 	Series     []Series
 }
 
-// Series is one line: values over steps.
+// Series is one line of a plot, with its name and its values over the steps.
 type Series struct {
 	// Run is the name of the run of the values. The series of a run are shown and hidden together,
 	// and have one color if there are several runs. It may be empty.

@@ -126,7 +126,8 @@ type Instruction struct {
 	product              product
 }
 
-// Array is an array of the result of an instruction.
+// Array is an array in the result of an instruction. If the result is a tuple, it contains several
+// arrays.
 type Array struct {
 	// DType is the XLA name of the element type, such as "f32", or empty if it is unknown.
 	DType string
@@ -150,9 +151,9 @@ type use struct {
 
 // Parse parses an optimized program, or a program that is partitioned and not yet scheduled. If m
 // is not nil, it is the step that was compiled, and Parse determines the origins of the
-// instructions. kernels selects operations of m by the function that their lines of Go call. Values
-// between these operations are treated as values in fast memory, because a kernel of a function
-// such as attention does not write them to main memory.
+// instructions. kernels are the names of Go functions, such as attention, whose operations in m are
+// executed by one kernel. Parse assigns the values between the operations of a kernel to fast
+// memory, because a kernel does not write them to main memory.
 //
 // The error matches [ErrProgram] for a program that cannot be read, and errors.ErrUnsupported for
 // other program formats.

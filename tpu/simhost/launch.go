@@ -123,7 +123,8 @@ func (c *Cluster) executeLaunch(x *program, opts pjrt.ExecuteOptions) {
 	}
 }
 
-// stopWaiting ends the wait of a process with a MissingError, unless the wait has already ended.
+// stopWaiting makes the launch of a process fail with a MissingError, unless the launch has already
+// ended.
 func (c *Cluster) stopWaiting(p *process, a *pendingLaunch, cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

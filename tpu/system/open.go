@@ -170,7 +170,7 @@ func (s *starter) openRuntime(ctx context.Context) (o openedRuntime, err error) 
 	return o, err
 }
 
-// readTopology returns the topology of a runtime's devices.
+// readTopology returns the topology of the runtime's devices.
 func (s *starter) readTopology(rt Runtime) (tpu.Topology, error) {
 	if source, ok := rt.(interface{ Topology() tpu.Topology }); ok {
 		return source.Topology(), nil

@@ -95,7 +95,7 @@ func (e *StartError) Kind() errkind.Kind {
 // Unwrap returns the cause.
 func (e *StartError) Unwrap() error { return e.Err }
 
-// starter contains the options and intermediate results of [Open].
+// starter contains the options of [Open] and the cluster that Open has resolved.
 type starter struct {
 	opts    Options
 	logger  *slog.Logger

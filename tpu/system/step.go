@@ -59,7 +59,8 @@ func runStep[T any](ctx context.Context, s *starter, name string, release func(T
 // gracePeriod is the time for which runStep waits for a step after ctx is done.
 const gracePeriod = 100 * time.Millisecond
 
-// addFindings adds the missing processes, or the processes that use the TPU, and a hint to e.
+// addFindings adds likely causes of a failed step to e: the missing processes, or the processes
+// that use the TPU. It also adds a hint.
 func (s *starter) addFindings(ctx context.Context, e *StartError) error {
 	var known interface{ MissingProcesses() []int }
 	switch {
