@@ -74,7 +74,8 @@ func (e *Executable) inputError(i int, err error) error {
 	return fmt.Errorf("input %d, parameter %q: %w", i, p.ParameterNames[i%len(p.ParameterNames)], err)
 }
 
-// checkUsable returns an error if the value was freed or is owned by an execution.
+// checkUsable returns an error if the value was freed, or if it was donated to an execution that is
+// being launched.
 func (s *bufferState) checkUsable() error {
 	switch {
 	case s.freedErr != nil:

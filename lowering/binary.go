@@ -88,8 +88,8 @@ func requireSupported(d dtypes.DType) {
 	}
 }
 
-// requireBoolOperands returns op with a check that its first operand is a Bool, because StableHLO's
-// and, or and xor also accept integers.
+// requireBoolOperands wraps op with a check that its first operand is a Bool. The check is
+// necessary because StableHLO's and, or and xor also accept integers.
 func requireBoolOperands(op binaryOp) binaryOp {
 	return func(lhs, rhs *stablehlo.Value) (*stablehlo.Value, error) {
 		requireBool(lhs)

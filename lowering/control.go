@@ -9,9 +9,9 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// useClosure returns g as a closure of f. It panics unless g is a finished closure of f or of a
-// function that contains f. GoMLX creates every closure in main, even if the closure is used in
-// another function.
+// useClosure returns g as a closure that an op of f can call. It panics unless g is a finished
+// closure of f or of a function that contains f. GoMLX creates every closure in main, even if the
+// closure is used in another function.
 func (f *Function) useClosure(role string, g compute.Function) *Function {
 	c, ok := g.(*Function)
 	switch {

@@ -21,10 +21,11 @@ func (f *Function) Rem(lhs, rhs compute.Value) (compute.Value, error) {
 	return f.addDivision("Rem", stablehlo.Remainder, lhs, rhs)
 }
 
-// addDivision adds a division or a remainder. XLA folds integer divisions of known values with the
-// CPU's instruction, which aborts the process if the divisor is 0. A divisor that XLA may know is
-// therefore hidden by a barrier. XLA also knows x*0 and the values of a loop that runs once. The
-// barrier has two operands, because [TargetCPU] omits a barrier with one operand.
+// addDivision adds a division or a remainder. If XLA knows the values of integer operands, it
+// computes the result at compile time with the CPU's instruction, which aborts the process if the
+// divisor is 0. addDivision therefore hides a divisor that XLA may know behind an optimization
+// barrier. XLA also knows x*0 and the values of a loop that runs once. The barrier has two
+// operands, because [TargetCPU] omits a barrier with one operand.
 func (f *Function) addDivision(name string, op binaryOp, lhs, rhs compute.Value) (compute.Value, error) {
 	return f.addOp(name, valueList(lhs, rhs), func(in []*stablehlo.Value) *stablehlo.Value {
 		l, r := in[0], in[1]
@@ -48,8 +49,9 @@ type valueFacts struct {
 
 func (k valueFacts) isSafeDivisor() bool { return k.isNonzero || k.isInput }
 
-// knownFacts reports whether v is a constant without zeros or input data. It follows ops that only
-// move elements back to the constant or argument that v originates from.
+// knownFacts reports two facts about v: whether v is a constant without zeros, and whether v is
+// input data. It follows ops that only move elements back to the constant or argument from which v
+// originates.
 func (f *Function) knownFacts(v *stablehlo.Value) valueFacts {
 	name := v.String()
 	for {

@@ -21,7 +21,8 @@ const (
 	orderedNaN int32 = orderedInf | 1<<22
 )
 
-// reducesAsIntegers reports whether reduceAsIntegers must compute a reduction of the dtype.
+// reducesAsIntegers reports whether the maximum or minimum of floats of the dtype must be computed
+// by reduceAsIntegers.
 func (f *Function) reducesAsIntegers(kind combiner, d dtypes.DType) bool {
 	return (kind == combineMax || kind == combineMin) && d == dtypes.Float32 && f.builder.backend.opts.Target == TargetCPU
 }

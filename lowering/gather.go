@@ -49,8 +49,8 @@ func (c opBuilder) widenIndices(x *stablehlo.Value) *stablehlo.Value {
 	return x
 }
 
-// addScatter combines updates with elements of x at computed indices. It is StableHLO's scatter
-// without batching dimensions.
+// addScatter adds an op that combines updates with the elements of x at computed indices. The op is
+// StableHLO's scatter without batching dimensions.
 func (f *Function) addScatter(name string, kind combiner, x, positions, updates compute.Value, indexVectorAxis int,
 	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted,
 	uniqueIndices bool) (compute.Value, error) {

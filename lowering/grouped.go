@@ -27,7 +27,6 @@ type convolution struct {
 	XDimensions, KernelDimensions   []int
 }
 
-// tensorSlice is a slice of a tensor along one axis.
 type tensorSlice struct {
 	source         *stablehlo.Value
 	starts, limits []int

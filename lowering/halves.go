@@ -42,7 +42,8 @@ type halfVersion struct {
 	build func() *stablehlo.Value
 }
 
-// recordProduct records a half-precision dot product that is accumulated in float32.
+// recordProduct records a half-precision dot product that is accumulated in float32, so that
+// recordGradient can recognize the gradients of the product.
 func (h *halfProducts) recordProduct(lhs, rhs, result *stablehlo.Value) {
 	for _, operand := range []*stablehlo.Value{lhs, rhs} {
 		h.resultDims[operand.String()] = append(h.resultDims[operand.String()], result.Shape().Dimensions)

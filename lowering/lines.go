@@ -21,7 +21,8 @@ import (
 // contain no user code.
 const fewFrames, maxFrames = 12, 64
 
-// originTracker records the origins of the ops of one computation.
+// originTracker records the origin of each op of a computation, which is the line of the user's
+// code that added the op.
 type originTracker struct {
 	pcs            [maxFrames]uintptr
 	frames         map[uintptr]frame
@@ -304,7 +305,6 @@ func (l *originTracker) addParameter(name string, v *Value) {
 	v.parameter = len(l.parameters)
 }
 
-// producer contains the statements that computed a value, and their operands.
 type producer struct {
 	statements []*stablehlo.Statement
 	operands   []*Value

@@ -43,7 +43,7 @@ func (x word128) add(y word128) word128 {
 	return word128{hi, lo}
 }
 
-// compose returns the jump by the steps of j followed by the steps of k.
+// compose returns a jump by the steps of both j and k.
 func (j jump) compose(k jump) jump { return jump{j.a.mul(k.a), j.c.mul(k.a).add(k.c)} }
 
 // pcgStep is the jump by one step, with the constants of math/rand/v2.
@@ -64,8 +64,8 @@ func jumpBy(n uint64) jump {
 	return j
 }
 
-// pcgBuilder adds the ops that generate random bits. After an error all operations have nil
-// results.
+// pcgBuilder adds the ops that generate random bits. It stores the first error, after which all
+// methods return nil values.
 type pcgBuilder struct {
 	f   *Function
 	err error
@@ -103,7 +103,7 @@ func (p *pcgBuilder) shiftRight(x compute.Value, n uint64) compute.Value {
 	return p.addBinary(p.f.ShiftRightLogical, x, p.constant(n))
 }
 
-// mulHigh returns the upper 64 bits of the products.
+// mulHigh returns the upper 64 bits of the 128-bit products of x and y.
 func (p *pcgBuilder) mulHigh(x, y compute.Value) compute.Value {
 	x0, x1, y0, y1 := p.low32Bits(x), p.shiftRight(x, 32), p.low32Bits(y), p.shiftRight(y, 32)
 	t := p.add(p.mul(x1, y0), p.shiftRight(p.mul(x0, y0), 32))

@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// scalarValue is a special value of a dtype.
+// scalarValue is a special value that each dtype represents differently, such as zero or infinity.
 type scalarValue int
 
 const (

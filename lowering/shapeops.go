@@ -81,8 +81,8 @@ func (f *Function) Slice(x compute.Value, starts, limits, strides []int) (comput
 	})
 }
 
-// emptySlice returns the shape of an empty slice at the end of an axis, which the StableHLO builder
-// rejects. It returns false for other slices.
+// emptySlice returns the shape of a slice if the slice is empty and at the end of an axis. The
+// StableHLO builder rejects such slices. For other slices emptySlice returns false.
 func emptySlice(x xshapes.Shape, starts, limits, strides []int) (xshapes.Shape, bool) {
 	rank := x.Rank()
 	if len(starts) != rank || len(limits) != rank || len(strides) != 0 && len(strides) != rank {

@@ -165,7 +165,8 @@ func (f *Function) hasReplicatedVariable(shape shapes.Shape) bool {
 	return false
 }
 
-// isIndivisible reports whether a sharding is valid except for a dimension that is not divisible.
+// isIndivisible reports whether the only problem of a sharding is a dimension that the number of
+// shards does not divide.
 func (b *Builder) isIndivisible(shape shapes.Shape, spec *compute.ShardingSpec) bool {
 	if spec == nil || len(spec.Axes) > shape.Rank() {
 		return false

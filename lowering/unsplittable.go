@@ -191,9 +191,9 @@ func (g *constraintInserter) addConstraints(s *ir.Statement) []*ir.Statement {
 	return append(append(before, &copied), after...)
 }
 
-// rowMajorLayoutOp returns an op that stores a value in row-major order. The CPU compiler runs an
-// FFT in the layout of the preceding all-gather. If that gathers a dimension other than the first,
-// the FFT would fail at run time.
+// rowMajorLayoutOp returns an op that stores a value in row-major order. Otherwise, the CPU
+// compiler runs an FFT in the layout of the preceding all-gather, and the FFT fails at run time if
+// the all-gather gathers a dimension other than the first.
 func rowMajorLayoutOp(out, in *ir.Value) *ir.Statement {
 	order := make([]byte, 0, 32)
 	for axis := in.Type.Rank() - 1; axis >= 0; axis-- {

@@ -24,7 +24,8 @@ import (
 // launches. Each message contains the name of its call, so that processes with different call
 // orders receive an error instead of wrong data.
 
-// exchange is a compiled program that gathers a row of 32-bit words from each device.
+// exchange is a compiled program with which processes exchange messages. It gathers a row of 32-bit
+// words from each device.
 type exchange struct {
 	program system.Executable
 	devices []*pjrt.Device // the devices of this process, in launch order
@@ -140,7 +141,8 @@ func (m *Runtime) parseMessages(call string, rows [][]byte) ([][]byte, error) {
 	return values, nil
 }
 
-// outOfStepError returns the error for processes that wait for each other in different calls of Gather.
+// outOfStepError returns an error for processes that wait for each other in different calls of
+// Gather.
 func (m *Runtime) outOfStepError(calls []string) error {
 	if m.opts.OutOfStep != nil {
 		return m.opts.OutOfStep(calls)

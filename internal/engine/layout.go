@@ -103,7 +103,7 @@ func (l *Layout) SplitOverGroups(dim, groups int) *Layout {
 	return &c
 }
 
-// AsVector returns the layout of a scalar with buffers of shape [1].
+// AsVector returns the layout of a scalar for programs that expect a buffer of shape [1].
 func (l *Layout) AsVector() *Layout {
 	c := *l
 	c.Buffer = []int{1}

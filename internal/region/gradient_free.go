@@ -4,8 +4,9 @@ import "github.com/gomlx/gomlx/core/graph"
 
 // statesWithoutGradient finds the states of a loop that receive no gradient, such as a sum over
 // layers for logging. The code outside does not read the last value of such a state, and no other
-// result depends on the state. Its adjoint is zero in all iterations, so the backward pass omits
-// it. The map contains, for the result index of each such state, the argument inside the loop.
+// result depends on the state. The state's adjoint is zero in all iterations, so the backward pass
+// omits it. The returned map contains the argument inside the loop for the result index of each
+// such state.
 func (r *tracer) statesWithoutGradient() map[int]*graph.Node {
 	all := map[int]*graph.Node{}
 	for i, y := range r.results {

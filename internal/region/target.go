@@ -43,32 +43,33 @@ type Target interface {
 // Op is an op at the boundary of a region, or a collective within a region.
 type Op interface{ op() }
 
-// Enter is the op of an argument. Its operand is the value outside the region, and its result is
-// argument Index of Pass inside the region.
+// Enter passes an argument into a region. Its operand is the value outside the region, and its
+// result is the argument inside the region, number Index of Pass.
 type Enter struct {
 	Pass  *Pass
 	Index int
 	Shape shapes.Shape
 }
 
-// Leave is the op of a result. Its operand is result Index of Pass inside the region, and its
-// result is the value outside the region. It is added after the pass.
+// Leave passes a result out of a region, after the pass. Its operand is the result inside the
+// region, number Index of Pass, and its result is the value outside the region.
 type Leave struct {
 	Pass  *Pass
 	Index int
 	Shape shapes.Shape
 }
 
-// Save stores the operand in a slot and returns it.
+// Save stores its operand in a [Slot] and returns the operand.
 type Save struct{ Slot *Slot }
 
-// Load ignores the operand and returns the value of a slot.
+// Load returns the value that [Save] stored in a [Slot]. It ignores its operand.
 type Load struct{ Slot *Slot }
 
-// ZerosLike ignores the operand and returns zeros with the shape of a slot's value.
+// ZerosLike returns zeros with the shape of the value that [Save] stored in a [Slot]. It ignores
+// its operand.
 type ZerosLike struct{ Slot *Slot }
 
-// ScalarZero ignores the operand and returns the float32 number 0.
+// ScalarZero returns the float32 number 0. It ignores its operand.
 type ScalarZero struct{}
 
 // CheckpointName returns the operand and names it for a [RematPolicy].

@@ -216,7 +216,7 @@ func IsVariable(node *graph.Node, first graph.NodeId) bool {
 	return node.Type() == graph.NodeTypeParameter
 }
 
-// carriesGradient reports whether a node outside the region may have a gradient. Such a node
+// carriesGradient reports whether a node outside the region may receive a gradient, because it
 // depends on a float parameter through float values.
 func (r *tracer) carriesGradient(node *graph.Node) bool {
 	known, ok := r.gradientCache[node]
@@ -319,7 +319,7 @@ func (r *tracer) zeroFrom(inputs []*graph.Node, gradient func(i int) *graph.Node
 }
 
 // traceBackward traces a backward pass for the current adjoints of the results. It returns the
-// gradients of the region's sources, the inputs that have gradients.
+// gradients of the sources, which are the inputs that have gradients.
 func (r *tracer) traceBackward() []*graph.Node {
 	p := &Pass{Kind: r.pass.Kind, Forward: r.pass}
 	inside := make([]*graph.Node, 0, len(r.innerSources))

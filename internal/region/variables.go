@@ -76,7 +76,7 @@ func (w *WriteRecorder) Written() (all []StepVariable) {
 	return all
 }
 
-// Restore resets all variables to their values before the region.
+// Restore resets all variables to the values that they had before the region.
 func (w *WriteRecorder) Restore() {
 	for _, v := range w.variables() {
 		if x := w.ValueBefore(v); v.Value() != x {

@@ -52,8 +52,8 @@ func (m *Module) Text() (text []byte, origins []*Origin, err error) {
 // NumberSeparator separates an op from its statement number in a location, as in add_s12.
 const NumberSeparator = "_s"
 
-// writeLocation writes the location of a statement. Without an origin, a statement has the origin
-// of its first operand with an origin.
+// writeLocation writes the source location of a statement. A statement without an origin has the
+// origin of its first operand with an origin.
 func (p *printer) writeLocation(s *Statement) {
 	if len(s.Results) == 0 {
 		return

@@ -15,7 +15,8 @@ type Value struct {
 	Origin *Origin
 }
 
-// Attribute is a named attribute. A nil Value represents a flag, of which only the name is written.
+// Attribute is a named attribute. If Value is nil, the attribute is a flag, and only its name is
+// written.
 type Attribute struct {
 	Key   string
 	Value Attr

@@ -143,8 +143,8 @@ func (l *layer) needsRetrace() bool {
 	return false
 }
 
-// setGraphState replaces the graph's store and loss sums by the store and loss sums of the layer, until
-// restoreGraph is called.
+// setGraphState replaces the graph's store and loss sums by the store and loss sums of the layer,
+// until restoreGraph is called.
 func (l *layer) setGraphState() {
 	model.SetStore(l.graph, l.store)
 	around := l.graph.State(layerLoopKey{})
@@ -184,8 +184,8 @@ func (l *layer) restoreGraph() {
 	l.writes.Restore()
 }
 
-// checkResults panics if the results of the block are invalid, or if the block set a parameter of
-// the graph that cannot be used after the loop.
+// checkResults panics if the function that traces a layer returned invalid results, or if it set a
+// parameter of the graph that cannot be used after the loop.
 func (l *layer) checkResults() {
 	for _, list := range []struct {
 		role  string

@@ -15,11 +15,11 @@ import (
 )
 
 // layerLoop is the state of one call of Run. The model's store has one stacked variable for each
-// variable of a layer. The block is traced with another store, whose variables have the same paths
-// but the shapes of one layer, and whose graph nodes are slices of the stacked variables. The
-// variables of a layer are only known after the block has run. Therefore, if a trace requests a
-// variable without a stacked variable, the loop abandons the trace, creates the stacked variable,
-// and traces the block again.
+// variable of a layer. The user's function, which builds a layer, is traced with another store. The
+// variables of this store have the same paths but the shapes of one layer, and their graph nodes
+// are slices of the stacked variables. The variables of a layer are only known after the function
+// has run. Therefore, if a trace requests a variable without a stacked variable, the loop abandons
+// the trace, creates the stacked variable, and traces the function again.
 type layerLoop struct {
 	scope     *model.Scope
 	n         int
@@ -114,8 +114,8 @@ func (r *layerLoop) failWithKind(kind errkind.Kind, subject, reason, hint string
 	panic(&errkind.Fault{Op: op, Subject: subject, Reason: reason, Hint: hint, Class: kind})
 }
 
-// tryTrace traces the block once. It returns false if the trace was abandoned because the block
-// requested a variable that has no stacked variable yet.
+// tryTrace traces a layer once. It returns false if the trace was abandoned because the layer
+// requested a variable for which no stacked variable exists yet.
 func (r *layerLoop) tryTrace() (results Results, ok bool) {
 	layer := r.newLayer()
 	all := r.trace(layer)

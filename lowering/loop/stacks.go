@@ -55,7 +55,7 @@ func (r *layerLoop) hasStack(path string) bool {
 	return slices.ContainsFunc(r.stacks, func(s *stack) bool { return s.path == path })
 }
 
-// checkVariables panics unless the block created the same variables as in earlier traces.
+// checkVariables panics unless the layer created the same variables as in earlier traces.
 func (l *layer) checkVariables() {
 	for _, s := range l.stacks {
 		v := l.store.GetVariable(s.path)
@@ -73,8 +73,8 @@ func (l *layer) checkVariables() {
 	}
 }
 
-// createUnreadVariables creates stacked variables for the variables that the block created without
-// reading them. It also copies the parameters that the block set into the model's store.
+// createUnreadVariables creates stacked variables for the variables that the layer created without
+// reading them. It also copies the parameters that the layer set into the model's store.
 func (l *layer) createUnreadVariables() {
 	store := l.scope.Store()
 	for v := range l.store.IterVariables() {
@@ -152,9 +152,9 @@ func (r *layerLoop) stackInitializer(v *model.Variable) model.VariableInitialize
 	}
 }
 
-// stackInitialValues stacks the results of n calls of an initializer. If the initializer draws
-// random numbers and the backend supports loops, the calls are a loop in the graph, whose size then
-// does not depend on n.
+// stackInitialValues calls an initializer n times and stacks the results. If the initializer draws
+// random numbers and the backend supports loops, the calls are a loop in the graph. The size of the
+// graph then does not depend on n.
 func stackInitialValues(g *graph.Graph, n int, layerShape shapes.Shape,
 	initializer model.VariableInitializer) *graph.Node {
 	_, before := rngState(g)
@@ -206,7 +206,8 @@ type generators struct {
 	states   *graph.Node
 }
 
-// rngVariable returns the variable with the random state of a store, and creates it if necessary.
+// rngVariable returns the variable of a store that contains the random state. It creates the
+// variable if necessary.
 func rngVariable(store *model.Store) *model.Variable {
 	if v := store.GetVariable(rngPath); v != nil && v.HasValue() {
 		return v

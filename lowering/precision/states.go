@@ -34,8 +34,9 @@ func updatedStates(views []*castVariable) map[*castVariable]*graph.Node {
 	return states
 }
 
-// recomputer recomputes values that a layer computed from its state in the Compute dtype, such as a
-// moving average. It computes them in the Parameters dtype, in which the state is stored.
+// recomputer computes the new value of a layer's state, such as a moving average, again in the
+// Parameters dtype in which the state is stored. The layer computed the value in the Compute dtype,
+// which is less exact.
 type recomputer struct {
 	firstState              *graph.Node // a state in Parameters
 	values                  map[*graph.Node]*graph.Node

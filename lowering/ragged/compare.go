@@ -17,9 +17,9 @@ type Variant struct {
 	PlaceholderEffect PlaceholderEffect
 }
 
-// PlaceholderEffect describes whether a placeholder operation supports padding. It returns "" if the
-// result contains the operand's elements, possibly in another layout. For an operation that does
-// not support padding it returns the operation's name.
+// PlaceholderEffect describes whether a placeholder operation supports padding. It returns "" if
+// the result contains the operand's elements, possibly in another layout. For an operation that
+// does not support padding it returns the operation's name.
 type PlaceholderEffect func(placeholder any) (op string)
 
 // Plan describes how a step's program depends on the padded sizes. [Plan.Apply] rewrites the
@@ -124,8 +124,8 @@ func (c *comparer) compareBlocks(rs []*ir.Region) error {
 	return c.compareStatements(results)
 }
 
-// compareStatements compares corresponding statements, one of each program, and the statements that
-// define their operands.
+// compareStatements compares statements that correspond to each other, one from each program. It
+// also compares the statements that define their operands.
 func (c *comparer) compareStatements(statements []*ir.Statement) error {
 	s := statements[0]
 	c.plan.used[s] = true
@@ -168,8 +168,9 @@ func (c *comparer) compareStatements(statements []*ir.Statement) error {
 	return c.recordValues(s, outputs)
 }
 
-// recordValues records corresponding values, one of each program, and how their dimensions depend
-// on the padded sizes. The values are results of s, or parameters of a function if s is nil.
+// recordValues records values that correspond to each other, one from each program, and how their
+// dimensions depend on the padded sizes. The values are results of s, or parameters of a function
+// if s is nil.
 func (c *comparer) recordValues(s *ir.Statement, all [][]*ir.Value) error {
 	for i, v := range all[0] {
 		var sh variantDims

@@ -234,7 +234,7 @@ func (r *rewriter) evaluate(f *sizeFunction, dtype dtypes.DType) *ir.Value {
 	return top
 }
 
-// realSize returns the real size of a padded dimension, an int32 scalar.
+// realSize returns the size of a dimension without its padding, as an int32 scalar.
 func (r *rewriter) realSize(d Dim) *ir.Value {
 	key := fmt.Sprint("limit ", d)
 	v, ok := r.cache[key]

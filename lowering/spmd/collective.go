@@ -170,7 +170,8 @@ func (t *Trace) nontrivialAxes(axes []string) []string {
 	return all
 }
 
-// collectiveStatement returns the op of a collective. On a single device the op is a copy.
+// collectiveStatement lowers a collective to one op. If the collective is over a single device, the
+// op is a copy.
 func (w *assembler) collectiveStatement(m collectivePlaceholder, out, in *ir.Value) (*ir.Statement, error) {
 	permute, isPermute := m.op.(region.Permute)
 	switch {
@@ -186,9 +187,9 @@ func (w *assembler) collectiveStatement(m collectivePlaceholder, out, in *ir.Val
 	return w.collectivePerShard(m, out, in)
 }
 
-// collectivePerShard returns a collective over the replicas inside a computation that is manual
-// over the logical axes, so that each logical device combines its shard. For gathers and scatters,
-// Shardy's partitioner would replicate the tensor first.
+// collectivePerShard returns a collective over the replicas in which each logical device combines
+// only its own shard. The collective is inside a computation that is manual over the logical axes,
+// because Shardy's partitioner would replicate the tensor before a gather or scatter.
 func (w *assembler) collectivePerShard(m collectivePlaceholder, out, in *ir.Value) (*ir.Statement, error) {
 	split := m.split.WithinReplica()
 	parts := split.PartsOn(w.trace.mesh)
@@ -212,8 +213,8 @@ func (w *assembler) collectivePerShard(m collectivePlaceholder, out, in *ir.Valu
 	return s, nil
 }
 
-// collectiveOp returns the StableHLO op of a collective between several devices. Its groups and
-// pairs consist of partition ids.
+// collectiveOp returns the StableHLO op of a collective between several devices. The groups and
+// pairs of devices in its attributes are partition ids.
 func (w *assembler) collectiveOp(m collectivePlaceholder, out, in *ir.Value) (*ir.Statement, error) {
 	integer := func(key string, n int) ir.Attribute { return ir.Attribute{Key: key, Value: ir.Int(n)} }
 	switch op := m.op.(type) {
@@ -273,14 +274,15 @@ func combinerOp(r Reduction, dtype dtypes.DType) string {
 }
 
 // broadcastFromDevice sends the value of one logical device to all logical devices of the replica.
-// The other devices must have zeros.
+// All other devices must pass zeros.
 func (w *assembler) broadcastFromDevice(out, in *ir.Value) ([]*ir.Statement, error) {
 	m := w.trace.newCollective(region.AllReduce{Axes: w.trace.mesh.AxisNames(), Reduction: Broadcast})
 	m.groups = logicalGroups
 	return m.expand(w, out, in)
 }
 
-// groupsAlias returns the alias of the partition groups over axes, and declares it if necessary.
+// groupsAlias returns the name of the attribute that lists the groups of devices for a collective
+// over axes. It declares the attribute if necessary.
 func (w *assembler) groupsAlias(axes []string) ir.Alias {
 	if slices.Equal(axes, replicaAxes) {
 		return replicaGroups
@@ -299,8 +301,9 @@ func (w *assembler) partitionGroups(axes []string) ir.IntMatrix {
 	return all
 }
 
-// pairsAlias returns the alias of the (source, target) partitions of a collective_permute over
-// axes. pairs contains the (source, target) indices within a group.
+// pairsAlias returns the name of the attribute that lists the (source, target) partitions of a
+// collective_permute over axes. It declares the attribute if necessary. pairs contains the (source,
+// target) indices within a group.
 func (w *assembler) pairsAlias(axes []string, pairs [][2]int) ir.Alias {
 	var all ir.IntMatrix
 	for _, group := range w.partitionGroups(axes) {

@@ -38,7 +38,8 @@ type indexedTrace struct {
 	definitions map[*ir.Value]*ir.Statement
 }
 
-// equivalence relates a value of the global trace to a value of the shard trace.
+// equivalence describes how a value of the trace with global tensors corresponds to a value of the
+// trace with shards.
 type equivalence struct {
 	class        equivalenceClass
 	replicaShard ReplicaShard // of class sharded
@@ -153,7 +154,8 @@ func (p *ShardProof) isShardOf(global, shard ir.Type, replicaShard ReplicaShard)
 	return slices.Equal(replicaShard.ShardDims(global.Dims, p.global.trace.opts.Replicas), shard.Dims)
 }
 
-// compare returns the proven equivalence of two values.
+// compare returns how a value of the global trace is proven to correspond to a value of the shard
+// trace.
 func (p *ShardProof) compare(global, shard *ir.Value) equivalence {
 	key := [2]*ir.Value{global, shard}
 	if e, ok := p.proven[key]; ok {
@@ -241,7 +243,8 @@ func (p *ShardProof) compareStatements(g, s *ir.Statement, index int) equivalenc
 	return equivalence{}
 }
 
-// combineOperands returns the equivalence of the results of an elementwise op.
+// combineOperands returns the equivalence of the results of an elementwise op, given the
+// equivalences of its operands.
 func combineOperands(values []*ir.Value, operands []equivalence) (result equivalence) {
 	for i, e := range operands {
 		switch {

@@ -26,8 +26,8 @@ type deviceRegion struct {
 	statements []int
 }
 
-// deviceRegions returns the logical.OnDevice regions of the step. newIndex contains the current
-// index of each traced statement.
+// deviceRegions returns the regions of the step that logical.OnDevice created. newIndex contains
+// the current index of each traced statement.
 func deviceRegions(ranges []regionRange, newIndex []int) []deviceRegion {
 	regions := make([]deviceRegion, len(ranges))
 	for n, b := range ranges {

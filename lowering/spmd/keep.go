@@ -170,8 +170,8 @@ func (r *recomputation) recompute(s *ir.Statement) {
 	r.body = append(r.body, &copied)
 }
 
-// rewriteBackward replaces the values of the forward pass that a backward pass reads by loaded or
-// recomputed values.
+// rewriteBackward replaces each value of the forward pass that a backward pass reads by a loaded or
+// recomputed value.
 func (r *recomputation) rewriteBackward(a *outliner, p *passNode) {
 	var all []*ir.Statement
 	resolve := func(s *ir.Statement) *ir.Statement {

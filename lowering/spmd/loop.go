@@ -78,7 +78,8 @@ func (a *outliner) newWhileLoop(p *passNode, iterations int, reverse bool) *whil
 	return c
 }
 
-// readStack adds ops that read this iteration's element of a stacked tensor into out.
+// readStack adds ops that read the slice of the current iteration from a stacked tensor. The result
+// is out.
 func (c *whileLoop) readStack(out, stack *ir.Value) {
 	sizes := append([]int{1}, stack.Type.Dims[1:]...)
 	element := c.outliner.function.NewValue(stack.Type.WithDims(sizes...))

@@ -149,7 +149,8 @@ func (c *manualComputation) addResult(v *ir.Value, spec sharding.Spec, outer *ir
 		append(c.resultTypes, t), append(c.outerResults, outer)
 }
 
-// stackValue returns v as the device's slice of a tensor that is stacked over the devices.
+// stackValue adds a leading dimension of size 1 to v. The values of all devices then form a tensor
+// that is stacked over the devices.
 func (c *manualComputation) stackValue(v *ir.Value) *ir.Value {
 	slot := c.outliner.function.NewValue(v.Type.Stacked(1))
 	c.epilogue = append(c.epilogue, copyOp(slot, c.innerValue(v)))

@@ -182,7 +182,8 @@ func (c *manualComputation) expandPlaceholder(s *ir.Statement) ([]*ir.Statement,
 	return []*ir.Statement{s}, nil
 }
 
-// deviceIndex returns the index of the device on axes, which is the device's element of an iota.
+// deviceIndex returns the index of the device on axes. The index is the device's element of an iota
+// that is split over the axes.
 func (c *manualComputation) deviceIndex(axes []string) *ir.Value {
 	key := strings.Join(axes, "$")
 	if c.deviceIndices[key] == nil {

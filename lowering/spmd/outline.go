@@ -14,8 +14,8 @@ import (
 // together with its backward passes, because the values that the backward passes read become
 // results of the forward pass.
 
-// passNode is a node of the tree of passes. The root is the step. Another node is a forward or
-// backward pass of a region.
+// passNode is a node of a tree of nested forward and backward passes. The root is the step, and
+// each other node is a pass of a region.
 type passNode struct {
 	*region.Pass
 	items []passItem
@@ -120,8 +120,8 @@ func checkEscapes(f *ir.Function) error {
 	return nil
 }
 
-// buildTree creates the tree of forward and backward passes. begins contains the index of the first
-// statement of each item of the root.
+// buildTree creates the tree of the step's forward and backward passes. begins contains the index
+// of the first statement of each item of the root.
 func (a *outliner) buildTree(body []*ir.Statement, passes []tracedPass) (begins []int) {
 	a.root = &passNode{}
 	stack, nodes := []*passNode{a.root}, map[*region.Pass]*passNode{}
@@ -201,7 +201,7 @@ func (a *outliner) hoistConstants() {
 	}
 }
 
-// isConstant reports whether a statement computes one value without operands.
+// isConstant reports whether a statement computes a single value without operands.
 func isConstant(s *ir.Statement) bool {
 	return len(s.Operands) == 0 && len(s.Regions) == 0 && len(s.Results) == 1 && s.Placeholder == nil
 }

@@ -24,11 +24,11 @@ import (
 // programName is the name of all programs in errors and logs.
 const programName = "the first values of variables"
 
-// computeDevices are the devices that compute the value of a variable. Each process computes the value
-// once and copies it to its other devices, without communication between the processes. A replicated
-// value is computed by one device. Each shard of a sharded value is computed by a logical device of one
-// replica. If the devices of a replica belong to several processes, no process has all
-// shards, so that the devices of all replicas compute the value.
+// computeDevices are the devices that compute the value of a variable. Each process computes the
+// value once and copies it to its other devices, without communication between the processes. A
+// replicated value is computed by one device. Each shard of a sharded value is computed by a
+// logical device of one replica. However, if the devices of a replica belong to several processes,
+// no process has all shards, and the devices of all replicas compute the value.
 type computeDevices struct {
 	// replicas and logicalDevices are the size of the program's mesh, which is equal on all processes.
 	replicas, logicalDevices int
@@ -189,7 +189,7 @@ func (r *runner) uploadState(ctx context.Context, p *program, state *tensors.Ten
 	return errors.Join(failed, err)
 }
 
-// downloadState copies the random number state from any device of this process.
+// downloadState copies the random number state from a device of this process to the host.
 func downloadState(ctx context.Context, buffers engine.Buffers) (*tensors.Tensor, error) {
 	i := slices.IndexFunc(buffers, func(b *pjrt.Buffer) bool { return b != nil })
 	if i < 0 {

@@ -102,8 +102,9 @@ func Run(ctx context.Context, o Options, missing []*model.Variable) (Stats, erro
 	})
 }
 
-// Repeat computes an initial value again, on the devices of placed. [Run] has computed the same value on
-// other devices. Repeat returns [ErrNotForDevices] if the initializer cannot run on devices.
+// Repeat computes an initial value again that [Run] has computed on other devices. It computes the
+// value on the devices of placed and assigns it. Repeat returns [ErrNotForDevices] if the
+// initializer cannot run on devices.
 func Repeat(ctx context.Context, o Options, placed Variable, value *Value) (Stats, error) {
 	return o.run(ctx, func(r *runner) error {
 		start := time.Now()
