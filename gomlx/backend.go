@@ -71,8 +71,9 @@ func newBackend(ctx context.Context, sys *system.System, opts Options) (*Backend
 	return b, nil
 }
 
-// initialize creates the backend's runtime over the devices of a topology, and its lowering for
-// Options.Target, or for target if Options.Target is nil.
+// initialize creates the runtime of the backend over the devices of a topology, and the backend
+// that lowers its graphs. The target of lowering is Options.Target, or target if Options.Target is
+// nil.
 func (b *Backend) initialize(ctx context.Context, topology tpu.Topology, target lowering.Target, platform string,
 	newRuntime func(engine.Options) (*engine.Runtime, error)) (err error) {
 	b.resources = newResources()

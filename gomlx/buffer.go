@@ -67,7 +67,7 @@ func (b *Backend) newBuffer(state *bufferState) (*Buffer, error) {
 
 func (s *bufferState) Close() error { return s.freeWith(errBufferFinalized) }
 
-// freeWith frees the memory. Later uses of the buffer fail with cause.
+// freeWith frees the buffer's memory. Later uses of the buffer return the error cause.
 func (s *bufferState) freeWith(cause error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

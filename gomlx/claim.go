@@ -86,8 +86,9 @@ func (s *bufferState) checkUsable() error {
 	return nil
 }
 
-// claim registers a reader of the buffer. If donated is true, it instead waits for all readers and
-// registers an owner. It fails if the buffer was freed or has an owner.
+// claim registers an execution as a reader of the buffer. If donated is true, it waits for all
+// readers and registers the execution as the owner instead, to which the buffer is donated. It
+// fails if the buffer was freed or has an owner.
 func (s *bufferState) claim(donated bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

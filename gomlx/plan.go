@@ -102,7 +102,8 @@ func (c *executableState) lowerPlan(p plan.Plan, donated []bool) (lowered probe.
 	return lowered, err
 }
 
-// readPlan reads the file of the option plan=, unless topology= is set.
+// readPlan reads the sharding plan from the file that the option plan= names. It does nothing if
+// the option topology= is set, because the file is then written.
 func (c *config) readPlan() error {
 	if c.planFile == "" || c.topology != "" {
 		return nil

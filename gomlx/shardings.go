@@ -99,7 +99,8 @@ func outputShardings(x *pjrt.Executable, results int) ([]sharding.OpSharding, er
 	return ops, nil
 }
 
-// lastField returns the content of the last field with the number, or nil if there is none.
+// lastField returns the content of a field in the protocol buffer message m. If the field is
+// repeated, it returns the last content, and if the field is missing, nil.
 func lastField(m []byte, number int) (found []byte, err error) {
 	for f, err := range protoint.Fields(m) {
 		if err != nil {

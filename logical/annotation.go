@@ -23,8 +23,8 @@ const (
 	KindSplit
 )
 
-// Annotation describes how a tensor is placed on the logical devices of a replica. It is the value
-// form of the functions [Assign], [Replicate], [Split] and [SplitOver], which annotate a node. An
+// Annotation describes how a tensor is placed on the logical devices of a replica. The functions
+// [Assign], [Replicate], [Split] and [SplitOver] place a node of a graph in the same ways. An
 // Annotation is immutable. The zero value is no annotation.
 type Annotation struct {
 	kind   Kind
@@ -33,17 +33,18 @@ type Annotation struct {
 	axes   [][]string // the axes of each dimension, for a split over named axes
 }
 
-// AssignTo returns the annotation of [Assign], TensorFlow's experimental_assign_to_logical_device.
-// An argument or variable with this annotation is stored completely on every logical device of the
-// replica; use [SplitInto] or [SplitOverAxes] to save memory.
+// AssignTo returns an annotation that assigns a tensor to a logical device, like [Assign] and
+// TensorFlow's experimental_assign_to_logical_device. An argument or variable with this annotation
+// is stored completely on every logical device of the replica; use [SplitInto] or [SplitOverAxes]
+// to save memory.
 func AssignTo(device int) Annotation { return Annotation{kind: KindAssign, device: device} }
 
-// Replicated returns the annotation of [Replicate], TensorFlow's
-// experimental_replicate_to_logical_devices.
+// Replicated returns an annotation that keeps a copy of a tensor on every logical device, like
+// [Replicate] and TensorFlow's experimental_replicate_to_logical_devices.
 func Replicated() Annotation { return Annotation{kind: KindReplicate} }
 
-// SplitInto returns the annotation of [Split], TensorFlow's experimental_split_to_logical_devices.
-// parts is the number of shards of each dimension.
+// SplitInto returns an annotation that splits dimension i of a tensor into parts[i] shards, like
+// [Split] and TensorFlow's experimental_split_to_logical_devices.
 func SplitInto(parts ...int) Annotation {
 	return Annotation{kind: KindSplit, parts: slices.Clone(parts)}
 }

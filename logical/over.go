@@ -9,13 +9,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// SplitOverAxes returns the annotation of [SplitOver], the equivalent of JAX's PartitionSpec. dims
-// has one entry for each dimension of the tensor: "-" or "" for a dimension that is not split, the
-// name of an axis, or several names joined by "+" or ",", slowest first. The tensor is replicated
-// over axes that are not named.
+// SplitOverAxes returns an annotation that splits a tensor over named axes, like [SplitOver] and
+// JAX's PartitionSpec. dims has one entry for each dimension of the tensor: "-" or "" for a
+// dimension that is not split, the name of an axis, or several names joined by "+" or ",", slowest
+// first. The tensor is replicated over axes that are not named.
 //
-// For variables (see [Rules]), one entry can include the axis [ReplicaAxis]. Each replica
-// then holds one shard of the variable along this dimension.
+// For variables (see [Rules]), one entry can include the axis [ReplicaAxis]. Each replica then
+// holds one shard of the variable along this dimension.
 func SplitOverAxes(dims ...string) Annotation {
 	axes := make([][]string, len(dims))
 	for i, dim := range dims {
@@ -181,7 +181,7 @@ func (a Annotation) numParts() int {
 	return product
 }
 
-// WithoutLeadingDim returns the annotation of one slice of an annotated tensor along dimension 0,
+// WithoutLeadingDim returns the annotation of a slice of the annotated tensor along dimension 0,
 // such as one layer of a stack. It returns the zero value if dimension 0 is split.
 func (a Annotation) WithoutLeadingDim() Annotation {
 	switch {

@@ -57,7 +57,8 @@ func (f *Function) IR() *ir.Function {
 
 func irType(s xshapes.Shape) ir.Type { return ir.Type{DType: s.DType, Dims: s.Dimensions} }
 
-// convertValue returns the value with the name of v. Names are unique in a top-level function and
+// convertValue converts a value of the StableHLO builder to a value of package ir. It returns the
+// same ir.Value for each value with this name, because names are unique in a top-level function and
 // its closures.
 func (t *irConverter) convertValue(v *stablehlo.Value) *ir.Value {
 	name := v.String()[1:]

@@ -177,7 +177,8 @@ type pendingExchange struct {
 	ins, outs [][]*pjrt.Buffer
 }
 
-// send launches the exchange of a message, truncated to a row of the given number of words.
+// send starts the exchange of a message with the other processes. It truncates the message to the
+// given number of words.
 func (m *Runtime) send(ctx context.Context, words int, message []byte) (_ *pendingExchange, err error) {
 	x, err := m.compileExchange(ctx, words)
 	if err != nil {

@@ -25,8 +25,8 @@ type backwardPass struct {
 	pending               bool
 }
 
-// makeDifferentiable returns the gradients that a backward pass computes as nodes that GoMLX can
-// differentiate.
+// makeDifferentiable returns nodes with the same values as the gradients of a backward pass. GoMLX
+// can differentiate these nodes again.
 func (r *tracer) makeDifferentiable(all, adjoints []*graph.Node) []*graph.Node {
 	b := &backwardPass{tracer: r, adjoints: adjoints, inputs: slices.Clone(r.outerSources),
 		cotangents: make([]*graph.Node, len(all))}

@@ -8,8 +8,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// usesPartitioner reports whether the partitioner splits tensors at the current point of the trace:
-// a logical axis must have several devices, and no enclosing region may be manual over it.
+// usesPartitioner reports whether the partitioner splits tensors at the current point of the trace.
+// This is the case if a logical axis has several devices, and no enclosing region is manual over
+// that axis.
 func (t *Trace) usesPartitioner() bool {
 	manual := region.ManualAxes(t)
 	return len(manual) == 0 || slices.ContainsFunc(t.nontrivialAxes(t.mesh.AxisNames()),

@@ -51,8 +51,8 @@ func (realRowsPlaceholder) lower(_ *assembler, out, in *ir.Value) *ir.Statement 
 	return copyOp(out, in)
 }
 
-// setRealRowsSource sets the Value field of sources without a parameter to the result of
-// MarkRealRows.
+// setRealRowsSource sets the Value field of the sources that have no parameter. The value is the
+// result of MarkRealRows.
 func setRealRowsSource(program *lowering.Program, sources []ragged.SizeSource) []ragged.SizeSource {
 	all := make([]ragged.SizeSource, len(sources))
 	for i, source := range sources {

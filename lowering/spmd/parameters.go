@@ -13,7 +13,8 @@ func (t *Trace) InterceptParameters(check func(name string) error) (stop func())
 	return func() { t.parameterChecks = t.parameterChecks[:n-1] }
 }
 
-// checkParameter calls the checks of InterceptParameters for a parameter, the last one first.
+// checkParameter calls the functions that were passed to InterceptParameters with a new parameter,
+// the last function first. It returns the first error.
 func (t *Trace) checkParameter(name string, _ shapes.Shape) error {
 	for _, check := range slices.Backward(t.parameterChecks) {
 		if err := check(name); err != nil {

@@ -55,7 +55,7 @@ func (deviceIndexPlaceholder) lower(_ *assembler, out, _ *ir.Value) *ir.Statemen
 // namePlaceholder gives a value a name for the rematerialization policy.
 type namePlaceholder struct{ name string }
 
-// lower returns a copy, for a pass that is written inline.
+// lower returns an op that copies the value. It is used if the pass is inlined into the step.
 func (argumentPlaceholder) lower(_ *assembler, out, in *ir.Value) *ir.Statement {
 	return copyOp(out, in)
 }

@@ -100,8 +100,8 @@ func NewTrace(opts Options) *Trace {
 	return t
 }
 
-// NewScratch returns a new trace with the options of t, except that all constants stay in the text
-// and origins are not recorded. Ops traced on it do not become part of t.
+// NewScratch returns a trace for a separate graph that is only analyzed. It has the options of t,
+// except that all constants stay in the text and origins are not recorded.
 func (t *Trace) NewScratch() *Trace {
 	opts := t.opts
 	opts.Origins, opts.Constant = false, nil

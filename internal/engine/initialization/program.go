@@ -128,9 +128,9 @@ func (r *runner) compile(ctx context.Context, all []*initializer) error {
 	return err
 }
 
-// computeOnDevices runs the program that computes a variable's value and starts the copies of the value
-// to the other devices. state is the random number state before the initializer, or nil if the
-// initializer is not random. next is the state after it, or nil.
+// computeOnDevices runs the program that computes a variable's value, and starts to copy the value
+// to the other devices. state is the random number state before the initializer, and next is the
+// state after the initializer. Both are nil if the initializer is not random.
 func (r *runner) computeOnDevices(ctx context.Context, placed Variable, traced *initializer,
 	state *tensors.Tensor) (next *tensors.Tensor, err error) {
 	d := r.Runtime

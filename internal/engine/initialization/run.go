@@ -79,7 +79,7 @@ type runner struct {
 	stats         Stats
 }
 
-// computedValue is a value on the devices that was not assigned to its variable yet.
+// computedValue is a value on the devices that is not assigned to its variable yet.
 type computedValue struct {
 	variable Variable
 	buffers  engine.Buffers

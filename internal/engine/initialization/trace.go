@@ -131,8 +131,9 @@ func buildGraph(b compute.Backend, store *model.Store, inits []model.VariableIni
 	return g, outputs, nil
 }
 
-// computeOnHost computes the values of initializers on the host. It calls state for the random number
-// state before a random initializer. next is the state after all initializers, or nil if none is random.
+// computeOnHost computes the values of initializers on the host. If an initializer is random,
+// computeOnHost calls state, which returns the random number state. next is then the random number
+// state after all initializers, and otherwise nil.
 func computeOnHost(store *model.Store, inits []model.VariableInitializer, of []shapes.Shape,
 	state func() (*tensors.Tensor, error)) (values []*tensors.Tensor, next *tensors.Tensor, err error) {
 	host, err := gobackend.New("")

@@ -21,7 +21,8 @@ type Value struct {
 	state *tensors.Tensor // random number state before the initializer, nil if it is not random
 }
 
-// newValue returns a tensor for the store that computes an initial value when the tensor is read.
+// newValue returns a tensor for the store that represents an initial value. The value is computed
+// when the tensor is read.
 func newValue(store *model.Store, init model.VariableInitializer, shape shapes.Shape,
 	state *tensors.Tensor) *tensors.Tensor {
 	v := &Value{store: store, init: init, shape: shape, state: state}
