@@ -50,7 +50,7 @@ type variable struct {
 	regions       []region
 }
 
-// newFileVariable returns a variable that is stored in one tensor file.
+// newFileVariable describes a variable that is stored completely in one tensor file.
 func newFileVariable(info Info, t safetensors.Info, data int64) variable {
 	g := region{start: make([]int, len(t.Shape)), size: t.Shape, offset: data + t.Offset, bytes: t.Bytes}
 	return variable{Info: info, dtype: t.DType, bytes: t.Bytes, elementSize: int64(t.DType.Bits() / 8),
@@ -94,7 +94,8 @@ func OpenFile(path string, opts FileOptions) (*Checkpoint, error) {
 	return c, nil
 }
 
-// openTensorFile returns a checkpoint that consists of one tensor file. The checkpoint closes opened.
+// openTensorFile returns a checkpoint that consists of one tensor file. Closing the checkpoint
+// closes the parameter opened.
 func openTensorFile(ctx context.Context, opened storage.Object, path string) (*Checkpoint, *safetensors.File, error) {
 	file, err := safetensors.New(storage.ReaderAt(ctx, opened), opened.Size())
 	if err != nil {
@@ -106,8 +107,9 @@ func openTensorFile(ctx context.Context, opened storage.Object, path string) (*C
 	return &Checkpoint{path: path, objects: []*object{o}}, file, nil
 }
 
-// readError returns an error for a file that cannot be read: a [*CorruptError], unless the file
-// may be intact and this process lacks the permission or resources to read it.
+// readError converts the error of a failed read. It returns a [*CorruptError] by default. If the
+// read failed because this process lacks permission or resources, the file may be intact, and
+// readError returns another error.
 func readError(path string, err error) error {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -127,14 +129,14 @@ func readError(path string, err error) error {
 	return &CorruptError{File: path, Reason: "it cannot be read", Err: err}
 }
 
-// Step returns the step of the checkpoint, or -1 for a file of [OpenFile].
+// Step returns the step at which the checkpoint was saved, or -1 for a file opened by [OpenFile].
 func (c *Checkpoint) Step() int64 { return c.step }
 
 // Metadata returns a copy of the checkpoint's metadata.
 func (c *Checkpoint) Metadata() map[string]string { return maps.Clone(c.metadata) }
 
-// Variables returns the descriptions of the saved variables, in the order of the save. It
-// corresponds to tf.train.list_variables.
+// Variables describes the saved variables, in the order in which they were saved. It corresponds to
+// tf.train.list_variables.
 func (c *Checkpoint) Variables() []Info {
 	out := make([]Info, len(c.variables))
 	for i, v := range c.variables {

@@ -5,7 +5,7 @@ import (
 	"hash/crc32"
 )
 
-// checksum is a CRC-32C. Its text form is eight hexadecimal digits.
+// checksum is a CRC-32C checksum. Its text form is eight hexadecimal digits.
 type checksum uint32
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -6,7 +6,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
 )
 
-// tensorSpec returns the description of a variable's tensor for a safetensors file.
+// tensorSpec describes the tensor of a variable for a safetensors file.
 func tensorSpec(path, name string, shape shapes.Shape) (safetensors.Spec, error) {
 	spec := safetensors.Spec{Name: name, DType: safetensors.FromGoMLX(shape.DType), Shape: shape.Dimensions}
 	if spec.DType == "" {
@@ -16,8 +16,8 @@ func tensorSpec(path, name string, shape shapes.Shape) (safetensors.Spec, error)
 	return spec, nil
 }
 
-// specShape is the inverse of tensorSpec. It reports false if GoMLX does not support the dtype or
-// the description is invalid.
+// specShape returns the shape that a safetensors file specifies for a tensor; it is the inverse of
+// tensorSpec. It returns false if GoMLX does not support the dtype or the description is invalid.
 func specShape(spec safetensors.Spec) (shapes.Shape, bool) {
 	if _, err := spec.Bytes(); err != nil || !spec.DType.GoMLX().IsSupported() {
 		return shapes.Shape{}, false

@@ -68,9 +68,10 @@ func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 // link.
 type PathError = files.Error
 
-// OwnerError reports that another run saves to the store: the other run is still running, or has saved
-// since this run last read the store. It matches [ErrBusy]. Use a separate store for each run. To
-// continue from the other run's checkpoints, open the manager again, or set [ManagerOptions].TakeOver.
+// OwnerError reports that another run saves to the store. Either the other run is still running, or
+// it has saved since this run last read the store. OwnerError matches [ErrBusy]. Use a separate
+// store for each run. To continue from the other run's checkpoints, open the manager again, or set
+// [ManagerOptions].TakeOver.
 type OwnerError struct {
 	// Directory is the folder's path, or the store's URL.
 	Directory string
@@ -108,7 +109,8 @@ func (*OwnerError) Kind() errkind.Kind { return errkind.FailedPreconditionError 
 // Is reports whether the target is ErrBusy.
 func (e *OwnerError) Is(target error) bool { return target == ErrBusy }
 
-// MismatchError reports variables that only the group or only the checkpoint has. No variable was changed.
+// MismatchError reports variables that exist only in the group or only in the checkpoint. No
+// variable was changed.
 type MismatchError struct {
 	// Missing lists the variables of the group that the checkpoint does not have.
 	Missing []string
@@ -131,7 +133,7 @@ func (e *MismatchError) Error() string {
 // Kind returns ValueError.
 func (*MismatchError) Kind() errkind.Kind { return errkind.ValueError }
 
-// argumentError returns an error of kind ValueError for an invalid argument of op.
+// argumentError returns an error of kind ValueError for an invalid argument of the operation op.
 func argumentError(op, hint, format string, args ...any) error {
 	return &errkind.Fault{Op: "checkpoint: " + op, Reason: fmt.Sprintf(format, args...), Hint: hint,
 		Class: errkind.ValueError}
@@ -147,7 +149,8 @@ func nilVariableError(op string, i int) error {
 	return argumentError(op, "leave it out", "variable %d of the group is nil", i)
 }
 
-// wrapError adds the operation and its subject to an error of the file system or a context.
+// wrapError adds the name of the operation and of its file or variable to an error of the file
+// system or a context.
 func wrapError(op, subject string, err error) error {
 	return &errkind.Fault{Op: "checkpoint: " + op, Subject: subject, Err: err}
 }
@@ -157,7 +160,7 @@ func notFoundError(hint, format string, args ...any) error {
 	return &errkind.Fault{Match: ErrNotFound, Reason: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// firstNames formats the first five names of a list.
+// firstNames formats the first five names of a list for an error.
 func firstNames(names []string) string {
 	const limit = 5
 	text := fmt.Sprintf("%q", names[:min(len(names), limit)])

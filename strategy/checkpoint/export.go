@@ -64,7 +64,8 @@ func (c *Checkpoint) Export(ctx context.Context, path string, opts ExportOptions
 	return nil
 }
 
-// writeTo writes the variable's elements to w in row-major order, with a limited buffer.
+// writeTo writes the variable's elements to w in row-major order. It uses a small buffer and does
+// not read the complete variable at once.
 func (r *variableReader) writeTo(ctx context.Context, w io.Writer) error {
 	dims := r.variable.Shape.Dimensions
 	start, size := make([]int, len(dims)), append([]int(nil), dims...)
@@ -96,9 +97,9 @@ func (r *variableReader) writeTo(ctx context.Context, w io.Writer) error {
 var trainingScopes = []string{model.RNGStateVariableName, optimizer.GlobalStepVariableName, optimizer.Scope,
 	"trainer", "acc_grads", "averages", "loss_scale", "non_finite"}
 
-// Weights returns the paths of the model's variables, in the checkpoint's order. It excludes
-// moments and counters of optimizers, which it recognizes by GoMLX's names, moving averages,
-// metrics, step counters, and random number state.
+// Weights returns the paths of the model's variables, in the checkpoint's order. It excludes moving
+// averages, metrics, step counters, random number state, and the moments and counters of
+// optimizers. It recognizes the latter by GoMLX's names.
 func (c *Checkpoint) Weights() (paths []string) {
 	root := func(path string) string {
 		scope, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")

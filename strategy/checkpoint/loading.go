@@ -12,7 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/engine/lazytensor"
 )
 
-// variableReader reads slices of a saved variable. It implements [lazytensor.Reader].
+// variableReader reads slices of a saved variable, so that each device loads only its own shard. It
+// implements [lazytensor.Reader].
 type variableReader struct {
 	checkpoint *Checkpoint
 	variable   *variable
@@ -30,8 +31,9 @@ func (r *variableReader) ReadPart(ctx context.Context, start, size []int, dst []
 	return r.readBoxes(ctx, dst, box{start, size, dst})
 }
 
-// ReadCells reads a slice of the variable that consists of cells[d] cells of equal size in each dimension
-// d. dst receives one cell after the other, each in row-major order.
+// ReadCells reads several adjacent slices of the variable at once. The slices are cells of equal
+// size; cells[d] is their number in dimension d. ReadCells writes the cells to dst one after
+// another, and the elements of each cell in row-major order.
 func (r *variableReader) ReadCells(ctx context.Context, start, size, cells []int, dst []byte) error {
 	cell, n := make([]int, len(size)), r.variable.elementSize
 	for d := range size {
@@ -66,7 +68,7 @@ func (r *variableReader) readBoxes(ctx context.Context, dst []byte, boxes ...box
 	return nil
 }
 
-// readTensor reads the value of a variable.
+// readTensor reads the complete value of a variable.
 func (c *Checkpoint) readTensor(ctx context.Context, v *variable) (*tensors.Tensor, error) {
 	if !v.Shape.Ok() {
 		return nil, variableError(v.Path, fmt.Sprintf("GoMLX has no tensors of the file's dtype %s", v.dtype),

@@ -143,7 +143,8 @@ func NewManager(ctx context.Context, store storage.Store, opts ManagerOptions) (
 	return m, nil
 }
 
-// updateLastStep records that the store has the given steps.
+// updateLastStep records that the store contains the given steps. The manager remembers only the
+// greatest step.
 func (m *Manager) updateLastStep(steps ...int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -175,8 +176,8 @@ func (m *Manager) Steps(ctx context.Context) ([]int64, error) {
 	return nil, nil
 }
 
-// listSteps returns the steps of one listing of the store, ascending. partial reports whether the
-// listing has objects other than manifests.
+// listSteps extracts the saved steps from a listing of the store, in ascending order. The result
+// partial is true if the listing contains objects other than manifests.
 func (m *Manager) listSteps(ctx context.Context) (steps []int64, partial bool, err error) {
 	all, err := m.store.List(ctx, stepPrefix)
 	if err != nil {
@@ -204,8 +205,9 @@ func (m *Manager) Open(ctx context.Context, step int64) (*Checkpoint, error) {
 	return c, err
 }
 
-// openStep opens the checkpoint of a step in a store. If another process replaces or removes the
-// checkpoint meanwhile, openStep opens the new one, or returns an error that matches ErrNotFound.
+// openStep opens the checkpoint of a step in a store. If another process replaces the checkpoint
+// during the call, openStep opens the new checkpoint. If another process removes it, openStep
+// returns an error that matches ErrNotFound.
 func openStep(ctx context.Context, s storage.Store, step int64) (*Checkpoint, error) {
 	c, save, err := openOnce(ctx, s, step)
 	for range maxAttempts {
@@ -220,7 +222,8 @@ func openStep(ctx context.Context, s storage.Store, step int64) (*Checkpoint, er
 	return c, err
 }
 
-// openOnce opens the checkpoint of a step. save is the name of its save, or "" for a single file.
+// openOnce opens the checkpoint of a step. save is the name of the save that wrote it, or "" for a
+// single-file checkpoint.
 func openOnce(ctx context.Context, s storage.Store, step int64) (c *Checkpoint, save string, err error) {
 	plain, sharded, err := readStepManifest(ctx, s, step)
 	switch {
@@ -303,7 +306,7 @@ func (m *Manager) LatestIntact(ctx context.Context) (c *Checkpoint, skipped []er
 		"none of the %d in %s is intact", len(steps), m.store)
 }
 
-// openIntact opens the checkpoint of a step and verifies all checksums.
+// openIntact opens the checkpoint of a step and verifies all its checksums.
 func (m *Manager) openIntact(ctx context.Context, step int64) (*Checkpoint, error) {
 	c, err := m.Open(ctx, step)
 	if err != nil {
@@ -316,9 +319,9 @@ func (m *Manager) openIntact(ctx context.Context, step int64) (*Checkpoint, erro
 	return c, nil
 }
 
-// Wait waits for the running save and returns its error, a [*BackgroundError]. If ctx ends first,
-// Wait returns the error of ctx and the save continues. On process 0 the save ends when the
-// checkpoint is complete. On other processes it ends when their own part is saved.
+// Wait waits for the running save and returns its error, a [*BackgroundError]. If ctx is done
+// first, Wait returns the error of ctx and the save continues. On process 0 the save ends when the
+// checkpoint is complete. On other processes it ends when they have saved their own part.
 func (m *Manager) Wait(ctx context.Context) error {
 	m.mu.Lock()
 	done := m.saveDone
@@ -372,10 +375,10 @@ func (m *Manager) Abort() {
 	}
 }
 
-// LimitWait limits the time that process 0 waits for the other processes' parts to timeout from
-// now, unless [ManagerOptions.PartTimeout] ends earlier. A run that has lost a process or must stop
-// calls it before Close. Of several calls the earliest limit applies. The limit does not apply to
-// the writes of process 0 itself.
+// LimitWait limits how long process 0 waits for the parts of the other processes: it gives up after
+// timeout, counted from the call, or after [ManagerOptions.PartTimeout] if that is earlier. A run
+// that has lost a process or must stop calls LimitWait before Close. After several calls the
+// earliest limit applies. The limit does not apply to the writes of process 0 itself.
 func (m *Manager) LimitWait(timeout time.Duration) {
 	until := time.Now().Add(max(timeout, 0)).UnixNano()
 	for {
@@ -391,7 +394,7 @@ func (m *Manager) isWaitOver() bool {
 	return until > 0 && time.Now().UnixNano() >= until
 }
 
-// SaveDurations are the durations of a save.
+// SaveDurations reports how long the phases of a save took.
 type SaveDurations struct {
 	// Blocked is the time until Save returned, which includes the copy from the devices and
 	// excludes the wait for the previous save. Total is the time until the save ended in the
@@ -399,15 +402,15 @@ type SaveDurations struct {
 	Blocked, Total time.Duration
 }
 
-// LastSaveDurations returns the durations of the last save, or zero before the first.
+// LastSaveDurations returns the durations of the last save, or zero values before the first save.
 func (m *Manager) LastSaveDurations() SaveDurations {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.durations
 }
 
-// lock acquires storeLock, which a call holds while it changes the store. It returns an error if ctx ends
-// first or the manager is closed.
+// lock acquires storeLock, which a call must hold while it changes the store. It returns an error
+// if ctx is done first or the manager is closed.
 func (m *Manager) lock(ctx context.Context) error {
 	select {
 	case m.storeLock <- struct{}{}:

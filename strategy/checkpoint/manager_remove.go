@@ -20,7 +20,8 @@ import (
 // ownerObject is the name of the object with the [ownerRecord] of the run that saves to the store.
 const ownerObject = "owner.json"
 
-// readOwner reads the ownerObject. known is false if it does not exist or is invalid.
+// readOwner reads the ownerObject, which identifies the run that saves to the store. The result
+// known is false if the object does not exist or is invalid.
 func (m *Manager) readOwner(ctx context.Context) (r ownerRecord, known bool, err error) {
 	data, err := readManifest(ctx, m.store, ownerObject)
 	if errors.Is(err, storage.ErrNotExist) {
@@ -29,7 +30,7 @@ func (m *Manager) readOwner(ctx context.Context) (r ownerRecord, known bool, err
 	return r, err == nil && len(data) <= maxOwnerBytes && json.Unmarshal(data, &r) == nil && r.ID != "", err
 }
 
-// ownerError returns the error for a store to which the run of record r has saved a step.
+// ownerError reports that another run, which the record r describes, has saved a step to the store.
 func (m *Manager) ownerError(r ownerRecord, step int64, running bool) error {
 	return &OwnerError{Directory: m.store.String(), Host: r.Host, PID: r.PID, Since: r.Time, Step: step, Running: running}
 }
@@ -48,8 +49,9 @@ func (m *Manager) checkNewSteps(ctx context.Context) error {
 	return errors.Join(err, m.ownerError(r, steps[len(steps)-1], r.isRunning(m.ownRecord)))
 }
 
-// becomeOwner returns an error if another run saves to the store. The first call makes this run the
-// owner, unless the process of the other run is still running on this machine.
+// becomeOwner registers this run as the owner of the store, which only one run may save to. It
+// returns an error if another run saves to the store. The first call replaces the previous owner,
+// unless the previous owner's process is still running on this host.
 func (m *Manager) becomeOwner(ctx context.Context) error {
 	r, known, err := m.readOwner(ctx)
 	if err != nil {
@@ -79,7 +81,7 @@ func (m *Manager) becomeOwner(ctx context.Context) error {
 	return err
 }
 
-// stepFolder describes the objects of a step in the store.
+// stepFolder lists the objects of a step in the store.
 type stepFolder struct {
 	step        int64
 	hasManifest bool                      // the listing has a manifest
@@ -92,8 +94,8 @@ type stepFolder struct {
 	manifestErr error
 }
 
-// listFolders lists the steps in ascending order. It ignores objects whose names this package does not
-// write, so that they are never removed.
+// listFolders lists the steps in ascending order. It ignores objects whose names do not follow the
+// naming scheme of this package, so that these objects are never removed.
 func (m *Manager) listFolders(ctx context.Context) (folders []*stepFolder, err error) {
 	infos, err := m.store.List(ctx, stepPrefix)
 	if err != nil {
@@ -125,17 +127,17 @@ func (m *Manager) listFolders(ctx context.Context) (folders []*stepFolder, err e
 
 var shardObjectName = regexp.MustCompile(`^host-\d{4,}\.(json|safetensors)$`)
 
-// removeObsolete removes checkpoints that the retention drops, and objects of interrupted saves. It ignores
-// saves of this run with a greater number. An object is removed only if one of these manifests has a valid
-// checksum, version and location and allows the removal:
+// removeObsolete removes checkpoints that the retention does not keep, and objects of interrupted
+// saves. It ignores saves of this run with a greater number. An object is removed only if one of
+// these manifests has a valid checksum, version and location and allows the removal:
 //
-//   - the manifest of its own save, if the retention drops the step;
+//   - the manifest of its own save, if the retention does not keep the step;
 //   - the manifest of its step, if the manifest names another save and that save is complete;
 //   - the [voidManifest] in the same folder.
 //
-// All other objects remain, and the logger receives a warning. A step with an unverified manifest does not
-// count for the retention. pending is the name of a save for which other processes may still write
-// objects, so that its void.json remains.
+// All other objects remain, and removeObsolete logs a warning. A step with an unverified manifest
+// does not count for the retention. pending is the name of a save for which other processes may
+// still write objects, so its void.json remains.
 func (m *Manager) removeObsolete(ctx context.Context, number int, retention Retention, pending string) error {
 	folders, err := m.listFolders(ctx)
 	if err != nil {
@@ -184,15 +186,16 @@ func (m *Manager) removeObsolete(ctx context.Context, number int, retention Rete
 	return errors.Join(errs...)
 }
 
-// isForeignFolder reports whether name, from a [storage.Sweeper], is not a folder of this package.
+// isForeignFolder reports whether a folder was not created by this package. name is the folder's
+// name, as a [storage.Sweeper] reports it.
 func isForeignFolder(name string) bool {
 	top, _, _ := strings.Cut(name, "/")
 	_, ok := parseStep(top)
 	return strings.HasSuffix(name, "/") && (!ok || strings.Count(name, "/") > 2)
 }
 
-// removeEmptyFolders removes step folders without files, which interrupted saves leave. Folders
-// that cannot be removed remain.
+// removeEmptyFolders removes step folders without files, which interrupted saves leave behind. It
+// ignores folders that cannot be removed.
 func (m *Manager) removeEmptyFolders(ctx context.Context) error {
 	sweeper, ok := m.store.(storage.Sweeper)
 	if !ok {
@@ -208,9 +211,9 @@ func (m *Manager) removeEmptyFolders(ctx context.Context) error {
 	return nil
 }
 
-// readManifests reads and verifies the manifests of a step, which decide which objects may be removed. It
-// reads the step's manifest by name, because a listing may be outdated. It reads it after the void.json
-// files, which are removed once the manifest exists.
+// readManifests reads and verifies the manifests of a step, which determine the objects that may be
+// removed. It reads the step's manifest by name, because a listing may be outdated. It reads this
+// manifest after the void.json files, because these are removed once the manifest exists.
 func (m *Manager) readManifests(ctx context.Context, f *stepFolder) error {
 	for save, objects := range f.saves {
 		if !slices.ContainsFunc(objects, func(o storage.Info) bool { return o.Name == voidName(f.step, save) }) {
@@ -235,8 +238,8 @@ func (m *Manager) readManifests(ctx context.Context, f *stepFolder) error {
 	return nil
 }
 
-// removeIncomplete removes the objects of a step that do not belong to the step's checkpoint. See
-// removeObsolete for pending.
+// removeIncomplete removes the objects of a step that do not belong to the step's checkpoint. The
+// parameter pending is documented at removeObsolete.
 func (m *Manager) removeIncomplete(ctx context.Context, f *stepFolder, pending string) error {
 	if f.manifestErr != nil {
 		m.warnUnverified(f, "", f.manifestErr)
@@ -263,7 +266,8 @@ func (m *Manager) removeIncomplete(ctx context.Context, f *stepFolder, pending s
 	return nil
 }
 
-// isComplete reports whether the tensor files of a step's manifest exist with the sizes in the manifest.
+// isComplete reports whether all tensor files that a step's manifest lists exist and have the
+// listed sizes.
 func (m *Manager) isComplete(ctx context.Context, f *stepFolder) bool {
 	if f.sharded == nil {
 		return false
@@ -285,7 +289,8 @@ func (m *Manager) isComplete(ctx context.Context, f *stepFolder) bool {
 	return true
 }
 
-// warnUnverified logs, once, that an object remains because no verified manifest allows its removal.
+// warnUnverified logs that an object is not removed because no verified manifest allows it. It logs
+// each object only once.
 func (m *Manager) warnUnverified(f *stepFolder, save string, manifestErr error) {
 	subject, reason := fmt.Sprintf("checkpoint: %s/%s", m.store,
 		stepName(f.step)), "it is kept, because its manifest cannot be verified"
@@ -313,7 +318,8 @@ func (m *Manager) markVoid(ctx context.Context, step int64, save string) error {
 	return storage.PutBytes(ctx, m.store, voidName(step, save), data, storage.PutOptions{})
 }
 
-// removeStep removes the checkpoint of a step. If its manifest cannot be verified, it renames the manifest.
+// removeStep removes the checkpoint of a step. If the manifest cannot be verified, removeStep only
+// renames the manifest.
 func (m *Manager) removeStep(ctx context.Context, f *stepFolder) error {
 	if err := m.readManifests(ctx, f); err != nil {
 		return err
@@ -336,9 +342,9 @@ func (m *Manager) removeStep(ctx context.Context, f *stepFolder) error {
 	return m.store.Remove(ctx, manifestName(f.step))
 }
 
-// removeCheckpoint removes a checkpoint with a verified manifest. It removes the manifest first, so
-// that a partial checkpoint is never visible, and writes void.json before, so that a later save can
-// remove the rest if the removal is interrupted.
+// removeCheckpoint removes a checkpoint with a verified manifest. First it writes void.json, so
+// that a later save can remove the rest if the removal is interrupted. Then it removes the manifest
+// before the other objects, so that a partial checkpoint is never visible.
 func (m *Manager) removeCheckpoint(ctx context.Context, f *stepFolder) error {
 	if f.sharded != nil {
 		if err := m.markVoid(ctx, f.step, f.sharded.Save); err != nil {
@@ -354,8 +360,8 @@ func (m *Manager) removeCheckpoint(ctx context.Context, f *stepFolder) error {
 	return m.removeSave(ctx, f.step, f.sharded.Save, f.saves[f.sharded.Save], false)
 }
 
-// removeSave removes the objects of a save that has a void.json. It removes void.json last, or keeps it if
-// more is true, because other processes may still write objects.
+// removeSave removes the objects of a save that has a void.json. It removes void.json last. If more
+// is true, other processes may still write objects, so removeSave keeps void.json.
 func (m *Manager) removeSave(ctx context.Context, step int64, save string, objects []storage.Info, more bool) error {
 	for _, info := range objects {
 		if info.Name != voidName(step, save) {

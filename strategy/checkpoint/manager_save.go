@@ -18,7 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// SaveOptions describe a checkpoint to save. The zero value is valid.
+// SaveOptions configure [Manager.Save]. The zero value is valid.
 type SaveOptions struct {
 	// Metadata is saved in the checkpoint and in the header of process 0's tensor file. It can
 	// contain, for example, the position in the input data as JSON.
@@ -51,12 +51,12 @@ type saveJob struct {
 
 // Save saves a group of variables as the checkpoint of a step. It copies this process's shards from
 // the devices to host memory of the same size and returns. The shards are written, and the
-// checkpoint is completed, in the background. Save waits for the previous save. The error of a save
-// in the background, a [*BackgroundError], is returned once: by the next Save, Wait or Close. A
-// Save that returns this error still saves its own step.
+// checkpoint is completed, in the background. Save waits for the previous save. If a save fails in
+// the background, the next call of Save, Wait or Close returns its error once, as a
+// [*BackgroundError]. A Save that returns this error still saves its own step.
 //
 // All processes must call Save at the same point with groups of the same variables. Each process
-// saves its own shards; over all processes each box of a variable is saved once. Process 0
+// saves its own shards, and each part of a variable is saved by exactly one process. Process 0
 // completes the checkpoint when the store contains the parts of all processes. The processes do not
 // communicate, except that the first save broadcasts a name. A checkpoint exists when its manifest
 // exists, which is written last. A later save removes files without a manifest.
@@ -149,7 +149,7 @@ func (m *Manager) writeProgressFile(step int64) {
 	}
 }
 
-// shareRunName replaces the run's name by the name on process 0. Only the first call communicates.
+// shareRunName sets the run's name to the name on process 0. Only the first call communicates.
 func (m *Manager) shareRunName(ctx context.Context) error {
 	if m.isNameShared || m.hosts == 1 {
 		return nil
@@ -162,7 +162,7 @@ func (m *Manager) shareRunName(ctx context.Context) error {
 	return nil
 }
 
-// checkSave returns an error if the step cannot be saved.
+// checkSave returns an error if a checkpoint of the step cannot be saved.
 func (m *Manager) checkSave(ctx context.Context, step int64, opts SaveOptions) error {
 	if step < 0 {
 		return argumentError("save", "count steps from 0", "step %d", step)
@@ -180,7 +180,8 @@ func (m *Manager) checkSave(ctx context.Context, step int64, opts SaveOptions) e
 	return m.checkNewSteps(ctx)
 }
 
-// execute writes this process's shards. On process 0 it then completes the checkpoint and removes old ones.
+// execute writes this process's shards. On process 0 it then completes the checkpoint and removes
+// obsolete checkpoints.
 func (s *saveJob) execute(ctx context.Context) error {
 	m := s.manager
 	var manifest []byte
@@ -247,7 +248,7 @@ const (
 	partRetryDelay = 100 * time.Millisecond
 )
 
-// writePart writes the manifest of this process's tensor file and retries failed writes.
+// writePart writes the manifest of this process's tensor file. It repeats a write that fails.
 func (s *saveJob) writePart(ctx context.Context, manifest []byte) (err error) {
 	for attempt := range partAttempts {
 		if err = storage.PutBytes(ctx, s.manager.store, partName(s.step, s.name, s.manager.host), manifest,
@@ -268,7 +269,8 @@ func (s *saveJob) newPartManifest() *partManifest {
 		Hosts: s.manager.hosts, Regions: []partRegion{}}
 }
 
-// reportFailure tries to notify process 0, by a manifest, that this process cannot save its shards.
+// reportFailure tries to notify process 0 that this process cannot save its shards. It writes a
+// manifest that contains the error.
 func (s *saveJob) reportFailure(manifest []byte, cause error) {
 	if s.manager.host == 0 || manifest != nil {
 		return
@@ -315,8 +317,8 @@ func (s *saveJob) complete(ctx context.Context, ownManifest []byte) error {
 	return err
 }
 
-// missingPartsError returns the error for processes that did not write their tensor files in time. cause is
-// the failure that a process reported, or nil.
+// missingPartsError reports that some processes did not write their tensor files in time. cause is
+// the failure that one of these processes reported, or nil.
 func (s *saveJob) missingPartsError(hosts []int, waited time.Duration, cause error) error {
 	names := make([]string, len(hosts))
 	for i, h := range hosts {
@@ -327,8 +329,9 @@ func (s *saveJob) missingPartsError(hosts []int, waited time.Duration, cause err
 		Hint:   "see the error of that process; the step was not saved"}
 }
 
-// waitForParts waits until the tensor files of all processes are in the store, and sets their elements of
-// hosts. It requests each manifest by name because a listing of the store may be outdated.
+// waitForParts waits until the tensor files of all processes are in the store. For each file it
+// sets the element of hosts with the number of the process. It requests each manifest by name
+// because a listing of the store may be outdated.
 func (s *saveJob) waitForParts(ctx context.Context, hosts []hostPart) error {
 	m, start := s.manager, time.Now()
 	delay := 2 * time.Millisecond
@@ -368,8 +371,8 @@ func (s *saveJob) waitForParts(ctx context.Context, hosts []hostPart) error {
 	}
 }
 
-// readHostPart reads the manifest of a process's tensor file and checks the size of the file. It returns the
-// zero hostPart if one of the two does not exist yet.
+// readHostPart reads the manifest of a process's tensor file and checks the size of the file. It
+// returns the zero hostPart if the manifest or the file does not exist yet.
 func (s *saveJob) readHostPart(ctx context.Context, host int) (part hostPart, err error) {
 	data, err := readManifest(ctx, s.manager.store, partName(s.step, s.name, host))
 	if errors.Is(err, storage.ErrNotExist) {

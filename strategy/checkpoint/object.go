@@ -13,7 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// object is a local file, or an object of a store that is opened by the first read.
+// object is a file of a checkpoint: a local file, or an object of a store. It is opened at the
+// first read.
 type object struct {
 	name string // for messages
 	open func(ctx context.Context) (storage.Object, error)
@@ -28,7 +29,8 @@ type object struct {
 	closed bool
 }
 
-// openObject opens the object and verifies the checksum of its header. Later calls return the open object.
+// openObject opens the object and verifies the checksum of its header. It returns the same open
+// object in later calls.
 func (o *object) openObject(ctx context.Context) (storage.Object, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -74,7 +76,8 @@ func (o *object) checkHeader(ctx context.Context, opened storage.Object) error {
 		o.headerSum)}
 }
 
-// verifyHeader verifies the checksum of the header, unless that was done when the object was opened.
+// verifyHeader verifies the checksum of the header, unless the checksum was already verified when
+// the object was opened.
 func (o *object) verifyHeader(ctx context.Context) error {
 	if o.headerSize == 0 {
 		return nil
@@ -94,7 +97,7 @@ func lengthError(got, want int64) error {
 	return formatError("it has %d bytes, %d were written", got, want)
 }
 
-// read fills p with bytes of the variable v, from an offset in the object.
+// read fills p with bytes of an object, starting at an offset. The bytes belong to the variable v.
 func (o *object) read(ctx context.Context, v *variable, p []byte, offset int64) error {
 	opened, err := o.openObject(ctx)
 	if err == nil {
@@ -103,8 +106,8 @@ func (o *object) read(ctx context.Context, v *variable, p []byte, offset int64) 
 	return o.convertError(ctx, v.Path, err)
 }
 
-// convertError converts an error of the storage to an error of this package. path is the path of the
-// variable that was read, or "" for the header.
+// convertError converts an error of package storage to an error of this package. path is the path
+// of the variable that was read, or "" for the header of the file.
 func (o *object) convertError(ctx context.Context, path string, err error) error {
 	if err == nil || errors.As(err, new(*CorruptError)) {
 		return err

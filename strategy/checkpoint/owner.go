@@ -35,7 +35,8 @@ func newOwnerRecord() ownerRecord {
 	return ownerRecord{ID: rand.Text(), Host: host, Boot: hostfacts.BootID(), PID: pid, Started: processStartTime(pid)}
 }
 
-// isRunning reports whether the record's process is running and is not this process.
+// isRunning reports whether the process that the record describes is running and is not this
+// process.
 func (r ownerRecord) isRunning(self ownerRecord) bool {
 	if r.Boot == "" || r.Boot != self.Boot || r.Started == "" || r.PID == self.PID && r.Started == self.Started {
 		return false
@@ -43,8 +44,9 @@ func (r ownerRecord) isRunning(self ownerRecord) bool {
 	return processStartTime(r.PID) == r.Started
 }
 
-// processStartTime returns the start time of a process, which distinguishes processes with the same
-// PID. It returns "" if the process does not exist or its start time is not known.
+// processStartTime returns the time at which a process was started, or "" if the process does not
+// exist or its start time is not known. The start time distinguishes processes that have the same
+// PID at different times.
 func processStartTime(pid int) string {
 	p, err := hostfacts.ReadProcess(pid)
 	if err != nil || p.State == 'Z' {

@@ -14,8 +14,8 @@ const (
 	variablesFile = "variables.safetensors"
 )
 
-// plainManifest describes a checkpoint with one tensor file. Earlier versions of this package wrote such
-// checkpoints. This version only reads them:
+// plainManifest describes a single-file checkpoint, which has one tensor file. Earlier versions of
+// this package wrote such checkpoints. This version only reads them:
 //
 //	step-0000000012/variables.safetensors
 //	step-0000000012/checkpoint.json
@@ -66,7 +66,7 @@ func parsePlainManifest(data []byte) (*plainManifest, error) {
 	return m, nil
 }
 
-// openPlain opens a single-file checkpoint with a verified manifest.
+// openPlain opens a single-file checkpoint whose manifest is already verified.
 func openPlain(ctx context.Context, s storage.Store, m *plainManifest) (*Checkpoint, error) {
 	name := stepName(m.Step) + "/" + variablesFile
 	path := s.String() + "/" + name
@@ -84,8 +84,8 @@ func openPlain(ctx context.Context, s storage.Store, m *plainManifest) (*Checkpo
 	return c, nil
 }
 
-// setVariables sets the checkpoint's variables from the manifest. It returns an error if the tensor file
-// does not match the manifest.
+// setVariables sets the checkpoint's variables to the variables that the manifest lists. It returns
+// an error if the tensor file does not match the manifest.
 func (c *Checkpoint) setVariables(ctx context.Context, m *plainManifest, file *safetensors.File,
 	opened storage.Object) error {
 	corrupt := func(format string, args ...any) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Verify reads the complete checkpoint and verifies its checksums. For damage it returns a
-// [*CorruptError], which names the variable if a variable is damaged.
+// Verify reads the complete checkpoint and verifies its checksums. If it detects damage, it returns
+// a [*CorruptError] that names the damaged variable, if any.
 func (c *Checkpoint) Verify(ctx context.Context) error {
 	if c.objects == nil {
 		return errNotOpened
@@ -25,8 +25,9 @@ func (c *Checkpoint) Verify(ctx context.Context) error {
 	return c.verifyVariables(ctx, readers, 0, 1)
 }
 
-// VerifyShard verifies part number index of count parts, counted from 0, so that several processes
-// can verify a checkpoint together. Every byte is in exactly one part.
+// VerifyShard verifies one of several parts of a checkpoint, so that several processes can verify a
+// checkpoint together. count is the number of parts and index is the number of this part, starting
+// at 0. Every byte of the checkpoint belongs to exactly one part.
 func (c *Checkpoint) VerifyShard(ctx context.Context, index, count int) error {
 	if count < 1 || index < 0 || index >= count {
 		return argumentError("verify", "count from 0", "part %d of %d", index, count)
@@ -55,11 +56,11 @@ func (c *Checkpoint) VerifyShard(ctx context.Context, index, count int) error {
 	return c.verifyVariables(ctx, readers, index, count)
 }
 
-// maxReaders returns the number of concurrent reads from the store.
+// maxReaders returns the maximum number of concurrent reads from the store.
 func maxReaders() int { return min(2, runtime.GOMAXPROCS(0)) }
 
-// verifyVariables verifies the given variables and the headers of the files that verifyHeaders selects. It
-// returns the error of the first damaged variable.
+// verifyVariables verifies the given variables. It also verifies the file headers that
+// verifyHeaders selects by index and count. It returns the error of the first damaged variable.
 func (c *Checkpoint) verifyVariables(ctx context.Context, readers []*variableReader, index, count int) error {
 	if err := c.verifyHeaders(ctx, index, count); err != nil {
 		return err
@@ -84,7 +85,8 @@ func (c *Checkpoint) verifyVariables(ctx context.Context, readers []*variableRea
 	return cmp.Or(errs...)
 }
 
-// verifyHeaders verifies the headers of the files whose number modulo count is index.
+// verifyHeaders divides the files into count parts and verifies the file headers of one part. A
+// file belongs to the part if its number modulo count is index.
 func (c *Checkpoint) verifyHeaders(ctx context.Context, index, count int) error {
 	group, within := errgroup.WithContext(ctx)
 	group.SetLimit(maxReaders())

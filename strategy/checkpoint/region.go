@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// region is a slice of a variable that an object of the checkpoint stores contiguously in row-major order.
+// region is a slice of a variable that is stored contiguously in one file of the checkpoint, in
+// row-major order.
 type region struct {
 	start, size []int
 	object      int   // index in Checkpoint.objects
@@ -24,14 +25,15 @@ const blockBytes = 1 << 20
 
 func numBlocks(bytes int64) int { return int((bytes + blockBytes - 1) / blockBytes) }
 
-// box is a slice of a variable in all dimensions, and the destination of its bytes.
+// box is a slice of a variable to read, with the memory into which its bytes are copied.
 type box struct {
 	start, size []int
 	dst         []byte
 }
 
-// runIterator iterates over the bytes that a region and a box have in common, in the order of the region.
-// It visits them as runs: sequences of bytes that are contiguous both in the region and in the box.
+// runIterator iterates over the bytes that a region and a box have in common, in the order of the
+// region. It groups these bytes into runs. A run is a sequence of bytes that is contiguous both in
+// the region and in the box.
 type runIterator struct {
 	dst                     []byte
 	regionOffset, dstOffset int64 // position in the current run, in the region and in dst
@@ -47,8 +49,9 @@ type runIterator struct {
 	regionStrides, boxStrides         []int64
 }
 
-// newRunIterator returns an iterator over the bytes of a box in a region. element is the size of an element
-// in bytes. It reports false if the region and the box do not overlap.
+// newRunIterator returns an iterator over the bytes that a region and a box have in common. element
+// is the size of an element in bytes. The bool result is false if the region and the box do not
+// overlap.
 func newRunIterator(g *region, b box, element int64) (*runIterator, bool) {
 	rank := len(g.size)
 	start, size := make([]int, rank), make([]int, rank)
@@ -84,7 +87,8 @@ func newRunIterator(g *region, b box, element int64) (*runIterator, bool) {
 	return r, true
 }
 
-// advance skips n bytes of the current run. At the end of the run it continues with the next run.
+// advance skips n bytes of the current run. If no byte of the run is left, it continues with the
+// next run.
 func (r *runIterator) advance(n int64) {
 	if r.regionOffset, r.dstOffset, r.remaining = r.regionOffset+n, r.dstOffset+n, r.remaining-n; r.remaining > 0 {
 		return
@@ -102,7 +106,8 @@ func (r *runIterator) advance(n int64) {
 	}
 }
 
-// sharesBlocks reports whether each block has several runs, so that all blocks to the last run are read.
+// sharesBlocks reports whether the runs are so short that each block of the region contains several
+// runs. All blocks up to the last run must then be read.
 func (r *runIterator) sharesBlocks() bool {
 	return len(r.regionStrides) > 0 && r.regionStrides[len(r.regionStrides)-1] <= blockBytes && r.runBytes < blockBytes
 }
@@ -112,7 +117,8 @@ const maxReadBytes = 8 * blockBytes
 
 var readBuffers = sync.Pool{New: func() any { p := make([]byte, maxReadBytes); return &p }}
 
-// readBoxes reads slices of a variable and verifies the checksums of the blocks that contain them.
+// readBoxes reads slices of a variable into the memory of the boxes. It verifies the checksum of
+// each block that it reads.
 func (c *Checkpoint) readBoxes(ctx context.Context, v *variable, boxes ...box) error {
 	if err := c.verifyWhole(ctx, v); err != nil {
 		return err
@@ -135,7 +141,8 @@ func (c *Checkpoint) readBoxes(ctx context.Context, v *variable, boxes ...box) e
 	return nil
 }
 
-// readRuns reads the runs of all iterators from one region. It reads each block of the region at most once.
+// readRuns reads the bytes of all iterators from one region. It reads each block of the region at
+// most once.
 func (c *Checkpoint) readRuns(ctx context.Context, v *variable, g *region, runs []*runIterator) error {
 	maxBytes := int64(maxReadBytes)
 	if c.objects[g.object].isFile.Load() {
@@ -190,8 +197,9 @@ func (c *Checkpoint) readRuns(ctx context.Context, v *variable, g *region, runs 
 	}
 }
 
-// onlyRun returns the iterator whose current run contains all bytes from start to end of the region. It
-// returns nil if there is none, or if another iterator needs any of these bytes.
+// onlyRun returns the iterator whose current run contains all bytes of the region from start to
+// end, so that they can be read directly into its box. It returns nil if there is no such iterator,
+// or if another iterator also needs some of these bytes.
 func onlyRun(runs []*runIterator, start, end int64) (only *runIterator) {
 	for _, r := range runs {
 		switch {
@@ -205,7 +213,8 @@ func onlyRun(runs []*runIterator, start, end int64) (only *runIterator) {
 	return only
 }
 
-// hasSharedBlock reports whether the block at offset contains runs that are copied from a buffer.
+// hasSharedBlock reports whether the block at offset contains several short runs. Such runs are
+// copied from a buffer.
 func hasSharedBlock(runs []*runIterator, offset int64) bool {
 	return slices.ContainsFunc(runs, func(r *runIterator) bool {
 		return r.remaining > 0 && r.end > offset &&
@@ -213,9 +222,9 @@ func hasSharedBlock(runs []*runIterator, offset int64) bool {
 	})
 }
 
-// readBlocks fills p with complete blocks of a region, from offset start, and verifies their checksums. It
-// reads a local file block by block, so that the checksum is computed while the block is in the
-// processor's cache. It reads from any other store with one request.
+// readBlocks fills p with complete blocks of a region, starting at offset start, and verifies their
+// checksums. It reads a local file block by block, so that it computes the checksum while the block
+// is in the processor's cache. It reads from any other store with one request.
 func (c *Checkpoint) readBlocks(ctx context.Context, v *variable, g *region, p []byte, start int64) error {
 	o := c.objects[g.object]
 	readSize := len(p)
@@ -240,8 +249,8 @@ func (c *Checkpoint) readBlocks(ctx context.Context, v *variable, g *region, p [
 	return nil
 }
 
-// checkBlocks verifies the checksums of p, complete blocks of a region from offset start. It does nothing if
-// the region has no checksums.
+// checkBlocks verifies the checksums of complete blocks of a region. p contains the blocks from
+// offset start on. It does nothing if the region has no checksums.
 func (c *Checkpoint) checkBlocks(v *variable, g *region, p []byte, start int64) error {
 	for offset := 0; offset < len(p) && g.sums != nil; offset += blockBytes {
 		sum := checksum(0).update(p[offset:min(offset+blockBytes, len(p))])
@@ -253,14 +262,15 @@ func (c *Checkpoint) checkBlocks(v *variable, g *region, p []byte, start int64) 
 	return nil
 }
 
-// singleChecksum is the checksum of a whole variable, for checkpoints without checksums of blocks.
+// singleChecksum is the checksum of a complete variable. Checkpoints of earlier versions have it
+// instead of a checksum for each block.
 type singleChecksum struct {
 	mu  sync.Mutex // guards region.sums, which verifyWhole computes
 	sum checksum
 }
 
-// verifyWhole verifies a variable that has a single checksum for all bytes, and computes the checksums of its
-// blocks for later reads. It reads the variable once.
+// verifyWhole verifies a variable that has one checksum for all bytes. It reads the variable once
+// and computes the checksums of its blocks, which later reads use.
 func (c *Checkpoint) verifyWhole(ctx context.Context, v *variable) error {
 	if v.wholeChecksum == nil {
 		return nil

@@ -21,23 +21,25 @@ type RestoreOptions struct {
 	SkipVerify bool
 }
 
-// Restore assigns the saved values to the variables of a group, like tf.train.Checkpoint.restore. The
-// number of replicas and the sharding of the variables may differ from those at the save. For a saved
-// value without a variable Restore calls the group's Create, if it is set. Restore works in the order
-// of the saved group. A model therefore finds created variables in the order in which it created them,
-// so that its steps are the same programs as before and a cache of compiled programs applies.
+// Restore assigns the saved values to the variables of a group, like tf.train.Checkpoint.restore.
+// The number of replicas and the sharding of the variables may differ from those at the save. If a
+// saved value has no variable, Restore calls the group's Create, if it is set. Restore works in the
+// order of the saved group. A model therefore finds the created variables in the order in which it
+// created them, so its steps are the same programs as before and a cache of compiled programs
+// applies.
 //
 // Restore checks the names, shapes and dtypes of all variables, and the checkpoint's checksums,
 // before it changes any variable. Variables that are on the devices (after a step was traced) keep
 // their old values until all new values have been read and verified, and are then replaced
-// together. Each process reads the shards of its devices once and stages at most a sixteenth of them in
-// host memory. If the devices do not have enough memory for both values, Restore first reads and verifies
-// everything and then replaces one variable after another. All other variables are read twice, into host
-// memory and one at a time.
+// together. Each process reads the shards of its devices once and stages at most a sixteenth of
+// them in host memory. If the devices do not have enough memory for the old and the new values
+// together, Restore first reads and verifies the complete checkpoint and then replaces one variable
+// after another. All other variables are read twice, into host memory and one at a time.
 //
-// Missing and unexpected variables are a [*MismatchError]. Errors for shapes and dtypes match
-// [ErrVariable]. Damage is a [*CorruptError]. If several processes share a strategy, all must call
-// Restore, and none changes a variable if one of them finds an error.
+// Restore returns a [*MismatchError] for missing and unexpected variables, an error that matches
+// [ErrVariable] for a different shape or dtype, and a [*CorruptError] for damage. If several
+// processes share a strategy, all must call Restore, and none changes a variable if one of them
+// finds an error.
 func (c *Checkpoint) Restore(ctx context.Context, g Group, opts RestoreOptions) error {
 	if c.objects == nil {
 		return errNotOpened
@@ -56,7 +58,8 @@ func (c *Checkpoint) Restore(ctx context.Context, g Group, opts RestoreOptions) 
 	return r.restoreOnHost(ctx)
 }
 
-// matchVariables returns the group's variable for each saved variable, or nil if there is none.
+// matchVariables returns, for each saved variable, the variable of the group to which it is
+// restored, or nil if there is none.
 func (c *Checkpoint) matchVariables(g Group, opts RestoreOptions) ([]Variable, error) {
 	targets := make([]Variable, len(c.variables))
 	index := make(map[string]int, len(c.variables))

@@ -29,7 +29,8 @@ type restoration struct {
 	deviceReaders []lazytensor.Reader
 }
 
-// multiProcessStrategy returns the strategy of the variables if several processes share it, or nil.
+// multiProcessStrategy returns the strategy of the variables if several processes share the
+// strategy, and otherwise nil.
 func multiProcessStrategy(g Group) *strategy.TPUStrategy {
 	for _, v := range g.Variables {
 		if s := strategyOf(v); s != nil && s.NumProcesses() > 1 {
@@ -39,7 +40,8 @@ func multiProcessStrategy(g Group) *strategy.TPUStrategy {
 	return nil
 }
 
-// selectVariables matches the group with the saved variables and selects those for the devices.
+// selectVariables finds the variable of the group for each saved variable. It also determines the
+// variables that are restored directly to the devices.
 func (r *restoration) selectVariables() (err error) {
 	if r.targets, err = r.checkpoint.matchVariables(r.group, r.opts); err != nil {
 		return err
@@ -55,15 +57,16 @@ func (r *restoration) selectVariables() (err error) {
 	return nil
 }
 
-// hasDeviceMemory reports whether the devices have memory for the new values in addition to the old ones.
+// hasDeviceMemory reports whether the devices have enough free memory to store the new values while
+// they still store the old values.
 func (r *restoration) hasDeviceMemory() bool {
 	return len(r.variables) == 0 || engine.Internal(r.strategy()).HasMemoryFor(r.variables)
 }
 
 func (r *restoration) strategy() *strategy.TPUStrategy { return r.variables[0].Strategy() }
 
-// restoreTogether reads all values for the devices into additional device memory, verifies
-// everything, and then replaces the old values.
+// restoreTogether reads all values for the devices into additional device memory, verifies the
+// checkpoint, and then replaces all old values at once.
 func (r *restoration) restoreTogether(ctx context.Context) error {
 	check := func(ctx context.Context) error { return r.shareError(ctx, r.verify(ctx)) }
 	if len(r.variables) == 0 {
@@ -81,8 +84,9 @@ func (r *restoration) restoreTogether(ctx context.Context) error {
 	return err
 }
 
-// restoreOneByOne verifies everything and then replaces one variable after another. If earlierErr is not
-// nil, it only shares this error with the other processes.
+// restoreOneByOne verifies the checkpoint and then replaces one variable on the devices after
+// another. If earlierErr is not nil, this process has already failed: restoreOneByOne changes no
+// variable, but sends the error to the other processes, which then also fail.
 func (r *restoration) restoreOneByOne(ctx context.Context, earlierErr error) error {
 	if earlierErr == nil {
 		earlierErr = r.verify(ctx)
@@ -99,9 +103,10 @@ func (r *restoration) restoreOneByOne(ctx context.Context, earlierErr error) err
 	return nil
 }
 
-// verify verifies the file headers that are assigned to this process. Unless the options disable it, verify
-// also verifies the variables of a single-file checkpoint, or the variables of a sharded checkpoint that
-// are restored on the host. Variables on the devices are verified while they are read.
+// verify verifies the file headers that are assigned to this process. Unless the options disable
+// it, verify also verifies the variables of a single-file checkpoint, or the variables of a sharded
+// checkpoint that are restored on the host. Variables that are restored to the devices are verified
+// while they are read.
 func (r *restoration) verify(ctx context.Context) error {
 	index, count := 0, 1
 	if r.sharedStrategy != nil {
@@ -122,7 +127,8 @@ func (r *restoration) verify(ctx context.Context) error {
 	return r.checkpoint.verifyVariables(ctx, readers, index, count)
 }
 
-// isRestored reports whether the restore assigns or creates a variable for saved variable i.
+// isRestored reports whether saved variable i is restored, either to an existing variable or to a
+// variable that the restore creates.
 func (r *restoration) isRestored(i int) bool {
 	return r.targets[i] != nil || r.group.createsVariable(r.checkpoint.variables[i].Info)
 }
@@ -130,8 +136,9 @@ func (r *restoration) isRestored(i int) bool {
 // maxReason limits the text of an error that one process reports to the others, in bytes.
 const maxReason = 4 << 10
 
-// shareError exchanges errors between the processes, so that all of them fail if one fails. It returns mine
-// if it is not nil. Otherwise it returns the error of another process, with the number of that process.
+// shareError exchanges errors between the processes, so that all processes fail if one fails. The
+// parameter mine is the error of this process. If it is not nil, shareError returns it. Otherwise
+// shareError returns the error of another process, with the number of that process.
 func (r *restoration) shareError(ctx context.Context, mine error) error {
 	if r.sharedStrategy == nil {
 		return mine

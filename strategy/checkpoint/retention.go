@@ -34,7 +34,7 @@ func (r Retention) validate() error {
 	return nil
 }
 
-// savedStep describes a checkpoint for [Retention].
+// savedStep describes a saved step, from which [Retention] decides whether to keep its checkpoint.
 type savedStep struct {
 	step     int64
 	value    float64 // value of the metric, if known
@@ -73,7 +73,8 @@ func (r Retention) stepsToRemove(saved []savedStep) (steps []int64) {
 	return steps
 }
 
-// formatMetrics converts metrics to text for a manifest, because JSON has no infinities.
+// formatMetrics converts metrics to text for a manifest, because numbers in JSON cannot be
+// infinite.
 func formatMetrics(metrics map[string]float64) map[string]string {
 	if len(metrics) == 0 {
 		return nil
@@ -85,7 +86,7 @@ func formatMetrics(metrics map[string]float64) map[string]string {
 	return texts
 }
 
-// parseMetrics is the inverse of formatMetrics. It ignores invalid numbers.
+// parseMetrics parses the text that formatMetrics returns. It ignores invalid numbers.
 func parseMetrics(texts map[string]string) map[string]float64 {
 	metrics := map[string]float64{}
 	for name, text := range texts {
@@ -96,7 +97,7 @@ func parseMetrics(texts map[string]string) map[string]float64 {
 	return metrics
 }
 
-// Metrics returns the metrics that were saved with the checkpoint, or nil without any.
+// Metrics returns the metrics that were saved with the checkpoint, or nil if there are none.
 func (c *Checkpoint) Metrics() map[string]float64 {
 	if c.sharded == nil || len(c.sharded.Metrics) == 0 {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// hostImage is the content of a host's tensor file in host memory. A save copies the variables into the
-// image and writes the image to the store at the same time.
+// hostImage is the content of a process's tensor file in host memory. A save copies the variables
+// into the image and writes the image to the store at the same time.
 type hostImage struct {
 	memory     []byte
 	headerSize int
@@ -38,8 +38,9 @@ type imageRegion struct {
 // alignment is the alignment in bytes of the data in a host's tensor file. It allows direct disk writes.
 const alignment = 4 << 10
 
-// newImage creates the image of a host's regions. memory is the memory of an earlier image, or nil. newImage
-// reuses or frees this memory, and returns the memory for the next image.
+// newImage creates an image for the regions that a process saves. memory is the memory of an
+// earlier image, or nil. newImage reuses or frees this memory, and returns the memory to pass to
+// the next call.
 func newImage(p *savePlan, host int, metadata map[string]string, memory []byte) (*hostImage, []byte, error) {
 	m := &hostImage{}
 	m.cond = sync.NewCond(&m.mu)
@@ -85,9 +86,9 @@ func (m *hostImage) regionMemory(i int) []byte {
 	return m.memory[r.offset:][:r.bytes:r.bytes]
 }
 
-// copyVariables copies this host's regions into the image. It first reads the variables that are saved by
-// value, in the order of the group. All hosts must read these variables, even if another host saves them.
-// It then copies the shards from the devices.
+// copyVariables copies this process's regions into the image. First it reads the variables that are
+// saved as one value instead of as shards, in the order of the group. All processes must read these
+// variables, even if another process saves them. Then it copies the shards from the devices.
 func (m *hostImage) copyVariables(ctx context.Context, g Group, p *savePlan, s *strategy.TPUStrategy, host int) error {
 	regionsOf := map[int][]int{} // region indices by variable
 	for i, r := range m.regions {
@@ -143,7 +144,7 @@ func (m *hostImage) copyVariables(ctx context.Context, g Group, p *savePlan, s *
 		})
 }
 
-// markFilled records that region i is complete.
+// markFilled records that all bytes of region i are in the image.
 func (m *hostImage) markFilled(i int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -154,7 +155,7 @@ func (m *hostImage) markFilled(i int) {
 	m.cond.Broadcast()
 }
 
-// abort makes all waits for unfilled regions return err.
+// abort makes all calls that wait for regions return err.
 func (m *hostImage) abort(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -168,7 +169,7 @@ func (m *hostImage) abortError() error {
 	return m.err
 }
 
-// waitFilled waits until the first n regions are filled.
+// waitFilled waits until the first n regions are in the image.
 func (m *hostImage) waitFilled(n int) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -181,7 +182,8 @@ func (m *hostImage) waitFilled(n int) error {
 	return nil
 }
 
-// writeTo writes the image to w and waits for regions that are not filled yet. It may be called repeatedly.
+// writeTo writes the image to w. It waits for each region that is not in the image yet. It may be
+// called repeatedly, to retry a failed write.
 func (m *hostImage) writeTo(ctx context.Context, w io.Writer) error {
 	next := 0
 	for at := 0; at < len(m.memory); at += maxReadBytes {
@@ -202,7 +204,8 @@ func (m *hostImage) writeTo(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// computeChecksums computes the checksums of all regions and waits for regions that are not filled yet.
+// computeChecksums computes the checksums of all regions. It waits for each region that is not in
+// the image yet.
 func (m *hostImage) computeChecksums(ctx context.Context) error {
 	for i := range m.regions {
 		if err := m.waitFilled(i + 1); err != nil {
@@ -220,7 +223,7 @@ func (m *hostImage) computeChecksums(ctx context.Context) error {
 	return nil
 }
 
-// partRegions returns the descriptions of the regions for the host's manifest.
+// partRegions describes the regions of the image for the process's manifest.
 func (m *hostImage) partRegions() (regions []partRegion) {
 	regions = []partRegion{}
 	for _, r := range m.regions {

@@ -64,7 +64,7 @@ type shardedValue struct {
 	Aggregation     string            `json:"aggregation"`
 }
 
-// partManifest describes a host's part of a checkpoint: the tensor file with the regions that it saved.
+// partManifest describes the tensor file of one process: the regions that the process saved in it.
 type partManifest struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
@@ -82,7 +82,8 @@ type partManifest struct {
 	Regions      []partRegion `json:"regions"`
 }
 
-// voidManifest is the content of void.json. It means that the objects of a save may be removed.
+// voidManifest is the content of void.json, which allows other runs to remove the objects of an
+// abandoned save.
 type voidManifest struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
@@ -103,7 +104,7 @@ type partRegion struct {
 
 func stepName(step int64) string { return fmt.Sprintf("%s%010d", stepPrefix, step) }
 
-// parseStep parses a name of stepName. It reports false for any other name.
+// parseStep returns the step of a name that stepName created. It returns false for any other name.
 func parseStep(name string) (int64, bool) {
 	digits, ok := strings.CutPrefix(name, stepPrefix)
 	step, err := strconv.ParseInt(digits, 10, 64)
@@ -124,13 +125,14 @@ func shardsName(step int64, save string, host int) string {
 	return fmt.Sprintf("%s/%s/host-%04d.safetensors", stepName(step), save, host)
 }
 
-// envelope is the JSON form of a manifest with a checksum of its exact bytes.
+// envelope is the outer JSON object of a manifest file. It contains the manifest and a checksum of
+// the manifest's exact bytes.
 type envelope struct {
 	CRC32C   checksum        `json:"crc32c"`
 	Manifest json.RawMessage `json:"checkpoint"`
 }
 
-// encodeManifest encodes a manifest in an envelope.
+// encodeManifest encodes a manifest as JSON and adds a checksum.
 func encodeManifest(m any) ([]byte, error) {
 	body, err := json.Marshal(m)
 	if err != nil {
@@ -139,8 +141,8 @@ func encodeManifest(m any) ([]byte, error) {
 	return json.Marshal(envelope{checksum(0).update(body), body})
 }
 
-// decodeManifest decodes a manifest from its envelope into dst. It returns an error if the checksum, the
-// format or the version do not match.
+// decodeManifest decodes a manifest file into dst. It returns an error if the checksum, the format
+// or the version does not match.
 func decodeManifest(data []byte, format string, dst any) error {
 	head, undamaged := readHead(data)
 	if head.Format == format && head.Version > formatVersion && undamaged {
@@ -165,14 +167,14 @@ func decodeManifest(data []byte, format string, dst any) error {
 	return decodeStrict(s.Manifest, dst)
 }
 
-// manifestHead has the fields that all manifests have.
+// manifestHead has the fields that all kinds and versions of manifests have in common.
 type manifestHead struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
 }
 
-// readHead parses the head of a manifest, also of an unknown version. The head is zero if data is not a
-// manifest. undamaged is false if the checksum does not match.
+// readHead parses the common fields of a manifest, even if its version is unknown. The result head
+// is zero if data is not a manifest. The result undamaged is false if the checksum does not match.
 func readHead(data []byte) (h manifestHead, undamaged bool) {
 	var outer struct {
 		CRC32C   *checksum       `json:"crc32c"`
@@ -200,8 +202,8 @@ func decodeStrict(data []byte, dst any) error {
 	return nil
 }
 
-// formatError returns an error of kind DataLossError that describes an invalid file. Callers wrap it in a
-// [CorruptError] with the name of the file.
+// formatError returns an error of kind DataLossError that describes an invalid file. The caller
+// adds the name of the file by wrapping the error in a [CorruptError].
 func formatError(format string, args ...any) error {
 	return errkind.New(errkind.DataLossError, fmt.Sprintf(format, args...))
 }
@@ -231,8 +233,8 @@ func parseSharded(data []byte) (*shardedManifest, error) {
 	return m, nil
 }
 
-// parsePart decodes a partManifest. It returns an error if the manifest belongs to another step, save or
-// host. hosts is the number of hosts of the save.
+// parsePart decodes a partManifest. It returns an error if the manifest belongs to another step,
+// save or process. hosts is the number of processes of the save.
 func parsePart(data []byte, step int64, save string, host, hosts int) (*partManifest, error) {
 	p := &partManifest{}
 	if err := decodeManifest(data, partFormat, p); err != nil {
@@ -256,8 +258,9 @@ func (v shardedValue) info() Info {
 		Aggregation: aggregation}
 }
 
-// toRegion converts the description of a region in object number object, which has fileBytes bytes. It
-// returns an error if the region does not fit the variable or the file.
+// toRegion converts the manifest's description of a region to a region. object is the index of the
+// file that contains the region, and fileBytes is the size of this file. toRegion returns an error
+// if the region does not fit the variable or the file.
 func (r partRegion) toRegion(object int, v *variable, fileBytes int64) (region, error) {
 	g := region{start: r.Start, size: r.Size, object: object, offset: r.Offset, bytes: r.Bytes}
 	dims := v.Shape.Dimensions
@@ -284,7 +287,8 @@ func (r partRegion) toRegion(object int, v *variable, fileBytes int64) (region, 
 	return g, nil
 }
 
-// parseRules parses the names of a synchronization and an aggregation. It reports false for an unknown name.
+// parseRules parses the names of a synchronization and an aggregation. It returns false for an
+// unknown name.
 func parseRules(synchronization, aggregation string) (strategy.VariableSynchronization, strategy.VariableAggregation,
 	bool) {
 	for _, s := range []strategy.VariableSynchronization{strategy.OnWrite, strategy.OnRead} {

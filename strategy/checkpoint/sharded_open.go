@@ -13,7 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// readManifest reads a manifest without decoding it. A damaged file is a [*CorruptError].
+// readManifest reads the bytes of a manifest without decoding them. It returns a [*CorruptError] if
+// the file is damaged.
 func readManifest(ctx context.Context, s storage.Store, name string) ([]byte, error) {
 	data, err := storage.ReadAll(ctx, s, name, maxManifest)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, storage.ErrNotExist) {
@@ -22,8 +23,9 @@ func readManifest(ctx context.Context, s storage.Store, name string) ([]byte, er
 	return data, err
 }
 
-// decodeAnyManifest decodes and verifies the manifest of a single-file or sharded checkpoint. The result of
-// the other format is nil. path is the name of the manifest in errors.
+// decodeAnyManifest decodes and verifies a manifest, whether the checkpoint is sharded or
+// single-file. It returns nil for the manifest of the other format. path is the name of the
+// manifest in errors.
 func decodeAnyManifest(data []byte, path string) (plain *plainManifest, sharded *shardedManifest, err error) {
 	if head, _ := readHead(data); head.Format == plainFormat {
 		plain, err = parsePlainManifest(data)
@@ -40,7 +42,8 @@ func decodeAnyManifest(data []byte, path string) (plain *plainManifest, sharded 
 	return plain, sharded, nil
 }
 
-// readStepManifest reads and verifies a step's manifest. The error may match [storage.ErrNotExist].
+// readStepManifest reads and verifies a step's manifest. If there is none, the error matches
+// [storage.ErrNotExist].
 func readStepManifest(ctx context.Context, s storage.Store, step int64) (plain *plainManifest,
 	sharded *shardedManifest, err error) {
 	data, err := readManifest(ctx, s, manifestName(step))
@@ -63,7 +66,7 @@ func readStepManifest(ctx context.Context, s storage.Store, step int64) (plain *
 	return plain, sharded, nil
 }
 
-// openSharded opens a sharded checkpoint with a verified manifest.
+// openSharded opens a sharded checkpoint whose manifest is already verified.
 func openSharded(ctx context.Context, s storage.Store, m *shardedManifest) (*Checkpoint, error) {
 	step := m.Step
 	path := s.String() + "/" + manifestName(step)
@@ -116,7 +119,8 @@ func openSharded(ctx context.Context, s storage.Store, m *shardedManifest) (*Che
 	return c, nil
 }
 
-// readPart reads a host's partManifest and compares it with the checkpoint's manifest.
+// readPart reads the partManifest of a process. It returns an error if the partManifest does not
+// match the checkpoint's manifest.
 func (c *Checkpoint) readPart(ctx context.Context, s storage.Store, host int) (*partManifest, error) {
 	m := c.sharded
 	name := partName(m.Step, m.Save, host)
@@ -141,7 +145,8 @@ func (c *Checkpoint) readPart(ctx context.Context, s storage.Store, host int) (*
 	return p, nil
 }
 
-// checkCoverage returns an error unless each element of the variable is in exactly one region.
+// checkCoverage returns an error unless each element of the variable is stored in exactly one
+// region.
 func (v *variable) checkCoverage() error {
 	total := int64(0)
 	boxes := make([]region, len(v.regions))
@@ -157,9 +162,9 @@ func (v *variable) checkCoverage() error {
 	return checkDisjoint(boxes)
 }
 
-// checkDisjoint returns an error if two boxes overlap. It recursively divides the boxes at an index of a
-// dimension that no box crosses. The shards of a mesh can be separated completely in this way. It compares
-// the remaining boxes in pairs.
+// checkDisjoint returns an error if two boxes overlap. It recursively divides the boxes at planes
+// that no box crosses. This separates the shards of a mesh completely. If no such plane exists, it
+// compares all pairs of boxes.
 func checkDisjoint(boxes []region) error {
 	if len(boxes) < 2 {
 		return nil

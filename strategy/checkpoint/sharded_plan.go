@@ -10,14 +10,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// savePlan assigns each region of each variable to the host that saves it. All hosts compute the same plan.
+// savePlan assigns each region of each variable to the process that saves it. All processes compute
+// the same plan.
 type savePlan struct {
 	values  []shardedValue
 	names   []string // tensor names of the variables
 	regions []plannedRegion
 }
 
-// plannedRegion is a slice of a variable and the device from which it is saved.
+// plannedRegion is a slice of a variable, and the device from which the slice is saved.
 type plannedRegion struct {
 	variable    int // index in the group
 	start, size []int
@@ -29,8 +30,8 @@ type plannedRegion struct {
 	replica, device int
 }
 
-// newPlan plans the save of a group by the given number of hosts. If several hosts have a region, the host
-// with the fewest bytes so far saves it.
+// newPlan decides which process saves which region of a group's variables. If several processes
+// have a region, it selects the process with the fewest bytes so far.
 func newPlan(ctx context.Context, g Group, s *strategy.TPUStrategy, hosts int) (*savePlan, error) {
 	p := &savePlan{}
 	if err := p.addVariables(g); err != nil {
@@ -60,7 +61,7 @@ func newPlan(ctx context.Context, g Group, s *strategy.TPUStrategy, hosts int) (
 	return p, nil
 }
 
-// addVariables adds the group's variables and their tensor names.
+// addVariables adds the group's variables to the plan and selects a tensor name for each.
 func (p *savePlan) addVariables(g Group) error {
 	paths, names := map[string]bool{}, map[string]bool{}
 	var errs []error
@@ -89,8 +90,9 @@ func (p *savePlan) addVariables(g Group) error {
 	return errors.Join(errs...)
 }
 
-// tensorName returns the name of a variable's tensor: its path without the first slash. If names already
-// contains this name, as for "global_step" and "/global_step", the result is "global_step_2".
+// tensorName returns the name of a variable's tensor: the variable's path without the first slash.
+// If names already contains this name, as for "global_step" and "/global_step", the result is
+// "global_step_2".
 func tensorName(path string, names map[string]bool) string {
 	base := strings.TrimPrefix(path, "/")
 	name := base
@@ -101,8 +103,8 @@ func tensorName(path string, names map[string]bool) string {
 	return name
 }
 
-// assignRegions assigns each region of variable i to a host that has it. hostBytes has the bytes that are
-// assigned to each host so far.
+// assignRegions assigns each region of variable i to a process that has the region. hostBytes has
+// the number of bytes that are already assigned to each process.
 func assignRegions(i int, v *strategy.Variable, hostBytes []int64) (regions []plannedRegion) {
 	element := int64(v.Shape().ByteSize()) / int64(v.Shape().Size())
 	byBox := map[string][]strategy.Shard{}
@@ -135,8 +137,9 @@ func assignRegions(i int, v *strategy.Variable, hostBytes []int64) (regions []pl
 	return regions
 }
 
-// tensorName returns the name of a region in its host's tensor file: the variable's name, followed
-// by index ranges if the region is not the whole variable, as in "dense/weights[0:4,8:16]".
+// tensorName returns the name of a region in the tensor file of its process. This is the variable's
+// name, followed by index ranges if the region is not the complete variable, as in
+// "dense/weights[0:4,8:16]".
 func (p *savePlan) tensorName(r plannedRegion) string {
 	name, isComplete := p.names[r.variable], true
 	ranges := make([]string, len(r.size))

@@ -39,14 +39,15 @@ type Group struct {
 	canCreate func(info Info) bool
 }
 
-// createsVariable reports whether the group creates a saved variable that it lacks. It excludes the
-// sums of metrics, which only the step with these metrics can use.
+// createsVariable reports whether the group creates a variable for a saved value without a
+// variable. It does not create the sums of metrics, because only the step with these metrics can
+// use them.
 func (g Group) createsVariable(info Info) bool {
 	return g.Create != nil && info.Shape.Ok() && !savedstep.IsMetricStateName(info.Path) && (g.canCreate == nil ||
 		g.canCreate(info))
 }
 
-// With returns the group with additional variables. It ignores a strategy's variable that the group
+// With returns the group with additional variables. It skips each strategy variable that the group
 // already has.
 func (g Group) With(variables ...Variable) Group {
 	g.Variables = append([]Variable(nil), g.Variables...)
@@ -66,8 +67,8 @@ func (g Group) Without(variables ...Variable) Group {
 	return g
 }
 
-// isSameVariable reports whether a and b are the same variable of a strategy. It returns false for all other
-// implementations of Variable.
+// isSameVariable reports whether a and b are the same variable of a strategy. It returns false if a
+// or b is another implementation of Variable.
 func isSameVariable(a, b Variable) bool {
 	x, ok := a.(*strategy.Variable)
 	y, okB := b.(*strategy.Variable)
@@ -146,7 +147,8 @@ func (s storeVariable) RestoreValue(_ context.Context, value *tensors.Tensor) er
 	return nil
 }
 
-// strategyOf returns the strategy of a variable, or nil for a variable that belongs to none.
+// strategyOf returns the strategy that owns a variable, or nil if the variable belongs to no
+// strategy.
 func strategyOf(v Variable) *strategy.TPUStrategy {
 	if of, ok := v.(interface{ Strategy() *strategy.TPUStrategy }); ok {
 		return of.Strategy()
@@ -154,21 +156,21 @@ func strategyOf(v Variable) *strategy.TPUStrategy {
 	return nil
 }
 
-// asShardedVariable returns v as a variable of a strategy. ok is true if all replicas have the same value, so
-// that each device can save and restore its shard directly.
+// asShardedVariable converts v to a variable of a strategy. The result ok is true if all replicas
+// have the same value, so that each device can save and restore its own shard.
 func asShardedVariable(v Variable) (sv *strategy.Variable, ok bool) {
 	sv, ok = v.(*strategy.Variable)
 	return sv, ok && sv.Synchronization() == strategy.OnWrite && !sv.LocalWrites() && sv.Shape().Size() > 0
 }
 
-// componentRules is implemented by variables whose replicas may have different values, called components.
+// componentRules is implemented by variables that may have a different value on each replica.
 type componentRules interface {
 	Synchronization() strategy.VariableSynchronization
 	Aggregation() strategy.VariableAggregation
 }
 
-// combineRules returns the rules by which a variable's components are combined into one value. It returns an
-// error if they cannot be combined.
+// combineRules returns the synchronization and the aggregation by which the replicas' values of a
+// variable are combined into one value. It returns an error if these values cannot be combined.
 func combineRules(v Variable) (strategy.VariableSynchronization, strategy.VariableAggregation, error) {
 	d, ok := v.(componentRules)
 	if !ok {

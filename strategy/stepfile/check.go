@@ -15,8 +15,8 @@ import (
 // maxElements is the maximum number of elements of a tensor. It is larger than any memory.
 const maxElements = 1 << 50
 
-// checkShape returns an error unless the shapes of a tensor are consistent. mesh is the mesh of all
-// devices, and replica is the logical mesh of one replica.
+// checkShape returns an error if the global and the local shape of a tensor are not consistent.
+// mesh is the mesh of all devices, and replica is the logical mesh of one replica.
 func (h header) checkShape(mesh, replica sharding.Mesh, p spmd.ShardedTensor) error {
 	for _, dims := range [][]int{p.LocalDims, p.GlobalDims, p.ShardDims} {
 		elements := 1
@@ -64,7 +64,7 @@ func (h header) checkShape(mesh, replica sharding.Mesh, p spmd.ShardedTensor) er
 	return p.Annotation.ValidateOn(replica, p.Name, p.LocalDims)
 }
 
-// checkResults returns an error if the description of a result is invalid.
+// checkResults returns an error if the header describes a result of the step incorrectly.
 func (h header) checkResults() error {
 	own := len(h.Results) - len(h.Updates)
 	for i, r := range h.Results {
@@ -81,7 +81,8 @@ func (h header) checkResults() error {
 	return nil
 }
 
-// decodeModule returns the step's module with the given text, or an error for an inconsistent header.
+// decodeModule returns the step's module, which consists of the given text and the descriptions in
+// the header. It returns an error if the header is not consistent.
 func (h header) decodeModule(text []byte) (*spmd.Module, error) {
 	mesh, err := sharding.NewMesh(h.Axes...)
 	if err != nil {
@@ -123,7 +124,7 @@ func (h header) decodeModule(text []byte) (*spmd.Module, error) {
 	return m, nil
 }
 
-// check returns an error unless the fields of the header are consistent with each other and with m.
+// check returns an error if the fields of the header contradict each other or the module m.
 func (h header) check(m *spmd.Module) error {
 	if len(h.Updates) > len(h.Results) {
 		return fmt.Errorf("%d updates among %d results", len(h.Updates), len(h.Results))
@@ -168,8 +169,9 @@ func (h header) check(m *spmd.Module) error {
 	return nil
 }
 
-// splitConstants splits the last section of a file into the serialized program and the elements of the
-// large constants. constants has an element for each argument, nil for an argument that is not a constant.
+// splitConstants splits the last section of a file into the serialized program and the elements of
+// the large constants. The result constants has an entry for each argument, which is nil for an
+// argument that is not a constant.
 func (h header) splitConstants(m *spmd.Module, part []byte) (code []byte, constants [][]byte, err error) {
 	constants = make([][]byte, len(m.Arguments))
 	if h.ConstantBytes > uint64(len(part)) {

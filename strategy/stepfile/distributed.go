@@ -14,7 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// describeVariable formats the properties of a variable on which a compiled step depends.
+// describeVariable formats those properties of a variable that must be the same when a compiled
+// step is saved and loaded.
 func describeVariable(shape shapes.Shape, sync strategy.VariableSynchronization,
 	aggregation strategy.VariableAggregation, a logical.Annotation, localWrites bool) string {
 	text := fmt.Sprintf("%s%v, %s, %s, laid out as %s", shape.DType, shape.Dimensions, sync, aggregation, a)
@@ -24,9 +25,9 @@ func describeVariable(shape shapes.Shape, sync strategy.VariableSynchronization,
 	return text
 }
 
-// findDistributed returns, for each argument of the step, its distributed variable, or nil if the argument
-// is something else. It looks up a name in given and then in the strategy. The error lists all variables that are
-// missing or do not match the step.
+// findDistributed returns, for each argument of the step, the distributed variable to use, or nil
+// if the argument is not a distributed variable. It looks up the variable's name in given and then
+// in the strategy. The error lists all variables that are missing or do not match the step.
 func findDistributed(s *strategy.TPUStrategy, step *savedstep.Step,
 	given map[string]*strategy.Variable) ([]*strategy.Variable, error) {
 	found := make([]*strategy.Variable, len(step.Arguments))

@@ -57,7 +57,7 @@ var reasons = map[Reason]struct{ text, hint string }{
 	Hash:        {"it is another file", "give the hash of this file, if you trust it"},
 }
 
-// String returns a phrase, such as "it is damaged".
+// String returns a phrase for an error message, such as "it is damaged".
 func (r Reason) String() string {
 	return cmp.Or(reasons[r].text, fmt.Sprintf("Reason(%d)", int(r)))
 }
@@ -103,7 +103,7 @@ var problems = map[savedstep.Problem]Reason{
 	savedstep.OtherArguments: Arguments,
 }
 
-// newError converts a problem that package strategy reports to an [*Error].
+// newError returns an [*Error] for a problem that package strategy reports.
 func newError(m savedstep.Mismatch) error {
 	return &Error{Reason: problems[m.Problem], Variable: m.Variable, Detail: m.Detail, Hint: m.Hint, Err: m.Err}
 }

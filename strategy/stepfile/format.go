@@ -54,9 +54,10 @@ const (
 // maxChunk is the maximum size in bytes of the chunks in which readSection reads.
 const maxChunk = 16 << 20
 
-// readSection reads n bytes from r and writes them to sum. A damaged file may contain a huge n. Therefore
-// readSection reads the first half in chunks and then allocates memory for all n bytes. If r ends early,
-// data may have only the first bytes, and got is the number of bytes that were read.
+// readSection reads n bytes from r and also writes them to the hash sum. Because a damaged file may
+// contain a huge n, it reads the first half in chunks before it allocates memory for all n bytes.
+// If r ends early, data may have only the first bytes, and got is the number of bytes that were
+// read.
 func readSection(r io.Reader, sum io.Writer, n uint64) (data []byte, got uint64, err error) {
 	read := func(p []byte) (ended bool, err error) {
 		k, err := io.ReadFull(r, p)
@@ -85,9 +86,10 @@ func readSection(r io.Reader, sum io.Writer, n uint64) (data []byte, got uint64,
 	return data[:got], got, err
 }
 
-// decode reads a step file and at most one byte after its end. sum is the SHA-256 that the file must have
-// in hexadecimal digits, or "". text and program are the sections after the header. Errors are [*Error]
-// or the errors of r.
+// decode reads the sections of a step file from r. It reads at most one byte after the end of the
+// file. sum is the expected SHA-256 of the file in hexadecimal digits, or "" to accept any file.
+// The results text and program are the sections after the header. Errors are [*Error] or the errors
+// of r.
 func decode(r io.Reader, sum string) (h header, text, program []byte, err error) {
 	fail := func(reason Reason, format string, args ...any) (header, []byte, []byte, error) {
 		return header{}, nil, nil, &Error{Reason: reason, Detail: fmt.Sprintf(format, args...)}

@@ -48,7 +48,8 @@ type header struct {
 	ConstantBytes uint64 `json:"constant_bytes,omitempty"`
 }
 
-// target is the JSON form of a [savedstep.Target]. Plugin is the result of pjrt.Plugin.Identity.
+// target is the JSON form of a [savedstep.Target]. The field Plugin is the result of
+// pjrt.Plugin.Identity.
 type target struct {
 	Plugin      string              `json:"plugin"`
 	Devices     string              `json:"devices"`
@@ -115,7 +116,7 @@ func encodeAnnotation(a logical.Annotation) annotation {
 	return annotation{Kind: "none"}
 }
 
-// decode returns the annotation. It returns an error for an unknown kind.
+// decode converts the JSON form to an annotation. It returns an error for an unknown kind.
 func (a annotation) decode() (logical.Annotation, error) {
 	switch a.Kind {
 	case "none":
@@ -149,7 +150,8 @@ func encodeTensor(p spmd.ShardedTensor) tensor {
 	return t
 }
 
-// decode returns the argument or result. It returns an error for a field that cannot be parsed.
+// decode converts the JSON form to an argument or a result. It returns an error for a field that
+// cannot be parsed.
 func (t tensor) decode() (p spmd.ShardedTensor, err error) {
 	p.Name, p.LocalDims, p.GlobalDims, p.ShardDims = t.Name, t.Local, t.Global, t.Shard
 	p.PerReplica, p.PerStep, p.Donated, p.Result, p.IsConstant = t.PerReplica, t.PerStep, t.Donated, t.Result,
@@ -215,8 +217,9 @@ func newHeader(s *savedstep.Step) header {
 	return h
 }
 
-// decodeStep returns the step of a file. text is the module's text, and code is the serialized program,
-// followed by the large constants. decodeStep returns an error if they are not consistent with the header.
+// decodeStep creates the step from the sections of a file. text is the text of the module, and code
+// is the serialized program, followed by the large constants. decodeStep returns an error if these
+// sections are not consistent with the header.
 func (h header) decodeStep(text, code []byte) (*savedstep.Step, error) {
 	m, err := h.decodeModule(text)
 	if err != nil {
@@ -259,7 +262,8 @@ func (h header) decodeStep(text, code []byte) (*savedstep.Step, error) {
 	return s, nil
 }
 
-// padding converts the header's two fields for padding to a strategy.Padding. Keep has precedence.
+// padding converts the two padding fields of the header to a strategy.Padding. The field Keep has
+// precedence.
 func (h header) padding() strategy.Padding {
 	switch {
 	case h.Keep:
@@ -270,8 +274,9 @@ func (h header) padding() strategy.Padding {
 	return strategy.NoPadding
 }
 
-// isGuardVariable reports whether an argument is the variable that counts non-finite steps. A checkpoint of
-// steps that did not count has no such variable, so that loading creates it.
+// isGuardVariable reports whether an argument is the variable that counts non-finite steps. A
+// checkpoint from a step that did not count non-finite steps lacks this variable, so Load creates
+// it.
 func (h header) isGuardVariable(a spmd.ShardedTensor) bool {
 	return h.NonFinite != 0 && a.Name == savedstep.GuardPath(h.Step) && a.DType == dtypes.Int64 &&
 		len(a.LocalDims) == 1 && a.LocalDims[0] <= maxGuardElements
@@ -287,8 +292,8 @@ type variable struct {
 	LocalWrites     bool   `json:"local_writes,omitempty"`
 }
 
-// decode returns the distributed variable of the argument a. It returns an error for an unknown name, and
-// if the variable is not consistent with a.
+// decode converts the JSON form to the distributed variable that is passed as argument a. It
+// returns an error if a name is unknown or the variable is not consistent with a.
 func (d *variable) decode(a spmd.ShardedTensor) (*savedstep.Variable, error) {
 	synchronization := strategy.SyncAuto
 	for _, s := range []strategy.VariableSynchronization{strategy.OnWrite, strategy.OnRead} {

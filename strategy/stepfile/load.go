@@ -52,8 +52,8 @@ func Load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 	return f, err
 }
 
-// LoadTrain is like [Load], for a step of train.New. [train.Step.RunSteps] runs a step that was
-// saved as a loop.
+// LoadTrain is like [Load], for a step of train.New. If the step was saved as a loop, use
+// [train.Step.RunSteps] to run it.
 func LoadTrain(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store,
 	opts ...Options) (*train.Step, error) {
 	f, step, err := load(ctx, s, r, store, opts)
@@ -79,7 +79,7 @@ func LoadEvaluation(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, s
 	return train.EvaluationOf(f)
 }
 
-// isTrainingStep reports whether a step is a training step of package train.
+// isTrainingStep reports whether package train created the step for training.
 func isTrainingStep(step *savedstep.Step) bool { return step.IsTraining() && step.SplitBatch }
 
 func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store,
@@ -144,14 +144,16 @@ func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 	return f, step, nil
 }
 
-// namesAxes reports whether an annotation of the step's arguments or results uses axis names.
+// namesAxes reports whether an annotation of the step's arguments or results refers to mesh axes by
+// name.
 func namesAxes(step *savedstep.Step) bool {
 	named := func(p spmd.ShardedTensor) bool { return p.Annotation.Axes() != nil }
 	return slices.ContainsFunc(step.Module.Arguments, named) || slices.ContainsFunc(step.Module.Results, named) ||
 		slices.ContainsFunc(step.Annotations, func(a logical.Annotation) bool { return a.Axes() != nil })
 }
 
-// checkTarget returns an error if the step was compiled for a different target.
+// checkTarget returns an error if the step was compiled for other devices, another plugin or
+// another arrangement of replicas.
 func (h header) checkTarget(here savedstep.Target) error {
 	switch {
 	case h.Plugin != here.Plugin:
@@ -170,7 +172,7 @@ func (h header) checkTarget(here savedstep.Target) error {
 	return nil
 }
 
-// formatIDs formats the device ids of the first four replicas.
+// formatIDs formats the device ids of the first four replicas for an error.
 func formatIDs(ids [][]int) string {
 	if len(ids) > 4 {
 		return fmt.Sprintf("%v and %d more", ids[:4], len(ids)-4)

@@ -33,7 +33,8 @@ func encodeMetrics(m savedstep.Metrics) *metrics {
 	return out
 }
 
-// decode returns the metrics. It returns an error if their state is not an argument of the module.
+// decode converts the JSON form to the step's metrics. It returns an error if the variable of the
+// metrics is not an argument of the module.
 func (m *metrics) decode(of *spmd.Module) (s savedstep.Metrics, err error) {
 	if m == nil {
 		return s, nil
@@ -59,9 +60,9 @@ func (m *metrics) decode(of *spmd.Module) (s savedstep.Metrics, err error) {
 	return s, nil
 }
 
-// findMetricState returns the variable with the state of the step's metrics, or nil for a step without
-// metrics. It looks up the variable in given and then by name in the strategy, and otherwise creates it.
-// The returned map is given, plus a created variable.
+// findMetricState returns the variable that stores the step's metrics, or nil for a step without
+// metrics. It looks up the variable in given and then by name in the strategy, and otherwise
+// creates it. The returned map is given, plus the variable if it was created.
 func findMetricState(s *strategy.TPUStrategy, step *savedstep.Step,
 	given map[string]*strategy.Variable) (map[string]*strategy.Variable, *strategy.Variable, error) {
 	m := step.Metrics
