@@ -123,9 +123,10 @@ func (l *LoadedExecutable) releaseArguments(args [][]*Buffer, donate []bool, n i
 	}
 }
 
-// acquireResults acquires the result buffers that Execute will refill. It skips results that
-// replace the argument with the same index, because these buffers are already acquired as
-// arguments. It stores the state of each result slot in s.
+// acquireResults acquires the result buffers that Execute will refill. In-place results, which are
+// stored in the buffer of the donated argument with the same index, are skipped, because these
+// buffers are already acquired as arguments. acquireResults stores the state of each result slot in
+// s.
 func (l *LoadedExecutable) acquireResults(s *launchState, args, results [][]*Buffer, donate []bool) error {
 	for k := range s.slotStates {
 		s.slotStates[k] = slotUnused

@@ -95,9 +95,9 @@ func (l *LoadedExecutable) execute(s *launchState, args, results [][]*Buffer, op
 	return err
 }
 
-// releaseExecutedArguments releases the arguments of a successful launch and marks donated buffers
-// as donated. If a result replaces the argument with the same index, it is stored in the Buffer of
-// the argument.
+// releaseExecutedArguments releases the arguments of a successful launch. It marks donated buffers
+// as donated unless a result reuses them. In-place results, which replace the argument with the
+// same index, are stored in the Buffers of these arguments.
 func (l *LoadedExecutable) releaseExecutedArguments(s *launchState, args, results [][]*Buffer, donate []bool) {
 	numDonated := 0
 	for d, row := range args {
@@ -126,8 +126,9 @@ func (l *LoadedExecutable) releaseExecutedArguments(s *launchState, args, result
 	}
 }
 
-// storeResults stores the results that do not replace the argument with the same index. It refills
-// existing Buffers and creates new ones.
+// storeResults stores the results of a launch in existing Buffers, which it refills, or in new
+// Buffers. It skips in-place results, which releaseExecutedArguments stores in the Buffers of the
+// arguments.
 func (l *LoadedExecutable) storeResults(s *launchState, results [][]*Buffer) {
 	filled := 0
 	for d, row := range results {

@@ -39,7 +39,7 @@ type Candidate struct {
 	Err error
 }
 
-// Location is the location of a plugin.
+// Location describes the plugin that FindPlugin found, and the search for it.
 type Location struct {
 	// Path is the path of the plugin's library.
 	Path string

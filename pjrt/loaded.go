@@ -258,8 +258,9 @@ func (l *LoadedExecutable) setParams(params []*shape) {
 	l.params.Store(l.exec.params)
 }
 
-// reuseOutputShapes replaces a parameter's shape by the shape of the result with the same index if both
-// are equal. Execute can then check a buffer that is both argument and result by comparing pointers.
+// reuseOutputShapes lets each parameter share the shape object of the result with the same index if
+// both shapes are equal. Execute can then check a buffer that is both argument and result by
+// comparing pointers.
 func (l *LoadedExecutable) reuseOutputShapes(params []*shape) *[]*shape {
 	for i, p := range params {
 		if i < len(l.outputs) && p.equal(l.outputs[i]) {

@@ -15,8 +15,9 @@ import (
 type LoopTime struct{ FirstLaunch, Total time.Duration }
 
 // MeasureLoop runs the program n times in a loop written in C, waits for the last run, and returns
-// the duration. n must be at least 1. Each result replaces the argument with the same index. All
-// buffers of state are donated and contain the last results afterwards.
+// the duration. n must be at least 1. Each result replaces the argument with the same index. The
+// buffers in state are the arguments of the first run. They are donated, and contain the last
+// results afterwards.
 //
 // The result is a lower bound for the duration of a training loop with this plugin. MeasureLoop
 // cannot be interrupted; ctx is checked before it starts.

@@ -35,7 +35,7 @@ var openPlugins struct {
 
 // Open loads and initializes the plugin library at path. The plugin must implement PJRT 0.57 or
 // newer. If the same file is opened again, even through another path, Open returns the same Plugin.
-// Open takes from milliseconds to about a second. At most one opts is accepted.
+// Open takes from milliseconds to about a second. opts contains at most one value.
 //
 // The error is a [*PluginError] if the file is missing, truncated, not a shared library, built for
 // another architecture, not a PJRT plugin, or too old. Loading a library executes code of the

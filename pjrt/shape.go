@@ -46,8 +46,9 @@ func newShape(dtype DType, dims []int) (*shape, error) {
 	return s, nil
 }
 
-// newShapeInt64 is like newShape, but also accepts element types that host memory cannot represent,
-// because plugins can report them. No buffer has such a shape.
+// newShapeInt64 is like newShape, but also accepts element types that are not supported in host
+// memory. Plugins can report such types for the parameters and results of a program, although no
+// Buffer has such a type.
 func newShapeInt64(dtype DType, dims []int64) *shape {
 	view := make([]int, len(dims))
 	for i, d := range dims {

@@ -147,7 +147,8 @@ func readReports(file string) (all []*report.Report, err error) {
 	return all, nil
 }
 
-// compileReports compiles the step with both plugins for each slice, in child processes.
+// compileReports compiles the step for each slice, once with the old plugin and once with the new
+// one, in child processes.
 func (c *diffCmd) compileReports(ctx context.Context, a *app) (sides [][]*report.Report, err error) {
 	switch {
 	case len(c.Plugin) != 2:

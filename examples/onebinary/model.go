@@ -67,7 +67,7 @@ func newBatch(step int) (x, y *tensors.Tensor) {
 	return x, tensors.FromFlatDataAndDimensions(targets, batch, 1)
 }
 
-// pseudoRandom returns irregular numbers between -1/2 and 1/2 that are the same in each run.
+// pseudoRandom returns numbers between -1/2 and 1/2 that look random but are the same in each run.
 func pseudoRandom(seed int, rows, columns int) *tensors.Tensor {
 	flat := make([]float32, rows*columns)
 	for i := range flat {

@@ -118,7 +118,8 @@ func encodeOnes(t tensorType) []byte {
 	return slices.Repeat(one, t.numElements())
 }
 
-// measureTransfers measures copies from the host to all its devices at the same time, and back.
+// measureTransfers measures the bandwidth of copies between the host and all its devices at the
+// same time, in both directions.
 func measureTransfers(ctx context.Context, w *partRun) error {
 	sz := w.dataSizes()
 	host := pjrt.AlignedBytes(sz.transfer)

@@ -37,8 +37,9 @@ type Profile struct {
 	Devices []byte
 }
 
-// Path returns the slash-separated path, below a log directory, at which the tools look for the
-// profile of a host. The profiles of all hosts of a run must have the same run.
+// Path returns the slash-separated path, relative to a log directory, at which profiling tools
+// expect the profile of a host. The profiles of all hosts of a run must be stored with the same
+// name run.
 func Path(run, host string) string {
 	return path.Join("plugins", "profile", run, host+".xplane.pb")
 }
@@ -119,8 +120,8 @@ func since(space []byte, begin uint64) ([]byte, error) {
 	})))
 }
 
-// inside returns a function that edits a field within a message. The function decodes a message and
-// applies do to the values of field of.
+// inside returns a function that edits a field within an encoded message. The function decodes the
+// message and replaces the values of the field by the results of do. of is the number of the field.
 func inside(of protowire.Number, do func(value []byte) ([]byte, error)) func(value []byte) ([]byte, error) {
 	return func(value []byte) ([]byte, error) {
 		m, n := protowire.ConsumeBytes(value)
@@ -132,7 +133,8 @@ func inside(of protowire.Number, do func(value []byte) ([]byte, error)) func(val
 	}
 }
 
-// edit returns a copy of a message in which each value of field of is replaced by the result of do.
+// edit returns a copy of a message in which the values of one field are replaced by the results of
+// do. of is the number of the field.
 func edit(m []byte, of protowire.Number, do func(value []byte) ([]byte, error)) (out []byte, err error) {
 	for len(m) > 0 {
 		if len(m) == 1 && m[0] == 0 { // libtpu appends a byte that is not part of the message

@@ -36,7 +36,7 @@ func (*MissingError) Kind() errkind.Kind { return errkind.UnavailableError }
 // Unwrap returns Err.
 func (e *MissingError) Unwrap() error { return e.Err }
 
-// MissingProcesses returns the numbers of the processes that did not arrive in time.
+// MissingProcesses returns the numbers of the processes that were still missing at the timeout.
 func (e *MissingError) MissingProcesses() []int { return e.Missing }
 
 // LostError reports that a process ended while other processes waited for it.

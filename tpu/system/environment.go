@@ -69,8 +69,8 @@ func (s *starter) prepareTPUHost(host hostPaths) error {
 	return nil
 }
 
-// prepareHostWithoutTPU sets the variables for libtpu on a host without a TPU, unless they are
-// already set.
+// prepareHostWithoutTPU sets the environment variables that libtpu requires on a host without a
+// TPU. Variables that are already set are not changed.
 func prepareHostWithoutTPU(host hostPaths, a tpu.Accelerator, opts DescribeOptions) error {
 	if host.hasTPU() {
 		return nil
