@@ -37,8 +37,8 @@ type bufferState struct {
 	// time.
 	lazyValue lazyBytes
 	freedErr  error // not nil if the value was freed: the error of further uses
-	// readers is the number of executions that currently read the value. isDonating is true while an
-	// execution to which the value is donated is launched. See claim.go.
+	// readers is the number of executions that currently read the value. isDonating is true while
+	// an execution to which the value is donated is launched. See claim.go.
 	readers    int
 	isDonating bool
 	noReaders  *sync.Cond // signaled when readers becomes 0; nil until an execution waits

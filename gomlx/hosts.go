@@ -15,11 +15,11 @@ import (
 )
 
 // With several processes, each process runs the same GoMLX program and passes complete tensors, of
-// which it transfers the shards of its own devices. Results are replicated, so that each process can
-// read them, except the next values of variables, which keep their sharding. To read a tensor with
-// shards on other processes, all processes launch a program that gathers it. The text of a program
-// and the first value of a variable must be the same on all processes, so they are compared at
-// their first use.
+// which it transfers the shards of its own devices. Results are replicated, so that each process
+// can read them, except the next values of variables, which keep their sharding. To read a tensor
+// with shards on other processes, all processes launch a program that gathers it. The text of a
+// program and the first value of a variable must be the same on all processes, so they are compared
+// at their first use.
 
 // replicate copies a tensor that is sharded over the processes to all devices, by an all-gather.
 // All processes must call it.

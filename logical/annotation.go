@@ -18,8 +18,8 @@ const (
 	KindAssign
 	// KindReplicate is the kind of [Replicated]: every logical device holds the complete tensor.
 	KindReplicate
-	// KindSplit is the kind of [SplitInto] and [SplitOverAxes]: every logical device holds one shard
-	// of the tensor.
+	// KindSplit is the kind of [SplitInto] and [SplitOverAxes]: every logical device holds one
+	// shard of the tensor.
 	KindSplit
 )
 

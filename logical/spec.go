@@ -16,8 +16,8 @@ type ExplainedSpec struct {
 	// Rules are the indices of the rules that apply to the variable, including rules that could not
 	// be followed.
 	Rules []int
-	// UnsplitReason explains why dimensions that a rule splits are not split. It is empty if all rules
-	// were followed.
+	// UnsplitReason explains why dimensions that a rule splits are not split. It is empty if all
+	// rules were followed.
 	UnsplitReason string
 	// RuleText describes the rules that determined Spec.
 	RuleText string

@@ -52,7 +52,8 @@ const (
 type StateParts uint8
 
 const (
-	// OptimizerState are the tensors that the optimizer keeps for the variable, such as Adam's moments.
+	// OptimizerState are the tensors that the optimizer keeps for the variable, such as Adam's
+	// moments.
 	OptimizerState StateParts = 1 << iota
 	// Gradient is the gradient of the variable.
 	Gradient
@@ -63,8 +64,8 @@ const (
 // Contains reports whether p contains all of the given parts.
 func (p StateParts) Contains(parts StateParts) bool { return p&parts == parts }
 
-// stateShardings contains, for each constant, its name in flags and rules files, and the parts of the
-// training state that it shards.
+// stateShardings contains, for each constant, its name in flags and rules files, and the parts of
+// the training state that it shards.
 var stateShardings = []struct {
 	name  string
 	parts StateParts

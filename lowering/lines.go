@@ -13,9 +13,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// GoMLX adds each op while the user's code is on the stack, so the stack contains the user's line of the
-// op. Gradients are an exception: GoMLX computes them node by node, and calls [BeginGradient] with each
-// node. The layer of an op is the scope of the variables that it depends on.
+// GoMLX adds each op while the user's code is on the stack, so the stack contains the user's line
+// of the op. Gradients are an exception: GoMLX computes them node by node, and calls
+// [BeginGradient] with each node. The layer of an op is the scope of the variables that it depends
+// on.
 
 // The numbers of stack frames to read: fewFrames first, which is fast, then maxFrames if those
 // contain no user code.
@@ -369,9 +370,10 @@ func (l *originTracker) finish() {
 	}
 }
 
-// BeginGradient records that the gradient of v is computed next, so that the ops of the gradient have the
-// origin of v. If gomlx is true, GoMLX computes the gradient, and all ops until the next call belong to
-// it. Otherwise user code may compute the gradient. Without Options.Origins, BeginGradient does nothing.
+// BeginGradient records that the gradient of v is computed next, so that the ops of the gradient
+// have the origin of v. If gomlx is true, GoMLX computes the gradient, and all ops until the next
+// call belong to it. Otherwise user code may compute the gradient. Without Options.Origins,
+// BeginGradient does nothing.
 func BeginGradient(v compute.Value, gomlx bool) {
 	if w, ok := v.(*Value); ok && w.origin != nil {
 		l := w.fn.builder.origins

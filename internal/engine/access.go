@@ -1,8 +1,8 @@
 package engine
 
-// Access gives the other packages of this module access to methods of a type that are not part of its
-// exported API. T is an interface or struct with these methods. The type embeds an unexported alias of
-// Access, and [Internal] returns T:
+// Access gives the other packages of this module access to methods of a type that are not part of
+// its exported API. T is an interface or struct with these methods. The type embeds an unexported
+// alias of Access, and [Internal] returns T:
 //
 //	type strategyAccess = engine.Access[internalStrategy]
 //
@@ -22,5 +22,6 @@ func (a *Access[T]) access() T { return a.internal }
 // [Internal].
 type Accessible[T any] interface{ access() T }
 
-// Internal returns the internal methods of x, which must not be a nil pointer. It does not allocate.
+// Internal returns the internal methods of x, which must not be a nil pointer. It does not
+// allocate.
 func Internal[T any](x Accessible[T]) T { return x.access() }

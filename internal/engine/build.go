@@ -39,8 +39,8 @@ type buildList struct {
 	running map[buildKey]*build // nil after Close
 }
 
-// build is a running or finished compilation. x, err and took are set when done is closed. The caller
-// that removes the build from the list owns the executable x.
+// build is a running or finished compilation. x, err and took are set when done is closed. The
+// caller that removes the build from the list owns the executable x.
 type build struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{}
@@ -49,10 +49,10 @@ type build struct {
 	took   time.Duration
 }
 
-// Build compiles a program, or waits for a running compilation of the same program. meanwhile, if not
-// nil, is called on the caller's goroutine during the compilation. If meanwhile returns an error or ctx
-// is canceled, Build returns an error at once, and the compilation continues for a later call. took is
-// the duration of the compilation. The caller must close the executable.
+// Build compiles a program, or waits for a running compilation of the same program. meanwhile, if
+// not nil, is called on the caller's goroutine during the compilation. If meanwhile returns an
+// error or ctx is canceled, Build returns an error at once, and the compilation continues for a
+// later call. took is the duration of the compilation. The caller must close the executable.
 func (m *Runtime) Build(ctx context.Context, name string, program pjrt.Program, opts pjrt.CompileOptions,
 	meanwhile func() error) (x system.Executable, took time.Duration, err error) {
 	defer activity.Begin(ctx, activity.Compile, name)()
@@ -143,8 +143,8 @@ func (m *Runtime) reportProgress(name string, program pjrt.Program, opts pjrt.Co
 // closeGrace is the time that Close waits for canceled compilations to return.
 const closeGrace = time.Second
 
-// closeBuilds cancels the running compilations and rejects new ones. If a compilation does not return
-// within closeGrace, its executable is closed in the background later.
+// closeBuilds cancels the running compilations and rejects new ones. If a compilation does not
+// return within closeGrace, its executable is closed in the background later.
 func (m *Runtime) closeBuilds() (errs []error) {
 	m.builds.mu.Lock()
 	all := m.builds.running

@@ -24,8 +24,8 @@ type ShardCopy struct {
 	Done func()
 }
 
-// CopyShardsToHost copies shards to host memory concurrently, in any order. The caller must not change
-// the buffers until CopyShardsToHost returns.
+// CopyShardsToHost copies shards to host memory concurrently, in any order. The caller must not
+// change the buffers until CopyShardsToHost returns.
 func (m *Runtime) CopyShardsToHost(ctx context.Context, copies []ShardCopy) error {
 	group, within := errgroup.WithContext(ctx)
 	group.SetLimit(max(2, min(runtime.GOMAXPROCS(0), 8)))
@@ -46,10 +46,10 @@ func (m *Runtime) CopyShardsToHost(ctx context.Context, copies []ShardCopy) erro
 	return group.Wait()
 }
 
-// Broadcaster copies tensors from the devices that computed them to the other devices of this process,
-// while the next tensors are computed. Some runtimes stage such copies in host memory. Therefore the
-// running copies together never exceed the size of the largest tensor so far, unless a single shard
-// does. A Broadcaster is not safe for concurrent use.
+// Broadcaster copies tensors from the devices that computed them to the other devices of this
+// process, while the next tensors are computed. Some runtimes stage such copies in host memory.
+// Therefore the running copies together never exceed the size of the largest tensor so far, unless
+// a single shard does. A Broadcaster is not safe for concurrent use.
 type Broadcaster struct {
 	runtime      *Runtime
 	copyToDevice func(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error) // the plugin's copy

@@ -59,8 +59,8 @@ func (m *Runtime) LaunchPartitions(x system.Executable) ([]int, error) {
 	return rows, nil
 }
 
-// NewBufferTable returns a table of nil buffers for the arguments or results of a launch. It has a row
-// for each device of this process and a column for each argument or result.
+// NewBufferTable returns a table of nil buffers for the arguments or results of a launch. It has a
+// row for each device of this process and a column for each argument or result.
 func NewBufferTable(rows, columns int) [][]*pjrt.Buffer {
 	all := make([]*pjrt.Buffer, rows*columns)
 	table := make([][]*pjrt.Buffer, rows)
@@ -105,9 +105,9 @@ func (m *Runtime) Check() error {
 	return nil
 }
 
-// FreeBytes returns the minimum of the free device memory in bytes over the devices of this process.
-// known is false if the plugin does not report it. The CPU plugin does not, because its devices use host
-// memory.
+// FreeBytes returns the minimum of the free device memory in bytes over the devices of this
+// process. known is false if the plugin does not report it. The CPU plugin does not, because its
+// devices use host memory.
 func (m *Runtime) FreeBytes() (free int64, known bool) {
 	for _, i := range m.localPartitions {
 		stats, err := m.All[i].MemoryStats()

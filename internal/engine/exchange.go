@@ -66,9 +66,9 @@ func (m *Runtime) Gather(ctx context.Context, call string, mine []byte) ([][]byt
 	return m.parseMessages(call, rows)
 }
 
-// CheckAgreement checks that all processes pass the same content. If they do not, every process receives
-// the error of [Options].Differ, which is called with the first 300 bytes of text, a description of the
-// content. All processes must call CheckAgreement.
+// CheckAgreement checks that all processes pass the same content. If they do not, every process
+// receives the error of [Options].Differ, which is called with the first 300 bytes of text, a
+// description of the content. All processes must call CheckAgreement.
 func (m *Runtime) CheckAgreement(ctx context.Context, what, text string, content []byte) error {
 	if !m.IsMultiProcess() {
 		return nil

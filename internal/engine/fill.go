@@ -12,15 +12,15 @@ import (
 
 // Source reads shards of a tensor, for example from a file. It must be safe for concurrent use.
 type Source interface {
-	// ReadPart reads a slice of the tensor into dst in row-major order. The slice begins at index start
-	// and has size elements in each dimension. ReadPart must not change start and size.
+	// ReadPart reads a slice of the tensor into dst in row-major order. The slice begins at index
+	// start and has size elements in each dimension. ReadPart must not change start and size.
 	ReadPart(ctx context.Context, start, size []int, dst []byte) error
 }
 
 // cellSource is a [Source] that can read several shards of equal size at once.
 type cellSource interface {
-	// ReadCells reads a slice of the tensor that consists of cells[i] shards in each dimension i. dst
-	// receives one shard after the other, each in row-major order.
+	// ReadCells reads a slice of the tensor that consists of cells[i] shards in each dimension i.
+	// dst receives one shard after the other, each in row-major order.
 	ReadCells(ctx context.Context, start, size, cells []int, dst []byte) error
 }
 
@@ -115,8 +115,8 @@ func (m *Runtime) copyToDevices(ctx context.Context, r *shardRead) (err error) {
 	return nil
 }
 
-// The limit of the staging memory on the host is 1/stagingDivisor of the bytes on the devices, and at
-// least minStaging bytes.
+// The limit of the staging memory on the host is 1/stagingDivisor of the bytes on the devices, and
+// at least minStaging bytes.
 const (
 	stagingDivisor = 16
 	minStaging     = 1 << 20

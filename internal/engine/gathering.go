@@ -21,8 +21,8 @@ type GatherFuture struct {
 	err  error
 }
 
-// StartGather is like [Runtime.Gather] but does not wait for the messages of the other processes. ctx
-// applies to the launch only. The caller must close the result.
+// StartGather is like [Runtime.Gather] but does not wait for the messages of the other processes.
+// ctx applies to the launch only. The caller must close the result.
 func (m *Runtime) StartGather(ctx context.Context, call string, mine []byte) (*GatherFuture, error) {
 	if len(call)+len(mine) > MaxAsyncMessage {
 		return nil, m.fault(errkind.ValueError, call, "use GatherBytes, which waits for it",
@@ -40,9 +40,9 @@ func (m *Runtime) StartGather(ctx context.Context, call string, mine []byte) (*G
 	return g, nil
 }
 
-// Wait returns the messages of all processes, indexed by process. If ctx is canceled, Wait returns an
-// error and may be called again. Later calls return the same messages. If Close was called before the
-// messages were received, Wait returns an error that matches [Options].Closed.
+// Wait returns the messages of all processes, indexed by process. If ctx is canceled, Wait returns
+// an error and may be called again. Later calls return the same messages. If Close was called
+// before the messages were received, Wait returns an error that matches [Options].Closed.
 func (g *GatherFuture) Wait(ctx context.Context) ([][]byte, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

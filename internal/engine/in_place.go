@@ -9,7 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// inPlaceRuntime is implemented by runtimes that can create a buffer from host memory without a copy.
+// inPlaceRuntime is implemented by runtimes that can create a buffer from host memory without a
+// copy.
 type inPlaceRuntime interface {
 	BufferFromHostInPlace(ctx context.Context, data []byte, dtype pjrt.DType, dims []int, d *pjrt.Device,
 		free func()) (*pjrt.Buffer, error)

@@ -11,8 +11,8 @@ import (
 
 // Layout describes the shard of a tensor on each device, and copies between a row-major tensor and
 // a row-major shard. The devices are in groups of equal size, in partition order: the logical
-// devices of a replica, or all devices. Every group has the same shards, unless [Layout.SplitOverGroups]
-// splits the tensor over the groups. A Layout is an immutable value.
+// devices of a replica, or all devices. Every group has the same shards, unless
+// [Layout.SplitOverGroups] splits the tensor over the groups. A Layout is an immutable value.
 type Layout struct {
 	// Type is the dtype of the elements.
 	Type pjrt.DType
@@ -31,8 +31,8 @@ type Layout struct {
 	groupDim        int     // the dimension that is split over the groups
 }
 
-// NewLayout returns the layout of a tensor that every group of devices, arranged as a mesh, shards by
-// spec. Its errors are errors of package sharding.
+// NewLayout returns the layout of a tensor that every group of devices, arranged as a mesh, shards
+// by spec. Its errors are errors of package sharding.
 func NewLayout(t pjrt.DType, shape []int, group sharding.Mesh, spec sharding.Spec) (*Layout, error) {
 	if err := spec.Validate(group, shape); err != nil {
 		return nil, err
@@ -53,8 +53,8 @@ func NewReplicatedLayout(t pjrt.DType, shape []int, group int) *Layout {
 	return &Layout{Type: t, Shape: shape, Shard: shape, Buffer: shape, Bytes: bytes, ShardBytes: bytes, group: group}
 }
 
-// NewLayoutFromRanges returns the layout in which each device of a group has the given index ranges, one
-// for each dimension. It returns an error if the shards have different sizes.
+// NewLayoutFromRanges returns the layout in which each device of a group has the given index
+// ranges, one for each dimension. It returns an error if the shards have different sizes.
 func NewLayoutFromRanges(t pjrt.DType, shape []int, group int, ranges func(device int) ([]sharding.Range,
 	error)) (*Layout, error) {
 	l := NewReplicatedLayout(t, shape, group)
@@ -85,9 +85,9 @@ func NewLayoutFromRanges(t pjrt.DType, shape []int, group int, ranges func(devic
 	return l, nil
 }
 
-// SplitOverGroups returns the layout whose dimension dim is also split over the groups. The dimension
-// must not be split within a group. If the number of groups does not divide the dimension, the last
-// shards are padded or contain only padding.
+// SplitOverGroups returns the layout whose dimension dim is also split over the groups. The
+// dimension must not be split within a group. If the number of groups does not divide the
+// dimension, the last shards are padded or contain only padding.
 func (l *Layout) SplitOverGroups(dim, groups int) *Layout {
 	c := *l
 	c.splitOverGroups, c.groupDim = true, dim
@@ -137,7 +137,8 @@ func (l *Layout) HasSameShards(o *Layout) bool {
 		slices.EqualFunc(l.starts, o.starts, slices.Equal[[]int])
 }
 
-// FirstPartition returns the first partition in the group of the given partition that has the same shard.
+// FirstPartition returns the first partition in the group of the given partition that has the same
+// shard.
 func (l *Layout) FirstPartition(partition int) int {
 	if l.first == nil {
 		return partition - partition%l.group
@@ -159,8 +160,8 @@ func (l *Layout) ShardBounds(partition int) (start, sizes []int) {
 	return start, sizes
 }
 
-// ContiguousOffset returns the byte offset of a partition's shard in the row-major tensor. ok is false if
-// the shard is not contiguous or has padding.
+// ContiguousOffset returns the byte offset of a partition's shard in the row-major tensor. ok is
+// false if the shard is not contiguous or has padding.
 func (l *Layout) ContiguousOffset(partition int) (offset int, ok bool) {
 	if l.starts == nil {
 		return 0, true
@@ -189,8 +190,8 @@ func (l *Layout) ContiguousOffset(partition int) (offset int, ok bool) {
 	return offset * l.Type.HostBytes(), true
 }
 
-// ExtractShard returns a partition's shard of a tensor. The result is a slice of tensor if the shard is
-// contiguous. Otherwise it is a copy in scratch, which ExtractShard enlarges if necessary.
+// ExtractShard returns a partition's shard of a tensor. The result is a slice of tensor if the
+// shard is contiguous. Otherwise it is a copy in scratch, which ExtractShard enlarges if necessary.
 func (l *Layout) ExtractShard(tensor []byte, partition int, scratch *[]byte) []byte {
 	if offset, ok := l.ContiguousOffset(partition); ok {
 		return tensor[offset : offset+l.ShardBytes]

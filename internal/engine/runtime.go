@@ -17,7 +17,8 @@ import (
 type Options struct {
 	// ErrorPrefix is the prefix of the runtime's error messages: the package that the user called.
 	ErrorPrefix string
-	// Groups are the device ids of each group. A group is usually the logical devices of one replica.
+	// Groups are the device ids of each group. A group is usually the logical devices of one
+	// replica.
 	Groups [][]int
 	// Compiler, if not nil, compiles programs instead of the system's runtime.
 	Compiler pjrt.Compiler
@@ -29,10 +30,10 @@ type Options struct {
 	Parent context.Context
 	// Closed is the error returned by calls after Close.
 	Closed error
-	// Differ returns the error of [Runtime.CheckAgreement] if the processes pass different content. what
-	// is the name of the content, and texts has the description by each process. differing lists, in
-	// ascending order, the processes whose content is not the most frequent one. If several contents are
-	// equally frequent, the content of process 0 is the reference.
+	// Differ returns the error of [Runtime.CheckAgreement] if the processes pass different content.
+	// what is the name of the content, and texts has the description by each process. differing
+	// lists, in ascending order, the processes whose content is not the most frequent one. If
+	// several contents are equally frequent, the content of process 0 is the reference.
 	Differ func(what string, texts []string, differing []int) error
 	// OutOfStep returns the error for processes that wait for each other in different calls.
 	// calls[i] is the call of process i. Nil creates an [errkind.Fault].
@@ -88,9 +89,9 @@ func newRuntime(topology tpu.Topology, platform string, opts Options, compile co
 	return m
 }
 
-// NewRuntime returns the runtime of a system's devices. The caller keeps ownership of the system. It
-// returns an error for a device that the system does not have, and for groups without a device of
-// this process.
+// NewRuntime returns the runtime of a system's devices. The caller keeps ownership of the system.
+// It returns an error for a device that the system does not have, and for groups without a device
+// of this process.
 func NewRuntime(sys *system.System, opts Options) (*Runtime, error) {
 	compile := func(ctx context.Context, program pjrt.Program, of pjrt.CompileOptions) (system.Executable, error) {
 		client := sys.Client()
@@ -173,8 +174,8 @@ func (m *Runtime) Topology() tpu.Topology { return m.topology }
 // Platform returns the plugin's name of the platform: "cpu", "tpu" or "cuda".
 func (m *Runtime) Platform() string { return m.platform }
 
-// Options returns the compile options of a program on all devices. replicas is the number of replicas of
-// the program, which have equal numbers of devices; 0 means 1.
+// Options returns the compile options of a program on all devices. replicas is the number of
+// replicas of the program, which have equal numbers of devices; 0 means 1.
 func (m *Runtime) Options(replicas int) pjrt.CompileOptions { return m.optionsFor(m.ids, replicas) }
 
 // OptionsOn is like [Runtime.Options] for a program on the devices of the given partitions.

@@ -9,8 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// concurrentBytes is the minimum total size in bytes of a copy that uses one goroutine per device. Such a
-// copy takes about a millisecond.
+// concurrentBytes is the minimum total size in bytes of a copy that uses one goroutine per device.
+// Such a copy takes about a millisecond.
 const concurrentBytes = 4 << 20
 
 // PutTensor copies row-major tensors from host memory to the devices of this process. The function

@@ -13,8 +13,8 @@ type Collective interface {
 	// ResultDims returns the dimensions of the result for an operand with dims on n devices. It may
 	// change dims.
 	ResultDims(dims []int, n int) []int
-	// Reduces returns the reduction of the devices' elements. ok is false for a collective that only
-	// moves elements.
+	// Reduces returns the reduction of the devices' elements. ok is false for a collective that
+	// only moves elements.
 	Reduces() (r Reduction, ok bool)
 	// IsReplicated reports whether the result is the same on all devices of the axes.
 	IsReplicated() bool

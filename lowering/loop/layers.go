@@ -45,7 +45,8 @@ type Arguments struct {
 	// Carried is the state that each layer passes to the next layer. These are the inputs of the
 	// first layer.
 	Carried []*graph.Node
-	// Shared are inputs that are the same for all layers, such as the output of an encoder or a mask.
+	// Shared are inputs that are the same for all layers, such as the output of an encoder or a
+	// mask.
 	Shared []*graph.Node
 	// Sliced are stacks with a leading dimension of size n. Layer i receives slice i.
 	Sliced []*graph.Node

@@ -43,8 +43,8 @@ type layerLoop struct {
 	abandoned bool
 }
 
-// maxLayers is the maximum number of layers. It limits the memory for the indices and initial values
-// of the layers.
+// maxLayers is the maximum number of layers. It limits the memory for the indices and initial
+// values of the layers.
 const maxLayers = 1 << 16
 
 // layerLoopKey is the key of the graph state that contains the innermost loop being traced.

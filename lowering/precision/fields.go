@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// During a trace, a policy changes the dtypes of variables and the list of variables of a GoMLX store.
-// GoMLX does not export these fields.
+// During a trace, a policy changes the dtypes of variables and the list of variables of a GoMLX
+// store. GoMLX does not export these fields.
 
 // unexportedField returns a pointer to an unexported field of a GoMLX struct. A test fails if the
 // field does not exist in the required version of GoMLX.

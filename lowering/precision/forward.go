@@ -180,7 +180,8 @@ func FullPrecision(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node
 	return graph.ConvertDType(y, x.DType())
 }
 
-// CastGradient converts a gradient to the policy's Reduce dtype, before it is summed over the replicas.
+// CastGradient converts a gradient to the policy's Reduce dtype, before it is summed over the
+// replicas.
 func (p Policy) CastGradient(gradient *graph.Node) *graph.Node {
 	if p.Reduce == dtypes.InvalidDType || !isModelFloat(gradient.DType()) {
 		return gradient

@@ -31,8 +31,8 @@ func FixedLossScale(scale float64) LossScale { return LossScale{Initial: scale} 
 // Dynamic reports whether the scale changes during training.
 func (s LossScale) Dynamic() bool { return s.Interval > 0 }
 
-// WithDefaults returns the loss scale with zero fields replaced by their defaults. The zero value is
-// returned unchanged.
+// WithDefaults returns the loss scale with zero fields replaced by their defaults. The zero value
+// is returned unchanged.
 func (s LossScale) WithDefaults() LossScale {
 	if s == (LossScale{}) {
 		return s

@@ -7,9 +7,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// A layer requests its variables in the dtype of its input, so the dtype of each variable is known only
-// after the model's code has run. Therefore a forward part is traced twice: the first trace records the
-// requested dtypes, and the second trace builds the graph.
+// A layer requests its variables in the dtype of its input, so the dtype of each variable is known
+// only after the model's code has run. Therefore a forward part is traced twice: the first trace
+// records the requested dtypes, and the second trace builds the graph.
 
 // TraceState contains information that repeated traces of a step collect about the step's calls of
 // [Policy.Forward]. The code that traces a step must attach it to each graph, and must trace the

@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// ReplicaAxis is the name of the mesh axis of the replicas. LogicalAxis is the name of the mesh axis
-// of a replica's logical devices, unless Options.LogicalAxes defines other axes.
+// ReplicaAxis is the name of the mesh axis of the replicas. LogicalAxis is the name of the mesh
+// axis of a replica's logical devices, unless Options.LogicalAxes defines other axes.
 const (
 	ReplicaAxis = logical.ReplicaAxis
 	LogicalAxis = logical.LogicalAxis

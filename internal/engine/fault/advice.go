@@ -6,7 +6,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Hints of errors for calls that are not allowed while a step is traced, by the purpose of the call.
+// Hints of errors for calls that are not allowed while a step is traced, by the purpose of the
+// call.
 const (
 	InsteadOfReading  = "return it from the step, and read it after the run"
 	InsteadOfGiving   = "pass it to the step as an argument, or make a constant of it with graph.Const"

@@ -30,7 +30,8 @@ const programName = "the first values of variables"
 // logical device of one replica. However, if the devices of a replica belong to several processes,
 // no process has all shards, and the devices of all replicas compute the value.
 type computeDevices struct {
-	// replicas and logicalDevices are the size of the program's mesh, which is equal on all processes.
+	// replicas and logicalDevices are the size of the program's mesh, which is equal on all
+	// processes.
 	replicas, logicalDevices int
 	// devices are the partitions that run the program, in the order of the mesh.
 	devices []int
@@ -89,8 +90,8 @@ func (r *runner) prepare(ctx context.Context, missing []*model.Variable) error {
 	return r.compile(ctx, all)
 }
 
-// compile compiles the initializers concurrently. Initializers with the same text share one program.
-// All processes must pass the same initializers.
+// compile compiles the initializers concurrently. Initializers with the same text share one
+// program. All processes must pass the same initializers.
 func (r *runner) compile(ctx context.Context, all []*initializer) error {
 	start := time.Now()
 	var fresh []*program

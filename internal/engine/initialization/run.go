@@ -22,12 +22,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// largeVariable is the minimum size in bytes of a variable whose value is computed on the devices. For a
-// smaller variable the program would cost more than the computation on the host. The limit does not
-// depend on the devices, so that the random numbers do not depend on them.
+// largeVariable is the minimum size in bytes of a variable whose value is computed on the devices.
+// For a smaller variable the program would cost more than the computation on the host. The limit
+// does not depend on the devices, so that the random numbers do not depend on them.
 const largeVariable = 64 << 10
 
-// maxProgramText is the maximum size of a program's text in bytes. A larger text contains the value itself.
+// maxProgramText is the maximum size of a program's text in bytes. A larger text contains the value
+// itself.
 const maxProgramText = 1 << 20
 
 // Stats counts the variables that were initialized on devices and on the host, and the compiled
@@ -200,8 +201,8 @@ func (r *runner) initialize(ctx context.Context, v *model.Variable) error {
 	return v.SetValue(newValue(r.Store, modelfields.Initializer(v), v.Shape(), state))
 }
 
-// state returns the state of the store's random number generator. The first call with several processes
-// replaces the states of all processes by the state of process 0.
+// state returns the state of the store's random number generator. The first call with several
+// processes replaces the states of all processes by the state of process 0.
 func (r *runner) state(ctx context.Context) (*tensors.Tensor, error) {
 	v := r.Store.GetVariable(StatePath)
 	if v == nil || !v.HasValue() {

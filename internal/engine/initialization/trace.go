@@ -15,16 +15,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// initializer is a variable's initializer, lowered to a program for devices. A random initializer has the
-// random number state as its argument and returns the state after it as its second result.
+// initializer is a variable's initializer, lowered to a program for devices. A random initializer
+// has the random number state as its argument and returns the state after it as its second result.
 type initializer struct {
 	module   *spmd.Module
 	devices  computeDevices
 	isRandom bool
 }
 
-// ErrNotForDevices matches the error of an initializer that cannot run on devices, because its value
-// depends on other variables or is too large for a program.
+// ErrNotForDevices matches the error of an initializer that cannot run on devices, because its
+// value depends on other variables or is too large for a program.
 var ErrNotForDevices = errkind.New(errkind.NotImplementedError,
 	"the initializer reads or writes other variables, or has its value in its text")
 

@@ -15,8 +15,8 @@ import (
 type Reader interface {
 	// Shape returns the dtype and the dimensions of the whole tensor.
 	Shape() shapes.Shape
-	// ReadPart copies a slice of the tensor to dst, in row-major order. The slice begins at index start
-	// and has size elements in each dimension. ReadPart must not change start and size.
+	// ReadPart copies a slice of the tensor to dst, in row-major order. The slice begins at index
+	// start and has size elements in each dimension. ReadPart must not change start and size.
 	ReadPart(ctx context.Context, start, size []int, dst []byte) error
 }
 

@@ -2,8 +2,9 @@ package mode
 
 import "context"
 
-// Mode describes the code that runs within a strategy. It corresponds to an entry of TensorFlow's stack
-// of distribution contexts. A context without a Mode belongs to code outside of every strategy.
+// Mode describes the code that runs within a strategy. It corresponds to an entry of TensorFlow's
+// stack of distribution contexts. A context without a Mode belongs to code outside of every
+// strategy.
 type Mode struct {
 	// Strategy is the *strategy.TPUStrategy whose code runs.
 	Strategy any
@@ -33,8 +34,8 @@ func With(ctx context.Context, m Mode) context.Context { return context.WithValu
 
 type traceKey struct{}
 
-// Trace returns the *strategy.ReplicaContext of the step that is being traced. During a merge call of
-// package eager it returns the value that the call stored. Otherwise it returns nil.
+// Trace returns the *strategy.ReplicaContext of the step that is being traced. During a merge call
+// of package eager it returns the value that the call stored. Otherwise it returns nil.
 func Trace(ctx context.Context) any { return ctx.Value(traceKey{}) }
 
 // WithTrace returns a copy of ctx for which [Trace] returns x.

@@ -12,8 +12,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 )
 
-// IsNumber reports whether x is a Go number that [Convert] converts to another dtype: an int, int32,
-// int64, float32 or float64. A Go value of another type, such as a uint8, keeps its own dtype.
+// IsNumber reports whether x is a Go number that [Convert] converts to another dtype: an int,
+// int32, int64, float32 or float64. A Go value of another type, such as a uint8, keeps its own
+// dtype.
 func IsNumber(x any) bool {
 	switch x.(type) {
 	case float64, float32, int, int32, int64:
@@ -23,8 +24,8 @@ func IsNumber(x any) bool {
 }
 
 // Convert returns the number x as a Go value of the dtype. The error is an [*errkind.Fault] for the
-// operation op: of kind TypeError for a float and an integer dtype, and of kind ValueError for a number
-// that the dtype cannot represent.
+// operation op: of kind TypeError for a float and an integer dtype, and of kind ValueError for a
+// number that the dtype cannot represent.
 func Convert(op string, x any, dtype dtypes.DType) (any, error) {
 	value := reflect.ValueOf(x)
 	if _, err := PluginDType(dtype); err != nil || dtype == dtypes.Bool {
@@ -80,9 +81,9 @@ func ConvertAll(op string, numbers []any, dtype dtypes.DType) ([]any, error) {
 	return converted, nil
 }
 
-// CommonDType returns the dtype of the result if an operation combines only Go numbers and no tensor.
-// A float takes precedence over integers. An int or a float64, the types of Go's untyped constants,
-// takes the dtype of the other numbers of its kind.
+// CommonDType returns the dtype of the result if an operation combines only Go numbers and no
+// tensor. A float takes precedence over integers. An int or a float64, the types of Go's untyped
+// constants, takes the dtype of the other numbers of its kind.
 func CommonDType(numbers ...any) dtypes.DType {
 	var has struct{ float64, float32, int32, int64 bool }
 	for _, x := range numbers {

@@ -11,8 +11,8 @@ import (
 )
 
 // PluginDType converts a GoMLX dtype to the dtype of the PJRT plugin. It returns an error of kind
-// TypeError for a dtype that cannot be an argument or a result of a step. These include dtypes of less
-// than a byte, whose packed elements cannot be split into shards on the host.
+// TypeError for a dtype that cannot be an argument or a result of a step. These include dtypes of
+// less than a byte, whose packed elements cannot be split into shards on the host.
 func PluginDType(d dtypes.DType) (pjrt.DType, error) {
 	t, err := hostdata.PJRTType(d)
 	if err != nil || d.IsPacked() {

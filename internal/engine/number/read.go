@@ -9,8 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 )
 
-// ReadScalar returns the first element of a tensor as a float64. It returns an error of kind TypeError
-// for a dtype that is neither a real nor an integer dtype.
+// ReadScalar returns the first element of a tensor as a float64. It returns an error of kind
+// TypeError for a dtype that is neither a real nor an integer dtype.
 func ReadScalar(t *tensors.Tensor) (x float64, err error) {
 	failed := t.ConstFlatData(func(flat any) {
 		v := reflect.ValueOf(flat).Index(0)

@@ -21,15 +21,17 @@ type Step struct {
 	// Arguments has one element for each element of Module.Arguments.
 	Arguments []Argument
 	// Updates has one element for each result that is the new value of a variable: the index of the
-	// argument whose memory the result reuses. These results follow the results of the step function.
+	// argument whose memory the result reuses. These results follow the results of the step
+	// function.
 	Updates []int
-	// PaddedResults are the padded dimensions of the step function's results, or nil without padding.
+	// PaddedResults are the padded dimensions of the step function's results, or nil without
+	// padding.
 	PaddedResults [][]ragged.Dim
 	// Steps is the number of steps of a loop, or 0 for a single step.
 	Steps int
 
-	// Annotations is strategy.FunctionOptions.Arguments. SplitBatch, LocalBatch, Training and Padding, a
-	// strategy.Padding, are the options of the same names.
+	// Annotations is strategy.FunctionOptions.Arguments. SplitBatch, LocalBatch, Training and
+	// Padding, a strategy.Padding, are the options of the same names.
 	Annotations                      []logical.Annotation
 	SplitBatch, LocalBatch, Training bool
 	Padding                          int
@@ -49,12 +51,13 @@ type Argument struct {
 	Variable bool
 	// Constant has the elements of a large constant in row-major order, or nil.
 	Constant []byte
-	// Distributed describes a variable of the strategy's scope. It is nil for a variable of a store.
+	// Distributed describes a variable of the strategy's scope. It is nil for a variable of a
+	// store.
 	Distributed *Variable
 	// ZeroIfMissing reports whether a store without this variable gets it, with the value 0.
 	ZeroIfMissing bool
-	// Ragged reports whether the argument may have a different shape on each replica. Sizes then has,
-	// for each dimension, the index of its padded size, or -1 for a dimension without padding.
+	// Ragged reports whether the argument may have a different shape on each replica. Sizes then
+	// has, for each dimension, the index of its padded size, or -1 for a dimension without padding.
 	Ragged bool
 	Sizes  []int
 }
@@ -70,7 +73,8 @@ type Variable struct {
 
 // Metrics describes the metrics that a step accumulates. The zero value means that there are none.
 type Metrics struct {
-	// State is the name of the distributed variable with a weighted sum and a weight for each metric.
+	// State is the name of the distributed variable with a weighted sum and a weight for each
+	// metric.
 	State string
 	Names []string
 	// Forms has a train.Form for each accumulated metric. The metrics after these are values of the
@@ -78,8 +82,9 @@ type Metrics struct {
 	Forms []int
 }
 
-// MetricStateName returns the name of the variable with the running sums of a step's metrics. The name
-// contains the descriptions of the metrics, so that variables of the same name have the same metrics.
+// MetricStateName returns the name of the variable with the running sums of a step's metrics. The
+// name contains the descriptions of the metrics, so that variables of the same name have the same
+// metrics.
 func MetricStateName(step string, descriptions []string) string {
 	return step + metricState + strings.Join(descriptions, ",")
 }
@@ -105,15 +110,16 @@ type Guard struct {
 // GuardPath returns the path of the store variable that counts the step's non-finite updates.
 func GuardPath(step string) string { return model.JoinPath("/non_finite", step) }
 
-// ProxyPath returns the path of the store variable that represents a strategy variable of the given name
-// while a training step is traced. GoMLX's optimizers only update variables of a store.
+// ProxyPath returns the path of the store variable that represents a strategy variable of the given
+// name while a training step is traced. GoMLX's optimizers only update variables of a store.
 func ProxyPath(name string) string { return "/distributed/" + strings.Trim(name, "/") }
 
 // Target describes the slice and the devices that a step is compiled for.
 type Target struct {
 	// Plugin identifies the build of the plugin. Devices is the kind of the devices.
 	Plugin, Devices string
-	// Topology is the name of the slice in messages. Mesh is the size of the slice in each dimension.
+	// Topology is the name of the slice in messages. Mesh is the size of the slice in each
+	// dimension.
 	Topology string
 	Mesh     tpu.Coordinates
 	// IDs and Coordinates are the device ids and their coordinates, by replica and logical device.

@@ -37,8 +37,8 @@ var (
 	Max Func = unordered(graph.ScatterMax)
 )
 
-// Scatters that apply the updates of a row one after the other. A product of all updates could overflow
-// where the row does not. If several updates replace a row, the last one applies.
+// Scatters that apply the updates of a row one after the other. A product of all updates could
+// overflow where the row does not. If several updates replace a row, the last one applies.
 var (
 	Mul     Func = sequential(graph.Mul)
 	Div     Func = sequential(graph.Div)
@@ -69,8 +69,8 @@ func unordered(scatter func(x, at, updates *graph.Node, sorted, unique bool) *gr
 	}
 }
 
-// invalidToMinusOne replaces each index outside of the n rows by -1. It compares the indices before it
-// converts their dtype, so that an index cannot wrap around to a valid row.
+// invalidToMinusOne replaces each index outside of the n rows by -1. It compares the indices before
+// it converts their dtype, so that an index cannot wrap around to a valid row.
 func invalidToMinusOne(indices *graph.Node, n int) *graph.Node {
 	dtype := dtypes.Int32
 	if n > math.MaxInt32 {

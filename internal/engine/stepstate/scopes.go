@@ -42,8 +42,8 @@ func (s *State) SaveScopes() (rewind func()) {
 	}
 }
 
-// ScopeAt returns the variable scope at a path below the step's root scope. Calls with the same path
-// return the same scope, so that GoMLX rejects a second layer in this scope.
+// ScopeAt returns the variable scope at a path below the step's root scope. Calls with the same
+// path return the same scope, so that GoMLX rejects a second layer in this scope.
 func (s *State) ScopeAt(g *graph.Graph, path ...string) *model.Scope {
 	scope := s.Scope
 	for _, name := range path {
@@ -51,7 +51,8 @@ func (s *State) ScopeAt(g *graph.Graph, path ...string) *model.Scope {
 		known := s.scopes[next.Scope()]
 		if known == nil {
 			if known = next; !useName(scope, name) {
-				// A layer created the scope with GoMLX: its variables show which names the layer used.
+				// A layer created the scope with GoMLX: its variables show which names the layer
+				// used.
 				for v := range next.IterVariables() {
 					rest := strings.TrimPrefix(v.Path(), next.Scope()+model.ScopeSeparator)
 					if inner, _, nested := strings.Cut(rest, model.ScopeSeparator); nested && v.InUseByGraph(g) {

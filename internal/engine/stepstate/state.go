@@ -10,24 +10,25 @@ type State struct {
 	// Scope is the root scope in which layers create variables, or nil for a step without a store.
 	Scope  *model.Scope
 	scopes map[string]*model.Scope // results of ScopeAt, by path
-	// Arguments are the step's arguments. Sizes has, for the index of each padded argument, an int32
-	// vector with the sizes of its dimensions without padding.
+	// Arguments are the step's arguments. Sizes has, for the index of each padded argument, an
+	// int32 vector with the sizes of its dimensions without padding.
 	Arguments []*graph.Node
 	Sizes     map[int]*graph.Node
-	// Rows and AllRows are the numbers of rows without padding of the replica and of all replicas, as
-	// int32 scalars. They are nil until they are first used.
+	// Rows and AllRows are the numbers of rows without padding of the replica and of all replicas,
+	// as int32 scalars. They are nil until they are first used.
 	Rows, AllRows *graph.Node
-	// MicrobatchRows is the padded number of rows of a microbatch if the step is traced once more with
-	// another padding, and otherwise 0.
+	// MicrobatchRows is the padded number of rows of a microbatch if the step is traced once more
+	// with another padding, and otherwise 0.
 	MicrobatchRows int
-	// Shards has the replica's shard of each value that was gathered from the shards of all replicas.
-	// ShardParameters are the graph parameters that are shards.
+	// Shards has the replica's shard of each value that was gathered from the shards of all
+	// replicas. ShardParameters are the graph parameters that are shards.
 	Shards          map[*graph.Node]*graph.Node
 	ShardParameters []*graph.Node
-	// Slices has the replica's shard of each stacked variable that loops over layers slice, by path.
+	// Slices has the replica's shard of each stacked variable that loops over layers slice, by
+	// path.
 	Slices map[string]*graph.Node
-	// Applied is a bool scalar: if it is false, the variables keep their values from before the step,
-	// except for Counters. Nil means that the step always writes its variables.
+	// Applied is a bool scalar: if it is false, the variables keep their values from before the
+	// step, except for Counters. Nil means that the step always writes its variables.
 	Applied  *graph.Node
 	Counters []*model.Variable
 	// Merging is true while a merge function is traced. Calls of the replica are errors then.

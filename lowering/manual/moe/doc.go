@@ -12,18 +12,18 @@
 // # Capacity
 //
 // The tokens are divided into consecutive groups. In each group, an expert accepts at most
-// CapacityFactor * TopK * tokens / experts assignments, rounded up. First choices have priority over
-// second choices, and earlier tokens over later tokens. Other assignments are dropped: the token
-// receives no result from that expert. Result.Dropped is the fraction of dropped assignments and should be
-// monitored.
+// CapacityFactor * TopK * tokens / experts assignments, rounded up. First choices have priority
+// over second choices, and earlier tokens over later tokens. Other assignments are dropped: the
+// token receives no result from that expert. Result.Dropped is the fraction of dropped assignments
+// and should be monitored.
 //
 // Dropped assignments depend on the groups but not on the devices. With the same number of Groups,
 // results are equal on any number of devices that divides it.
 //
 // # Cost
 //
-// With n devices, a device sends (n-1)/n of CapacityFactor * TopK copies of its tokens to the experts
-// and receives as many results, in the forward pass and again in the backward pass. The dispatch mask
-// has tokens * experts * capacity elements, where tokens and capacity are per group; increase the
-// number of groups if it is too large.
+// With n devices, a device sends (n-1)/n of CapacityFactor * TopK copies of its tokens to the
+// experts and receives as many results, in the forward pass and again in the backward pass. The
+// dispatch mask has tokens * experts * capacity elements, where tokens and capacity are per group;
+// increase the number of groups if it is too large.
 package moe

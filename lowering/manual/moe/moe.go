@@ -19,8 +19,8 @@ type Options struct {
 	Axis string
 	// TopK is the number of experts of a token. 0 means 2.
 	TopK int
-	// CapacityFactor is the capacity of the experts relative to an even distribution of the tokens. 0
-	// means 1.25.
+	// CapacityFactor is the capacity of the experts relative to an even distribution of the tokens.
+	// 0 means 1.25.
 	CapacityFactor float64
 	// Groups is the number of groups of tokens. 0 means one group for each device of the axis.
 	Groups int
@@ -28,12 +28,12 @@ type Options struct {
 
 // Result contains the results of [Layer].
 type Result struct {
-	// Output is [tokens, width]: for each token, the weighted sum of the results of its experts. The
-	// weights are the router's probabilities. If TopK is greater than 1, they are normalized to the
-	// sum 1.
+	// Output is [tokens, width]: for each token, the weighted sum of the results of its experts.
+	// The weights are the router's probabilities. If TopK is greater than 1, they are normalized to
+	// the sum 1.
 	Output *graph.Node
-	// BalanceLoss is the load-balancing loss of the Switch Transformer, a float32 scalar. It is 1 for
-	// an even distribution of the tokens, and at most the number of experts. Add it to the loss
+	// BalanceLoss is the load-balancing loss of the Switch Transformer, a float32 scalar. It is 1
+	// for an even distribution of the tokens, and at most the number of experts. Add it to the loss
 	// with a small factor.
 	BalanceLoss *graph.Node
 	// Dropped is the fraction of dropped assignments from 0 to 1, a float32 scalar without
