@@ -19,22 +19,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// distributed is a value of all replicas, read back.
+// distributed contains the values of all replicas on the host.
 type distributed struct {
 	kind   string // PerReplica, Mirrored or Variable
 	values []any
 }
 
-// failure stands for an error of a kind; kind is TensorFlow's name.
+// failure represents an error. kind is TensorFlow's name for the kind of the error.
 type failure struct {
 	kind string
 	err  error
 }
 
-// failed makes a failure of our error.
+// failed converts an error of this module to a failure.
 func failed(err error) failure { return failure{kind: errkind.KindOf(err).String(), err: err} }
 
-// either is the shown value, or the failure.
+// either returns the value in the cases' form, or a failure if err is not nil.
 func (c *caseRun) either(x any, err error) any {
 	if err != nil {
 		return failed(err)
@@ -42,7 +42,7 @@ func (c *caseRun) either(x any, err error) any {
 	return c.show(x)
 }
 
-// show reads values back into the cases' form.
+// show copies values to the host and converts them to the cases' form.
 func (c *caseRun) show(x any) any {
 	ctx := context.Background()
 	local := func(v interface {
@@ -128,7 +128,7 @@ func emptyOf(dims []int) any {
 	return list
 }
 
-// check compares an answer with TensorFlow's.
+// check compares a result with TensorFlow's result.
 func (c *caseRun) check(want, got any) { c.Helper(); c.compare("", want, got) }
 
 func (c *caseRun) compare(path string, want, got any) {
@@ -175,7 +175,7 @@ func (c *caseRun) compare(path string, want, got any) {
 		return
 	}
 	if d, ok := got.(distributed); ok {
-		// A tensor on one device there is a value on all here.
+		// A tensor that TensorFlow keeps on one device is mirrored in this module.
 		if d.kind == "PerReplica" && len(d.values) > 1 {
 			wrong()
 			return
@@ -239,8 +239,8 @@ func near(x, y float64) bool {
 	return x == y || math.Abs(x-y) <= 2e-6*max(math.Abs(x), math.Abs(y), 1)
 }
 
-// plain leaves out what Python adds to names: the module, the output number, and
-// doubled spaces.
+// plain removes the parts that Python adds to names: the module, the output number, and repeated
+// spaces.
 func plain(s string) string {
 	s = strings.TrimSuffix(strings.TrimPrefix(s, "tf.distribute."), ":0")
 	for _, enum := range []string{"ReduceOp.", "VariableAggregation.", "VariableAggregationV2.",
@@ -269,7 +269,7 @@ func sameKind(a, b string) bool {
 	return norm(a) == norm(b)
 }
 
-// distributedOf takes apart {"PerReplica": [...]} and the like.
+// distributedOf parses values with a class, such as {"PerReplica": [...]}.
 func distributedOf(want any) (kind string, values []any, ok bool) {
 	m, _ := want.(map[string]any)
 	if len(m) != 1 {

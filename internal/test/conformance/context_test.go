@@ -16,7 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// report is what a context says of itself.
+// report returns the properties of a context.
 func (v *env) report(ctx context.Context) map[string]any {
 	s, ok := eager.FromContext(ctx)
 	name := "default"
@@ -114,7 +114,7 @@ func contextCase(c *caseRun, g golden, v *env) {
 			})
 		})))
 	case strings.HasPrefix(name, "a new thread"), strings.HasPrefix(name, "a new goroutine"):
-		v.scope(c) // is a value: nothing but who holds it is inside
+		v.scope(c) // must not change contexts that are not derived from it
 		inside := make(chan bool)
 		go func() {
 			_, ok := eager.FromContext(v.ctx)
@@ -138,7 +138,7 @@ func contextCase(c *caseRun, g golden, v *env) {
 	}
 }
 
-// isQuery reports whether an output is a bool or a list of them.
+// isQuery reports whether outputs is a bool or a list of bools.
 func isQuery(outputs any) bool {
 	list, ok := outputs.([]any)
 	if !ok {
@@ -149,9 +149,9 @@ func isQuery(outputs any) bool {
 
 var queryText = regexp.MustCompile(`\b(get_strategy|has_strategy|in_cross_replica_context|get_replica_context)\b`)
 
-// queries answers the questions about the context that a title names, one bool for each, in the
-// context that the title names. Without a question it is whether the strategy's scope can be entered
-// there.
+// queries returns the results of the context queries in a title, one bool for each query, in the
+// context that the title describes. If the title has no query, it returns whether the strategy's
+// scope can be entered in the context.
 func (v *env) queries(c *caseRun, g golden) any {
 	asked := queryText.FindAllString(g.Name, -1)
 	answer := func(ctx context.Context) any {
@@ -201,8 +201,8 @@ func (v *env) queries(c *caseRun, g golden) any {
 	return got
 }
 
-// inTurn enters the scopes and makes the calls that a title lists with "then", each after the one
-// before has ended. It returns whether all of them worked, or the first error.
+// inTurn runs the steps that a title separates with "then", one after another: it enters scopes and
+// makes calls. It returns whether all steps succeeded, or the first error.
 func (v *env) inTurn(c *caseRun, title string) any {
 	_, after, ok := strings.Cut(title, ": ")
 	if !ok {
@@ -263,7 +263,7 @@ func mergeCallCase(c *caseRun, g golden, v *env) {
 			return rc.MergeCall(func(context.Context, ...any) (any, error) { return plainValue(g.Outputs), nil })
 		}))
 	case strings.Contains(name, "get_replica_context()"):
-		// Across replicas there is no replica context to call it on.
+		// In a cross-replica context there is no replica context.
 		scope := v.scope(c)
 		_, inScope := eager.ReplicaContextOf(scope)
 		_, err := v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
@@ -322,8 +322,8 @@ func mergeCallCase(c *caseRun, g golden, v *env) {
 		})
 		require.ErrorIs(c, err, mine, "the user's own error comes through")
 	case titleHas(name, "two", "twice", "in a row", "again", "three times"):
-		// The second call reduces what the first one returned. The recorded result says how: a sum
-		// counts each replica again, a mean does not.
+		// The second call reduces the result of the first call. A sum counts each replica again,
+		// but a mean does not. The recorded result shows which reduction the case used.
 		second := strategy.Sum
 		if once, ok := g.Outputs.(json.Number); ok {
 			if x, _ := once.Float64(); x == float64(v.n*(v.n+1)/2) {
@@ -332,7 +332,7 @@ func mergeCallCase(c *caseRun, g golden, v *env) {
 		}
 		c.check(g.Outputs, run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			var one any = id(rc, 1)
-			if second == strategy.Mean { // of floats
+			if second == strategy.Mean { // a mean requires floats
 				one = tensors.FromScalar(float32(rc.ReplicaIDInSyncGroup() + 1))
 			}
 			x, err := rc.MergeCall(sumOf, one)
@@ -353,9 +353,9 @@ func mergeCallCase(c *caseRun, g golden, v *env) {
 
 func isFailure(outputs any) bool { _, ok := errorOf(outputs); return ok }
 
-// mergeFacts makes one merge call whose function returns the recorded result, and returns what the
-// case lists of it: the result as the replicas hand it on, how often the function ran, and what the
-// contexts report.
+// mergeFacts makes a merge call whose function returns the recorded result. It returns the outputs
+// that the case lists: the result that the replicas receive, the number of calls of the function,
+// and the properties of the contexts.
 func (v *env) mergeFacts(c *caseRun, g golden) any {
 	result, list, named := g.Outputs, []any(nil), g.outputs()
 	if _, _, ok := distributedOf(g.Outputs); ok {
@@ -364,7 +364,7 @@ func (v *env) mergeFacts(c *caseRun, g golden) any {
 	if all, ok := g.Outputs.([]any); ok {
 		list = all
 	}
-	var value any // that the merge function returns
+	var value any // result of the merge function
 	var argument any
 	given := false
 	for _, k := range []string{"args", "value", "values", "arguments"} {
@@ -388,7 +388,7 @@ func (v *env) mergeFacts(c *caseRun, g golden) any {
 				s, ok := eager.FromContext(ctx)
 				_, inReplica := eager.ReplicaContextOf(ctx)
 				if given {
-					value = args[0] // comes back as it arrived
+					value = args[0] // must be unchanged
 				}
 				facts["in_cross_replica"], facts["in_cross_replica_context"],
 					facts["cross_replica"] = eager.InCrossReplicaContext(ctx), eager.InCrossReplicaContext(ctx),
@@ -398,7 +398,7 @@ func (v *env) mergeFacts(c *caseRun, g golden) any {
 			}, x)
 		}))
 	}
-	// of makes what the merge function returns from what the replicas returned.
+	// of converts the recorded result to the result of the merge function.
 	of := func(want any) any {
 		if kind, values, ok := distributedOf(want); ok && kind == "PerReplica" {
 			return v.replicas(c, values, "")
@@ -409,7 +409,7 @@ func (v *env) mergeFacts(c *caseRun, g golden) any {
 		return plainValue(want)
 	}
 	switch {
-	case list != nil: // a result, how often the function ran, whether it is in cross-replica context
+	case list != nil: // result, number of calls, whether the context is a cross-replica context
 		at := -1
 		for i, x := range list {
 			if _, isBool := x.(bool); !isBool && at < 0 {
@@ -450,8 +450,8 @@ func (v *env) mergeFacts(c *caseRun, g golden) any {
 }
 
 func replicaContextCase(c *caseRun, g golden, v *env) {
-	// Replica contexts are made by the strategy only; one of another strategy is
-	// met as its context.
+	// Only the strategy creates replica contexts. The test therefore uses the context of a replica
+	// context of another strategy.
 	other := v.other(c)
 	_, err := eager.Of(other).CallForEachReplica(v.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 		return nil, eager.Of(v.s).Group(rc.Context(), nil)

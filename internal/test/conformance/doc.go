@@ -1,60 +1,59 @@
-// Package conformance runs recorded cases of TensorFlow's distribution stack on
-// this module: each is an input, by value or by name, and what TensorFlow answered.
+// Package conformance compares this module with recorded cases of TensorFlow's distribution API. A
+// case contains an input, as a value or a description in words, and TensorFlow's result.
 //
 //	go test -v ./internal/test/conformance
 //	go test ./internal/test/conformance -v -args -goldens DIR
 //
-// There is one subtest a case, called file/section/name/strategy, and a summary of
-// each file. A case passes, fails, is not applicable (the reasons are in one list,
-// notapplicable_test.go) or is unmapped: nothing here knows how to run it, which
-// counts as a failure.
+// Each case is a subtest with the name file/section/name/strategy. The tests print a summary for each
+// file. A case passes, fails, is not applicable, or is unmapped. The reasons for cases that are not
+// applicable are listed in notapplicable_test.go. A case is unmapped if no runner supports it. Unmapped
+// cases count as failures.
 //
-// Every file NAME.json of the directory is read, whatever its name: what a case has says which form
-// it is of, and a file may hold cases of several forms and name topologies of the others. A field, an
-// input or an expression that nothing here reads is a failure.
+// The tests read every file NAME.json in the folder. The form of a case is determined by its fields. A
+// file may contain cases of several forms and may refer to topologies in other files. Unknown fields,
+// inputs and expressions are failures.
 //
 // # Inputs
 //
-// A case gives the values of the replicas as a list, as a nest of lists, by their class
-// ({"PerReplica": [...]}), or as the expression of Python that each replica computes from its id:
-// "id+1", "[id, 2.]", "tf.constant(3.) made in each replica".
+// A case specifies the values of the replicas in one of these forms: a list, a list of nested
+// structures, a class with values ({"PerReplica": [...]}), or a Python expression that each replica
+// computes from its ID, such as "id+1", "[id, 2.]" or "tf.constant(3.) made in each replica".
 //
-// A case may call its section, or what its title is about, by the name of TensorFlow's API:
-// names_test.go has each name of the reference pages.
+// A case may use a name of TensorFlow's API as its section or in its title. names_test.go lists the
+// names of the reference pages.
 //
-// Titles, inputs and outputs are read by grammar, in reading_test.go and in the sections' runners: a
-// strategy may be a list, with an output for each; a title may have parameters ("global batch 5 over 4
-// replicas as 2,2,1,0"), steps in turn ("scope() then run()") and contexts ("in the scope of another
-// strategy"); an output may be named by what it is ("SUM_axis0", "read_value"). Where a case does not
-// give a value that it used, the runner works it back from the output. The message of a recorded error
-// says in which context a call was made if the title does not.
+// The grammar of titles, inputs and outputs is in reading_test.go and in the runners of the sections.
+// A strategy may be a list, with an output for each strategy. A title may contain parameters ("global
+// batch 5 over 4 replicas as 2,2,1,0"), a sequence of steps ("scope() then run()") and contexts ("in the
+// scope of another strategy"). The name of an output may describe its value ("SUM_axis0",
+// "read_value"). If a case omits an input value, the runner derives the value from the output. If
+// the title of a case does not contain the context of a call, the recorded error message determines
+// the context.
 //
-// An input that the runner of a section did not read, and an output, a title or a strategy that it
-// does not know, fail the case.
+// A case fails if the runner of its section does not use all inputs, or does not support an output,
+// the title or the strategy.
 //
-// # The rooms
+// # Sources of cases
 //
-// The programs in generate run TensorFlow and write cases to testdata/goldens at the module's root.
-// testdata/derived has cases that were worked out by hand from the documented rules, where
-// TensorFlow cannot be asked. Package inputcases runs the cases of input distribution and package
-// valuecases those of topologies, device assignments and shardings; neither needs a plugin, and the
-// tests of the packages that they are about run them too. The tests of this package run all the
-// others, on devices.
+// The programs in generate run TensorFlow and write cases to testdata/goldens in the root of the
+// module. testdata/derived contains cases that cannot be recorded. They were derived by hand from
+// TensorFlow's documentation. Package inputcases runs the cases of input distribution, and
+// package valuecases the cases of topologies, device assignments and shardings. Neither of them
+// requires a plugin, and the tests of the packages under test also run these cases. The tests of this
+// package run all other cases on devices.
 //
-// # How cases run
+// # Execution
 //
-// Numbers are computed on the devices, by the CPU plugin, with as many replicas as
-// the case has, once with one logical device a replica and once with two. Cases of
-// mirrored-N run with MirroredStrategy's semantics, those of tpu-host-N and of the
-// traced graphs with TPUStrategy's.
+// The cases run on the devices of the CPU plugin with the number of replicas of the case, once with
+// one logical device per replica and once with two. Cases of mirrored-N use the semantics of
+// MirroredStrategy. Cases of tpu-host-N and of traced graphs use the semantics of TPUStrategy.
 //
-// # How answers compare
+// # Comparison
 //
-// Values compare as values, with the rounding of float32, or of half precision where a
-// case has such a dtype; errors by their kind,
-// TypeError and AttributeError being one: both say that a value is of the wrong
-// sort. Shardings over meshes and with subgroups compare as XLA normalises them.
-// Texts of errors are each project's own. A tensor that TensorFlow leaves on
-// one device is a value on all replicas here and must be equal on them; what it
-// calls Mirrored although its components differ is PerReplica here.
+// Numbers are compared with the rounding error of float32, or of half precision if the case has such a
+// dtype. Errors are compared by kind. TypeError and AttributeError are the same kind, because both
+// report a value of a wrong type. Error texts are not compared. Shardings over meshes and with
+// subgroups are compared in XLA's normalized form. A tensor that TensorFlow keeps on one device must be
+// equal on all replicas in this module. A value that TensorFlow calls Mirrored although its
+// components differ is a PerReplica in this module.
 package conformance

@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// enumValues are the numbers of the module's enumeration values by TensorFlow's names.
+// enumValues maps TensorFlow's names of enum values to the module's numbers.
 var enumValues = map[string]map[string]int{
 	"VariableSynchronization": {"AUTO": int(strategy.SyncAuto), "NONE": int(strategy.SyncNone),
 		"ON_WRITE": int(strategy.OnWrite), "ON_READ": int(strategy.OnRead)},
@@ -21,13 +21,15 @@ var enumValues = map[string]map[string]int{
 		"HINT": int(input.Hint)},
 }
 
-// enumTexts are those whose values are strings.
+// enumTexts maps TensorFlow's names of enum values to the module's values, for enums with string
+// values.
 var enumTexts = map[string]map[string]fmt.Stringer{
 	"ReduceOp":             {"SUM": strategy.Sum, "MEAN": strategy.Mean},
 	"InputReplicationMode": {"PER_WORKER": input.PerWorker, "PER_REPLICA": input.PerReplica},
 }
 
-// enumOf finds the table of an output, whose name may have more in it, such as a version.
+// enumOf returns the table for an output. The output's name may contain other parts, such as a
+// version.
 func enumOf[T any](name string, tables map[string]T) (of T, ok bool) {
 	for enum, table := range tables {
 		if strings.Contains(name, enum) {
@@ -37,7 +39,7 @@ func enumOf[T any](name string, tables map[string]T) (of T, ok bool) {
 	return of, false
 }
 
-// hasEnums reports whether outputs are the values of enumerations.
+// hasEnums reports whether outputs are values of enums.
 func hasEnums(outputs map[string]any) bool {
 	for name := range outputs {
 		_, numbers := enumOf(name, enumValues)
@@ -49,7 +51,7 @@ func hasEnums(outputs map[string]any) bool {
 	return false
 }
 
-// enumsCase compares enumeration values and conversions between enumerations.
+// enumsCase compares enum values and conversions between enums.
 func enumsCase(c *caseRun, g golden, v *env) {
 	if !hasEnums(g.outputs()) {
 		c.byName(g, v)
@@ -87,7 +89,7 @@ func enumsCase(c *caseRun, g golden, v *env) {
 	c.check(g.Outputs, got)
 }
 
-// pythonName is a name of Go, PerReplica, as Python writes it, PER_REPLICA.
+// pythonName converts a Go name, such as PerReplica, to Python's notation, PER_REPLICA.
 func pythonName(name string) string {
 	if name == strings.ToUpper(name) {
 		return name

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// build makes a node of an expression.
+// build builds the node for an expression.
 func build(c *caseRun, text string, names map[string]*graph.Node,
 	calls map[string]func(*graph.Node) *graph.Node) *graph.Node {
 	e, err := parser.ParseExpr(text)
@@ -54,7 +54,7 @@ func build(c *caseRun, text string, names map[string]*graph.Node,
 	return node(e)
 }
 
-// text returns an input's text.
+// text returns a string input.
 func (g golden) text(name string) string {
 	s, _ := g.in(name).(string)
 	return s
@@ -66,13 +66,13 @@ func (g golden) list(name string) []any {
 	return l
 }
 
-// outputs returns the outputs that have names.
+// outputs returns the named outputs.
 func (g golden) outputs() map[string]any {
 	m, _ := g.Outputs.(map[string]any)
 	return m
 }
 
-// plainValue is a JSON value in Go: numbers as int or float64.
+// plainValue converts a JSON value to Go values. Numbers become int or float64.
 func plainValue(x any) any {
 	switch x := x.(type) {
 	case json.Number:

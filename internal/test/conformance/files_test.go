@@ -7,15 +7,15 @@ import (
 	"slices"
 )
 
-// caseFile is a file of cases by their forms. A file may hold cases of several forms: what a case has
-// says which form it is of.
+// caseFile contains the cases of a file by form. The form of a case is determined by its fields.
 type caseFile struct {
-	// rest is what stands beside the cases.
+	// rest contains the fields of the file other than the cases.
 	rest  map[string]json.RawMessage
 	cases map[string][]json.RawMessage
 }
 
-// The forms, by the field that only their cases have, and what stands beside the cases of a form.
+// forms maps a field that only cases of one form have to the form. beside maps the other fields of
+// a file to their form.
 var (
 	forms = map[string]string{"kind": "device_assignment", "api": "sharding", "section": "strategy_semantics",
 		"num_logical_devices": "tpu_graph"}
@@ -24,7 +24,7 @@ var (
 		"device_tables": "sharding",
 		"oracle":        "", "generator": "", "conventions": "", "hlo_oracle": "",
 	}
-	// fields are those of a case of a form.
+	// fields lists the fields of the cases of each form.
 	fields = map[string][]string{
 		"device_assignment":  {"kind", "name", "input", "output", "error"},
 		"sharding":           {"api", "name", "input", "output", "error"},
@@ -34,7 +34,7 @@ var (
 	}
 )
 
-// readFile sorts the cases of a file. What it does not know is an error.
+// readFile groups the cases of a file by form. Unknown fields are errors.
 func readFile(data []byte) (f caseFile, err error) {
 	if err := json.Unmarshal(data, &f.rest); err != nil {
 		return f, err
@@ -78,7 +78,7 @@ func readFile(data []byte) (f caseFile, err error) {
 	return f, nil
 }
 
-// of is a file of the cases of one form.
+// of returns a file that contains only the cases of one form.
 func (f caseFile) of(form string) ([]byte, error) {
 	cases := f.cases[form]
 	if cases == nil {
@@ -93,8 +93,8 @@ func (f caseFile) of(form string) ([]byte, error) {
 	return json.Marshal(one)
 }
 
-// checkInputs fails a case that has an input which its runner did not read: without the input, the
-// result says nothing about the case.
+// checkInputs marks a case as unmapped if the runner did not use all its inputs, because the result
+// does not test the unused inputs.
 func checkInputs(c *caseRun, g golden) {
 	for _, key := range slices.Sorted(maps.Keys(g.Inputs)) {
 		if !g.used[key] {

@@ -15,7 +15,7 @@ import (
 
 var nestedText = regexp.MustCompile(`\bnested merge_call|merge_call (?:inside|in|within) (?:a )?merge_call`)
 
-// merging is a step with a merge call.
+// merging sets x to a step with a merge call.
 func (v *env) merging(c *caseRun, g graphGolden, x *traced) {
 	name := g.Name
 	is := func(w string) bool { return strings.Contains(name, w) }
@@ -62,7 +62,8 @@ func (v *env) merging(c *caseRun, g graphGolden, x *traced) {
 				x.observed["strategy_is"] = mc.Strategy() == v.s
 				switch {
 				case nestedText.MatchString(name), is("all_reduce"):
-					// The replicas' context is kept by who holds it, and refuses.
+					// Code in the merge function can still use the replica context, but its methods
+					// return errors.
 					if g.Error != nil {
 						g.Error.Type = errkind.RuntimeError.String()
 					}
@@ -94,8 +95,8 @@ func (v *env) merging(c *caseRun, g graphGolden, x *traced) {
 	}
 }
 
-// mergedWrite is a step whose merge call reads a variable, or writes it what is
-// reduced, or one number.
+// mergedWrite sets x to a step whose merge call reads a variable, or writes a reduced value or a
+// constant to it.
 func (v *env) mergedWrite(c *caseRun, g graphGolden, x *traced) {
 	name := g.Name
 	on, err := v.declared(c, name, writes(g) > 0, false)
@@ -128,8 +129,8 @@ func (v *env) mergedWrite(c *caseRun, g graphGolden, x *traced) {
 	}
 }
 
-// inside is a step that calls what belongs to the cross-replica context. It is false
-// if what names no such call.
+// inside sets x to a step that calls a function of the cross-replica context. It returns false if
+// what does not name such a function.
 func (v *env) inside(c *caseRun, what string, x *traced) bool {
 	s := v.s
 	if strings.Contains(what, "another strategy") {

@@ -19,9 +19,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// A case of a traced step has no inputs but its name, which says in words what the
-// step does: what is called on what, with which dtype, shape, axis and aggregation.
-// How many arguments and results it has, the graph tells.
+// A case of a traced step has no inputs except its name, which describes the step: the function,
+// its operands, dtype, shape, axis and aggregation. The recorded graph contains the number of
+// arguments and results.
 
 var (
 	dtypeText = regexp.MustCompile(
@@ -49,7 +49,7 @@ func numbers(text string) []int {
 	return list
 }
 
-// shapeIn is the shape that a name gives, by itself or by its rank.
+// shapeIn returns the shape in a name. The name may contain the dimensions or the rank.
 func shapeIn(name string, otherwise ...int) []int {
 	switch {
 	case shapeText.MatchString(name):
@@ -74,8 +74,8 @@ func dtypeIn(name string) dtypes.DType {
 	}
 }
 
-// reductionIn is the reduction that a name gives; one that there is no constant for
-// is a number without a name.
+// reductionIn returns the reduction in a name. For a reduction that this module does not have, it
+// returns an invalid number.
 func reductionIn(name string) strategy.ReduceOp {
 	if otherText.MatchString(name) {
 		return 7
@@ -94,12 +94,12 @@ func reductionIn(name string) strategy.ReduceOp {
 	return strategy.Sum
 }
 
-// argument is a value of each replica.
+// argument returns a PerReplica value with the given dtype and shape.
 func (v *env) argument(c *caseRun, d dtypes.DType, shape []int) any {
 	parts := make([]any, v.n)
 	for r := range parts {
 		t := tensors.FromShape(shapes.Make(d, shape...))
-		if d != dtypes.Bool && !d.IsComplex() { // those stay zeros
+		if d != dtypes.Bool && !d.IsComplex() { // bool and complex values remain zero
 			flat := make([]any, t.Size())
 			for i := range flat {
 				flat[i] = float64(r + i)
@@ -116,7 +116,7 @@ func (v *env) argument(c *caseRun, d dtypes.DType, shape []int) any {
 	return x
 }
 
-// stepOf writes the step that a case's name describes.
+// stepOf returns the step that the name of a case describes.
 func (v *env) stepOf(c *caseRun, g graphGolden) *traced {
 	name := g.Name
 	x := &traced{ctx: v.ctx, observed: map[string]any{}}
@@ -183,8 +183,8 @@ func (v *env) stepOf(c *caseRun, g graphGolden) *traced {
 	return x
 }
 
-// branch puts the step into a branch that is taken, or into a loop that runs once. What
-// is in there, TensorFlow's counts leave out.
+// branch moves the step into a branch that is taken, or into a loop with one iteration.
+// TensorFlow's counts do not include the ops in branches and loops.
 func (x *traced) branch(loop bool) {
 	step := x.step
 	x.uncounted = true
@@ -211,8 +211,8 @@ func (x *traced) branch(loop bool) {
 	}
 }
 
-// plain is a step without anything of the strategy: as many arguments as the graph
-// has, but for the replica's id, and as many results.
+// plain sets x to a step that uses no functions of the strategy. The step has as many results as
+// the recorded graph, and as many arguments except the replica ID.
 func (v *env) plain(c *caseRun, g graphGolden, x *traced) {
 	computations := max(len(g.Metadata), 1)
 	d, shape := dtypeIn(g.Name), shapeIn(g.Name, 4)
@@ -236,8 +236,8 @@ func (v *env) plain(c *caseRun, g graphGolden, x *traced) {
 	}
 }
 
-// padded is a step of batches of which the last ones are shorter: they are padded,
-// and their real sizes go with them.
+// padded sets x to a step whose last batches are shorter. They are padded, and the step uses their
+// actual sizes.
 func (v *env) padded(c *caseRun, x *traced) {
 	parts := make([]any, v.n)
 	for r := range parts {
@@ -250,7 +250,8 @@ func (v *env) padded(c *caseRun, x *traced) {
 	}
 }
 
-// collective is a step of all_reduce or all_gather, for each leaf of a nest.
+// collective sets x to a step that calls all_reduce or all_gather for each leaf of a nested
+// structure.
 func (v *env) collective(c *caseRun, g graphGolden, x *traced) {
 	name, d, shape := g.Name, dtypeIn(g.Name), shapeIn(g.Name, 4)
 	axis := 0
@@ -259,7 +260,8 @@ func (v *env) collective(c *caseRun, g graphGolden, x *traced) {
 	}
 	op := reductionIn(strings.ReplaceAll(name, "all_reduce", ""))
 	if op > strategy.Mean && g.Error != nil {
-		g.Error.Type = errkind.AssertionError.String() // TensorFlow has other kinds for other types of it
+		// TensorFlow's error depends on the type of the reduction.
+		g.Error.Type = errkind.AssertionError.String()
 	}
 	gather := strings.Contains(name, "gather") || g.Counts["AllToAll"] > 0
 	call := func(rc *strategy.ReplicaContext, y *graph.Node) *graph.Node {
@@ -310,7 +312,7 @@ func (v *env) collective(c *caseRun, g graphGolden, x *traced) {
 	}
 }
 
-// annotated is a step that says where a tensor lies, on logical devices.
+// annotated sets x to a step that annotates the placement of a tensor on logical devices.
 func (v *env) annotated(c *caseRun, g graphGolden, x *traced) {
 	name := g.Name
 	lower := strings.ToLower(name)
@@ -325,7 +327,7 @@ func (v *env) annotated(c *caseRun, g graphGolden, x *traced) {
 	}
 	for _, k := range []string{"split_to", "replicate_to", "assign_to"} {
 		if strings.Contains(name, k) {
-			kind = k // the graph tells where the name does not
+			kind = k // if the name has no kind, the graph determines it
 		}
 	}
 	switch kind {
@@ -349,7 +351,7 @@ func (v *env) annotated(c *caseRun, g graphGolden, x *traced) {
 		switch {
 		case strings.Contains(lower, "divisible"):
 		case g.Error != nil && (other || product == v.p && v.p > 1):
-			// All that can be wrong with these parts is their number.
+			// Only the number of parts can be wrong.
 			shape = slices.Repeat([]int{4 * v.p}, len(parts)%2+1)
 		default:
 			shape = nil
@@ -364,7 +366,7 @@ func (v *env) annotated(c *caseRun, g graphGolden, x *traced) {
 		if strings.Contains(lower, "spmd") && g.Error != nil {
 			c.skip(reasonAssignSPMD)
 		}
-		k := v.p // there is none
+		k := v.p // out of range
 		if m := deviceText.FindStringSubmatch(name); m != nil {
 			k, _ = strconv.Atoi(m[1])
 		} else if len(devices) > 0 {

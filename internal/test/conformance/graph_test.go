@@ -17,7 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// graphGolden is a step as TensorFlow traced it for TPUs.
+// graphGolden is a step that TensorFlow traced for TPUs.
 type graphGolden struct {
 	Name           string
 	Replicas       int `json:"num_replicas"`
@@ -42,19 +42,20 @@ type graphGolden struct {
 	Error    *struct{ Type string }
 }
 
-// traced is our step of a case.
+// traced is the step of a case in this module.
 type traced struct {
 	step strategy.StepFunc
 	args []any
 	ctx  context.Context
-	// variables are what the step reads or writes; err is why there is none.
+	// variables are the variables that the step reads or writes. err is the error of their
+	// creation.
 	variables []*strategy.Variable
 	err       error
-	// cause is what the step itself fails with.
+	// cause is the error that the step itself returns.
 	cause error
-	// gradients are taken, whose collectives are not sums alone.
+	// gradients reports whether the step computes gradients, whose collectives are not only sums.
 	gradients bool
-	uncounted bool // its collectives are in functions of the graph
+	uncounted bool // the graph has the collectives in functions
 	padding   strategy.Padding
 	calls     int
 	observed  map[string]any
@@ -92,7 +93,7 @@ func graphCase(c *caseRun, g graphGolden, w *world) {
 			program = string(compiled.Module.Text)
 		}
 	}
-	if err == nil && x.ctx != v.ctx { // which a run looks at
+	if err == nil && x.ctx != v.ctx { // only Run checks the context
 		_, err = f.Run(x.ctx, x.args...)
 	}
 	if g.Error != nil {
@@ -114,7 +115,7 @@ func graphCase(c *caseRun, g graphGolden, w *world) {
 			checkAnnotation(c, program, v.p, op.Sharding.Type, op.Sharding.Dims)
 		}
 	}
-	// A write gives the variable's memory to its new value.
+	// A written variable donates its memory to the new value.
 	if len(x.variables) > 0 && writes(g) > 0 {
 		require.Equal(c, len(x.variables), strings.Count(program, "tf.aliasing_output"), "donation")
 	} else {
@@ -134,7 +135,7 @@ func graphCase(c *caseRun, g graphGolden, w *world) {
 		require.Equal(c, m.Replicas, v.n)
 		require.Equal(c, m.Cores, v.p)
 		replicas, partitions := 1, v.n*v.p
-		if v.p == 1 { // a program for each core
+		if v.p == 1 { // one program per core
 			replicas, partitions = v.n, 1
 		}
 		require.Contains(c, program, fmt.Sprintf("mhlo.num_replicas = %d : i32, mhlo.num_partitions = %d", replicas,
@@ -143,7 +144,6 @@ func graphCase(c *caseRun, g graphGolden, w *world) {
 			checkAssignmentOf(c, m.Assignment, v.n, v.p)
 		}
 	}
-	// And the step runs.
 	out, err := f.Run(x.ctx, x.args...)
 	require.NoError(c, err)
 	if n := g.Counts["TPUReplicatedOutput"]; n > 0 {
@@ -151,7 +151,7 @@ func graphCase(c *caseRun, g graphGolden, w *world) {
 	}
 }
 
-// writes counts the variables' writes.
+// writes returns the number of writes to variables.
 func writes(g graphGolden) int {
 	n := 0
 	for op, k := range g.Counts {
@@ -162,8 +162,8 @@ func writes(g graphGolden) int {
 	return n
 }
 
-// checkCollectives wants one collective for each of TensorFlow's, of whichever kind.
-// It moves the value of a write by one all-to-all, that of a gather by two.
+// checkCollectives checks that the program has one collective, of any kind, for each collective of
+// TensorFlow. TensorFlow uses one all-to-all for the value of a write and two for a gather.
 func checkCollectives(c *caseRun, g graphGolden, x *traced, program string) {
 	count := func(op string) int { return strings.Count(program, op) }
 	sums, moves := g.Counts["CrossReplicaSum"], g.Counts["AllToAll"]
@@ -177,7 +177,7 @@ func checkCollectives(c *caseRun, g graphGolden, x *traced, program string) {
 	require.Equal(c, sums+moves, got+count(`"stablehlo.all_gather"(`)+count(`"stablehlo.all_to_all"(`)+
 		count(`"stablehlo.reduce_scatter"(`)+count("collective"), "collectives")
 	if sums == 0 || strings.Contains(g.Name, "gather") || x.gradients {
-		return // a gather is a sum of masked values there
+		return // TensorFlow implements a gather as a sum of masked values
 	}
 	require.Equal(c, sums, got-moves, "all-reduces")
 	for i, op := range g.Ops {
@@ -192,9 +192,8 @@ func checkCollectives(c *caseRun, g graphGolden, x *traced, program string) {
 	}
 }
 
-// sameTraceError compares errors of tracing: TensorFlow does not check every argument,
-// so that Python's own errors about a list or a number stand for a wrong one, and a
-// reduction that it has no name for is no value of Go's type.
+// sameTraceError reports whether two kinds of tracing errors match. TensorFlow does not check all
+// arguments, so a wrong argument may cause Python's own error.
 func sameTraceError(theirs, ours string) bool {
 	switch theirs {
 	case "IndexError", "ZeroDivisionError", "StagingError", "ValueError", "InvalidArgumentError":
@@ -203,8 +202,8 @@ func sameTraceError(theirs, ours string) bool {
 	return sameKind(theirs, ours)
 }
 
-// checkAssignmentOf compares the recorded cores with the assignment that is built
-// for them on the smallest slice that has them.
+// checkAssignmentOf compares the recorded cores with a device assignment for the smallest slice
+// that contains them.
 func checkAssignmentOf(c *caseRun, flat []int, replicas, perReplica int) {
 	var mesh [4]int
 	for i, x := range flat {
@@ -223,7 +222,7 @@ func checkAssignmentOf(c *caseRun, flat []int, replicas, perReplica int) {
 		}
 		rest /= shape[axis]
 	}
-	// All cores of a replica: more axes than the last may be taken.
+	// If a replica uses all cores, it may extend over more axes than the last.
 	if perReplica == devices {
 		shape = mesh[:]
 	}
@@ -238,7 +237,7 @@ func checkAssignmentOf(c *caseRun, flat []int, replicas, perReplica int) {
 	require.Equal(c, flat, got, "device assignment")
 }
 
-// checkAnnotation looks for an annotation in the program.
+// checkAnnotation checks that the program contains an annotation.
 func checkAnnotation(c *caseRun, program string, devices int, kind string, dims []int) {
 	switch kind {
 	case "OTHER":
@@ -254,7 +253,7 @@ func checkAnnotation(c *caseRun, program string, devices int, kind string, dims 
 			}
 		}
 	case "REPLICATED":
-		if devices > 1 { // one device has whole tensors only
+		if devices > 1 { // tensors on one device are unsharded
 			require.Contains(c, program, "sdy.sharding_constraint")
 		}
 	case "MAXIMAL":

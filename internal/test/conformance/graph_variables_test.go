@@ -25,13 +25,13 @@ var (
 	constText     = regexp.MustCompile(`tf\.constant\((-?[\d.]+)`)
 )
 
-// declared makes the variable that a name describes, of a value and of rows if the
-// step scatters.
+// declared creates the variable that a name describes. If rows is true, the variable has rows, for
+// steps that scatter. Otherwise it is a scalar.
 func (v *env) declared(c *caseRun, name string, written, rows bool) (*strategy.Variable, error) {
 	o := strategy.VariableOptions{Aggregation: aggregationOf(golden{Name: name})}
 	if onReadText.MatchString(name) {
 		o.Synchronization = strategy.OnRead
-	} else { // TensorFlow writes the components of a mirrored variable apart without an aggregation
+	} else { // without an aggregation, TensorFlow writes mirrored components separately
 		o.LocalWrites = written && o.Aggregation == strategy.AggregateNone
 	}
 	d := dtypeIn(valueDtype.ReplaceAllString(name, ""))
@@ -50,7 +50,7 @@ func (v *env) declared(c *caseRun, name string, written, rows bool) (*strategy.V
 	return x, err
 }
 
-// variables is a step that reads and writes a variable.
+// variables sets x to a step that reads and writes a variable.
 func (v *env) variables(c *caseRun, g graphGolden, x *traced) {
 	name := g.Name
 	var calls []string
@@ -122,7 +122,8 @@ func (v *env) variables(c *caseRun, g graphGolden, x *traced) {
 	}
 }
 
-// across is a write in cross-replica context, which no step has: all components take it.
+// across checks a write in cross-replica context, which a step does not have. The write must change
+// all components.
 func (v *env) across(c *caseRun, name string) {
 	x, err := v.declared(c, name, false, false)
 	require.NoError(c, err)
@@ -137,8 +138,8 @@ func (v *env) across(c *caseRun, name string) {
 	require.True(c, allEqual(v.components(c, x)))
 }
 
-// valueIn is what a step gives to a variable: a Python number, a constant, or a value
-// of the replica's own.
+// valueIn returns the value that a step writes to a variable: a Python number, a constant, or a
+// value of the replica.
 func (v *env) valueIn(c *caseRun, g graphGolden) func(rc *strategy.ReplicaContext) any {
 	name := g.Name
 	d := dtypeIn(name)

@@ -7,8 +7,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// replicas is a value for each replica, in whichever form a case gives it: a list of them, a nest of
-// such lists, a distributed value by its class, or the expression that each replica computes.
+// replicas converts the values of the replicas in a case to distributed values. The supported forms
+// are a list of values, a list of nested structures, values with a class, and an expression that
+// each replica computes.
 func (v *env) replicas(c *caseRun, x any, dtype string) any {
 	if kind, values, ok := distributedOf(x); ok {
 		return v.distributed(c, kind, values, dtype)
@@ -35,7 +36,7 @@ func (v *env) replicas(c *caseRun, x any, dtype string) any {
 	return nil
 }
 
-// each makes distributed values of what a function gives for each replica.
+// each returns distributed values that of computes for each replica.
 func (v *env) each(c *caseRun, of func(replica int) any) any {
 	x, err := v.e.ValuesFromFunction(v.ctx, func(at eager.ValueContext) (any, error) {
 		return of(at.ReplicaIDInSyncGroup),
@@ -45,7 +46,7 @@ func (v *env) each(c *caseRun, of func(replica int) any) any {
 	return x
 }
 
-// distributed is a value that a case gives by its class.
+// distributed converts values with a class to a distributed value of this class.
 func (v *env) distributed(c *caseRun, kind string, values []any, dtype string) any {
 	if len(values) != v.n {
 		c.unmapped("%d components for %d replicas: %v", len(values), v.n, values)
@@ -68,8 +69,8 @@ func (v *env) distributed(c *caseRun, kind string, values []any, dtype string) a
 	return v.perReplica(c, values, dtype)
 }
 
-// one is what a case calls "value": one host value, unless its form says that it is distributed.
-// Lists in a dictionary are distributed values, if they have a value for each replica.
+// one converts the input "value": a host value, unless it has the form of a distributed value.
+// Lists in a dictionary are distributed values if they have one value per replica.
 func (v *env) one(c *caseRun, x any, dtype string) any {
 	if _, _, ok := distributedOf(x); ok {
 		return v.replicas(c, x, dtype)
@@ -101,7 +102,8 @@ func (v *env) one(c *caseRun, x any, dtype string) any {
 	return tensor(c, x, dtypeOf(dtype, x))
 }
 
-// input is the value of a case: "values" for the replicas, or "value".
+// input returns the input value of a case: "values" contains the values of the replicas, and
+// "value" a single value.
 func (v *env) input(c *caseRun, g golden) any {
 	if x := g.in("values"); g.has("values") {
 		return v.replicas(c, x, g.text("dtype"))
@@ -112,7 +114,7 @@ func (v *env) input(c *caseRun, g golden) any {
 	return v.perReplica(c, upTo(v.n), "")
 }
 
-// part is a replica's own value of a case, for code that runs in the replica.
+// part returns the input value of one replica, for code that runs in the replica.
 func (v *env) part(c *caseRun, g golden, replica int) any {
 	x := g.in("values")
 	if !g.has("values") {

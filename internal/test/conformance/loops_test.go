@@ -38,8 +38,8 @@ func numpyDatasetCase(c *caseRun, g golden, v *env) {
 
 var batchText = regexp.MustCompile(`\bbatch\((\d+)(, *drop_remainder(?:=True)?)?\)`)
 
-// numpyDataset makes a dataset of the case's arrays or, if it gives none, of the recorded slices put
-// together again, and batches it as the title says.
+// numpyDataset checks a dataset of the case's arrays. If the case has no arrays, they are
+// reconstructed from the recorded slices. The dataset is batched as described in the title.
 func (v *env) numpyDataset(c *caseRun, g golden) {
 	want, isList := g.Outputs.([]any)
 	outputs := g.outputs()
@@ -93,7 +93,7 @@ func (v *env) numpyDataset(c *caseRun, g golden) {
 	for _, k := range []string{"elements", "slices", "list", "values"} {
 		got[k] = elements
 	}
-	// The recorded spec is of the arrays, or of the batches, by its rank.
+	// The recorded spec describes the arrays or the batches. Its rank shows which.
 	got["spec"], got["element_spec"] = inputcases.SpecText(spec, 1), inputcases.SpecText(spec, 1)
 	for _, k := range []string{"spec", "element_spec"} {
 		if text, ok := outputs[k].(string); ok && plain(text) != plain(inputcases.SpecText(spec, 1)) {
@@ -104,8 +104,8 @@ func (v *env) numpyDataset(c *caseRun, g golden) {
 	c.check(g.Outputs, got)
 }
 
-// arrays are the leaves of a case's nest as MakeNumpyDataset accepts them: lists of numbers or strings
-// are arrays, in dictionaries or in a list of arrays.
+// arrays converts the nested input of a case for MakeNumpyDataset. In dictionaries and in a list of
+// arrays, lists of numbers or strings are arrays.
 func arrays(c *caseRun, x any, dtype string) any {
 	switch x := x.(type) {
 	case map[string]any:
@@ -129,7 +129,7 @@ func arrays(c *caseRun, x any, dtype string) any {
 	return tensor(c, x, dtypeOf(dtype, x))
 }
 
-// stringsOf is a list of strings.
+// stringsOf converts a list of strings.
 func stringsOf(list []any) (texts []string, ok bool) {
 	for _, x := range list {
 		text, ok := x.(string)
@@ -145,7 +145,7 @@ func hasStrings(e input.Element) bool {
 	return slices.ContainsFunc(e.Leaves(), func(t input.Tensor) bool { return t.Kind() == input.String })
 }
 
-// shownElement is an element in the cases' form, without devices.
+// shownElement converts an element to the cases' form without devices.
 func shownElement(e input.Element) any {
 	if e.IsLeaf() {
 		return plainFloats(inputcases.Nested(e.Leaf()))
@@ -164,7 +164,7 @@ func shownElement(e input.Element) any {
 	return list
 }
 
-// plainFloats makes float64 of the numbers of a nest.
+// plainFloats converts the numbers in a nested structure to float64.
 func plainFloats(x any) any {
 	switch x := x.(type) {
 	case []any:
@@ -191,7 +191,7 @@ func repeated(e input.Element, n int) []input.Element {
 	return list
 }
 
-// stack puts elements together: a nest of tensors with a leading dimension.
+// stack stacks elements: the result is a nested structure of tensors with a new leading dimension.
 func stack(c *caseRun, elements []any) (any, bool) {
 	switch first := elements[0].(type) {
 	case map[string]any:
@@ -268,13 +268,13 @@ func runStepsCase(c *caseRun, g golden, v *env) {
 		c.check(g.Outputs, map[string]any{"last_step_outputs": scalars(c.show(m.LastStepOutputs())),
 			"non_tensor_outputs": others, "run_op": nil, "reduce_ops": ops})
 	}
-	// first is the first element of a replica's batch.
+	// first returns the first element of a replica's batch.
 	first := v.s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.ConvertDType(graph.Reshape(graph.Slice(in[0], graph.AxisRange(0, 1))), dtypes.Float32)}
 	}, strategy.FunctionOptions{})
 	switch {
 	case strings.Contains(name, "wants a dict"):
-		// A map is all that the type takes.
+		// The type accepts only a map.
 		require.Equal(c, reflect.Map, reflect.TypeFor[*eager.MultiStepContext]().Elem().Field(1).Type.Kind())
 		return
 	case says(g.Outputs, saysReplica) || strings.Contains(name, "called in a replica context"):
@@ -294,8 +294,8 @@ func runStepsCase(c *caseRun, g golden, v *env) {
 		c.byName(g, v)
 		return
 	}
-	// The names and the other values of the outputs are the recorded ones; without any, the title
-	// says what is set.
+	// The recorded outputs determine the names and values to set. If the case has no outputs, the
+	// title determines them.
 	reduced, last, others := map[string]any{}, map[string]any{}, map[string]any{}
 	if isFailure(g.Outputs) {
 		last["y"] = nil
@@ -305,7 +305,7 @@ func runStepsCase(c *caseRun, g golden, v *env) {
 		reduced, _ = g.outputs()["reduce_ops"].(map[string]any)
 	}
 	inReplica := titleHas(name, "replica context") && !titleHas(name, "cross-replica", "cross-replica context")
-	// ops are the reductions of an output, by the record or else by the title.
+	// ops returns the reductions of an output, from the recorded outputs or the title.
 	ops := func(output string) []strategy.ReduceOp {
 		text, _ := reduced[output].(string)
 		if isFailure(g.Outputs) {
@@ -317,7 +317,7 @@ func runStepsCase(c *caseRun, g golden, v *env) {
 		}
 		return []strategy.ReduceOp{op}
 	}
-	// set sets what a step of the case sets.
+	// set sets the outputs of one step.
 	set := func(ctx context.Context, m *eager.MultiStepContext, y any) error {
 		for _, output := range slices.Sorted(maps.Keys(last)) {
 			if err := m.SetLastStepOutput(ctx, output, y, ops(output)...); err != nil {
@@ -326,7 +326,7 @@ func runStepsCase(c *caseRun, g golden, v *env) {
 		}
 		for _, output := range slices.Sorted(maps.Keys(others)) {
 			value := plainValue(others[output])
-			if list, ok := value.([]any); ok && inReplica { // what the replicas gave, once if it is one object
+			if list, ok := value.([]any); ok && inReplica { // one per replica, or one shared object
 				value = list[0]
 				if rc, _ := eager.ReplicaContextOf(ctx); len(list) > 1 {
 					value = list[rc.ReplicaIDInSyncGroup()]
@@ -357,7 +357,7 @@ func runStepsCase(c *caseRun, g golden, v *env) {
 	}, open(), iterations, nil))
 }
 
-// scalars takes batches of one apart.
+// scalars converts batches with one element to scalars.
 func scalars(x any) any {
 	switch x := x.(type) {
 	case map[string]any:
@@ -374,8 +374,7 @@ func scalars(x any) any {
 	return x
 }
 
-// defaultCase runs the default strategy's cases on one replica, which is what it
-// is.
+// defaultCase runs the cases of the default strategy with one replica.
 func defaultCase(c *caseRun, g golden, v *env) {
 	ctx := v.ctx
 	vector := []float32{1, 2}
@@ -411,7 +410,7 @@ func defaultCase(c *caseRun, g golden, v *env) {
 		return u.AssignAdd(2.0)
 	}))
 	got["read_var"] = c.either(v.e.ReadVar(ctx, w))
-	for k, x := range got { // a value of one replica is a value
+	for k, x := range got { // a value with one component is not distributed
 		if d, ok := x.(distributed); ok {
 			got[k] = d.values[0]
 		}
@@ -425,7 +424,7 @@ func baseCase(c *caseRun, g golden, v *env) {
 		return
 	}
 	if v.p > 1 {
-		return // other devices than the case's
+		return // other devices than in the case
 	}
 	got := map[string]any{}
 	for name, property := range v.properties() {
@@ -434,7 +433,7 @@ func baseCase(c *caseRun, g golden, v *env) {
 	c.check(g.Outputs, got)
 }
 
-// tpuVariableCase looks at the logical devices of the replicas.
+// tpuVariableCase checks the logical devices of the replicas.
 func tpuVariableCase(c *caseRun, g golden, v *env) {
 	ctx := v.scope(c)
 	outputs := g.outputs()
@@ -442,7 +441,7 @@ func tpuVariableCase(c *caseRun, g golden, v *env) {
 		"range") {
 		k := v.p
 		if strings.Contains(g.Name, "negative") {
-			k = -1 // there it counts from the end; here it is refused too
+			k = -1 // TensorFlow counts from the end; both return an error
 		}
 		_, err := v.e.LogicalDevice(ctx, k)
 		require.Equal(c, errkind.ValueError, errkind.KindOf(err))

@@ -20,11 +20,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// A case may call what it is about by the name that TensorFlow has for it, in place of a section or
-// in its title. Each name of the reference pages is read by one of: a section, whose runner reads
-// its cases too; a property; or a reason why there is no counterpart.
+// A case may use a name of TensorFlow's API in place of its section or in its title. Each name of
+// the reference pages belongs to a section, whose runner supports it, is a property, or has a
+// reason why this module has no counterpart.
 
-// readBy are the names that a section's runner reads, besides the section's own.
+// readBy maps each section to additional names that its runner supports.
 var readBy = map[string]string{
 	"run_return":    "run experimental_run experimental_run_v2 call_for_each_tower call_for_each_replica",
 	"local_results": "experimental_local_results unwrap",
@@ -52,8 +52,8 @@ var readBy = map[string]string{
 	"base":             "Strategy StrategyExtended DistributionStrategy extended",
 }
 
-// none are the names of the pages without a counterpart that a case could run, by the reason. The
-// page for those who come from TensorFlow has a row for each.
+// none maps each reason to the names in the reference pages that have no counterpart for this
+// reason. The documentation page for TensorFlow users has a row for each name.
 var none = map[string]string{
 	"one annotates nodes, by package logical, under every strategy": "experimental_assign_to_logical_device " +
 		"experimental_split_to_logical_devices experimental_replicate_to_logical_devices",
@@ -69,7 +69,8 @@ var none = map[string]string{
 	"training is synchronous":                  "ParameterServerStrategy",
 }
 
-// resolved is how a name is read: by the runner of a section, or not at all, for a reason.
+// resolved returns the section whose runner supports a name, or the reason why the name has no
+// counterpart.
 func resolved(name string) (section, reason string) {
 	for section, names := range readBy {
 		if name == section || slices.Contains(strings.Fields(names), name) {
@@ -84,7 +85,7 @@ func resolved(name string) (section, reason string) {
 	return "", ""
 }
 
-// properties are what a strategy says of itself, by TensorFlow's names and by the short ones of the
+// properties returns the properties of a strategy by TensorFlow's name and by the short name in the
 // cases.
 func (v *env) properties() map[string]func() any {
 	old, e := v1.New(v.s, v1.Options{}).Extended(), v.e
@@ -114,7 +115,7 @@ func (v *env) properties() map[string]func() any {
 	return all
 }
 
-// valueOf takes a value of package contrib apart.
+// valueOf returns the value in a PerDevice of package contrib. It returns other values unchanged.
 func valueOf(x any) any {
 	if p, ok := x.(*contrib.PerDevice); ok {
 		return p.Value()
@@ -122,7 +123,7 @@ func valueOf(x any) any {
 	return x
 }
 
-// calls are what may be called in a wrong context.
+// calls returns functions to call in a wrong context, by name.
 func (v *env) calls(c *caseRun) map[string]func(ctx context.Context) error {
 	x := v.perReplica(c, upTo(v.n), "")
 	w := v.variable(c, float32(1), strategy.VariableOptions{})
@@ -163,7 +164,8 @@ func (v *env) calls(c *caseRun) map[string]func(ctx context.Context) error {
 	}
 }
 
-// defaultCalls are the calls that cases of a section are about if their title names none.
+// defaultCalls maps each section to the function that its cases call if their title does not name
+// one.
 var defaultCalls = map[string]string{
 	"reduce": "reduce", "gather": "gather", "reduce_to": "reduce_to", "batch_reduce_to": "batch_reduce_to",
 	"broadcast_to": "broadcast_to",
@@ -176,10 +178,10 @@ var defaultCalls = map[string]string{
 	"merge_call": "scope",
 }
 
-// wheres are the wrong contexts that a title or the message of an error names.
+// wheres lists the wrong contexts that titles and error messages describe.
 var wheres = []struct {
 	text *regexp.Regexp
-	says string // in the message of the error
+	says string // part of the error message
 	in   func(c *caseRun, v *env, call func(context.Context) error) error
 }{
 	{regexp.MustCompile(`\b(scope of another|another strategy|other strategy|strategy'?s scope of another)`), saysOther,
@@ -201,7 +203,7 @@ var wheres = []struct {
 	}},
 }
 
-// wrongContext reports whether a title says that something is called where it must not be.
+// wrongContext reports whether a title describes a call in a wrong context.
 func wrongContext(title string) bool {
 	for _, where := range wheres {
 		if where.text.MatchString(title) {
@@ -211,8 +213,7 @@ func wrongContext(title string) bool {
 	return false
 }
 
-// sectionOf is the section whose runner reads a case that calls its section as TensorFlow calls
-// what it is about.
+// sectionOf returns the section for a name of TensorFlow's API.
 func sectionOf(name string) string {
 	if sections[name] != nil || hostSections[name] != nil {
 		return name
@@ -225,7 +226,7 @@ func sectionOf(name string) string {
 
 var nameText = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*`)
 
-// wordsOf are the names in a text: whole, and the last part of each.
+// wordsOf returns the names in a text. For a dotted name it also returns the last part.
 func wordsOf(text string) (words []string) {
 	for _, name := range nameText.FindAllString(text, -1) {
 		words = append(words, name)
@@ -236,8 +237,8 @@ func wordsOf(text string) (words []string) {
 	return words
 }
 
-// byName reads a case whose title no runner knows by the names of TensorFlow's API in it, as whole
-// words. A case without one is unmapped.
+// byName runs a case whose title no runner supports. It selects the check by the names of
+// TensorFlow's API in the section and the title. A case without such a name is unmapped.
 func (c *caseRun) byName(g golden, v *env) {
 	_, isError := errorOf(g.Outputs)
 	words := wordsOf(g.Section + " " + g.Name)
@@ -249,7 +250,7 @@ func (c *caseRun) byName(g golden, v *env) {
 				return
 			}
 			if strings.HasSuffix(word, "_devices") && v.p > 1 {
-				return // other devices than the case's
+				return // other devices than in the case
 			}
 			c.check(g.Outputs, c.show(property()))
 			return
@@ -288,7 +289,7 @@ func readPage(t testing.TB, name string) string {
 	return string(page)
 }
 
-// hasRow reports whether a table of TensorFlow's names has a row with the name.
+// hasRow reports whether a table of TensorFlow's names has a row for name.
 func hasRow(t testing.TB, name string) bool {
 	tables := readPage(t, "tensorflow-names.md") + readPage(t, "tensorflow-v1-names.md") + readPage(t,
 		"tensorflow-other-names.md")
@@ -301,8 +302,8 @@ func hasRow(t testing.TB, name string) bool {
 	return false
 }
 
-// Each name of the pages is read: by the runner of a section, as a property, or for a reason that
-// the page gives too.
+// TestEveryNameOfThePagesIsRead checks that each name in the documentation pages belongs to a
+// section, is a property, or has a reason that the page contains too.
 func TestEveryNameOfThePagesIsRead(t *testing.T) {
 	w := newWorld(t)
 	w.need(&caseRun{T: t})
@@ -338,7 +339,8 @@ func TestEveryNameOfThePagesIsRead(t *testing.T) {
 	}
 }
 
-// A case that names what it is about as TensorFlow does is run and judged.
+// TestCasesAreReadByTheNamesOfTheAPI checks that cases which use names of TensorFlow's API run and
+// can fail.
 func TestCasesAreReadByTheNamesOfTheAPI(t *testing.T) {
 	const runtime = `{"error":{"type":"RuntimeError"}}`
 	planted := func(section, title, inputs, outputs string) string {

@@ -7,17 +7,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/conformance/valuecases"
 )
 
-// exception is a case, or a field of one, that does not apply.
+// exception describes cases, or fields of cases, that do not apply to this module.
 type exception struct {
 	form, section, name string // name is a regular expression
-	// field is a path into the outputs; empty stands for the whole case.
+	// field is a path in the outputs. If empty, the exception applies to the whole case.
 	field  string
 	reason string
 }
 
-// exceptions is the whole list.
+// exceptions lists all exceptions.
 var exceptions = []exception{
-	// What only Python can write.
+	// Inputs that can be written only in Python.
 	{"strategy_semantics", "reduce", "axis not an int", "", "an axis is an int: another type does not compile"},
 	{"strategy_semantics", "context", "copy.copy", "",
 		"copying a strategy by copy.copy is Python's; a *TPUStrategy is a pointer"},
@@ -63,7 +63,7 @@ var exceptions = []exception{
 		"there is no last dimension for the copies; TensorFlow writes it and XLA drops it"},
 	{"sharding", ".*", "subgroup_tile modes not list", "", "modes are variadic: another type does not compile"},
 
-	// What there is one of in a Python process.
+	// Objects that are global in a Python process.
 	{"strategy_semantics", "default", ".*", "second_instance", "there is no strategy of the process"},
 	{"strategy_semantics", "default", ".*", "non_slot", "names a variable of TensorFlow 1's graph"},
 	{"strategy_semantics", "default", ".*", "worker_devices", "one replica has a device here"},
@@ -78,7 +78,7 @@ var exceptions = []exception{
 	{"strategy_semantics", "replica_context", ".*", "none_id", "replica contexts have no constructor"},
 }
 
-// notApplicable returns why a case, or a field of it, does not apply.
+// notApplicable returns the reason why a case, or one of its fields, does not apply.
 func notApplicable(form, section, name, field string) (string, bool) {
 	for _, e := range exceptions {
 		if e.form != form || e.field != field {
@@ -97,7 +97,7 @@ func matches(pattern, text string) bool {
 	return err == nil && ok
 }
 
-// valueReasons are those of the cases that need no devices.
+// valueReasons contains the reasons of cases that do not require devices.
 var valueReasons = map[valuecases.Why]string{
 	valuecases.AssignSPMD:   reasonAssignSPMD,
 	valuecases.NotNumbers:   "a shape that is not a list of numbers does not compile",
@@ -109,7 +109,7 @@ var valueReasons = map[valuecases.Why]string{
 	valuecases.NoShardingOp: "unspecified dimensions are of an op of TensorFlow's graphs",
 }
 
-// Reasons that cases of the other files give, by what is in them.
+// Reasons of cases in the other files, selected by the contents of the case.
 const (
 	reasonAssignSPMD = "TensorFlow cannot assign a tensor to a logical device under SPMD partitioning; here it can be"
 	reasonNegative   = "a negative coordinate counts from the end of NumPy's arrays there; here it is outside the mesh"

@@ -11,12 +11,12 @@ import (
 	"unicode"
 )
 
-// Cases write a replica's value as an expression of Python over its id: id+1, [id, id+10],
-// tf.constant([id, 2.]), tf.range(id + 1), {"a": id}. What remains of a text behind the expression
-// says where it is made, which is in each replica.
+// Cases contain a replica's value as a Python expression of its ID: id+1, [id, id+10],
+// tf.constant([id, 2.]), tf.range(id + 1), {"a": id}. Text after the expression states where the
+// value is created, which is in each replica.
 
-// python computes the expression of a text for a replica. Numbers come back as json.Number, which
-// keeps apart 1 and 1.0, in lists and dictionaries.
+// python evaluates the expression in text for a replica. It returns lists and dictionaries of
+// json.Number, which distinguishes 1 from 1.0.
 func python(c *caseRun, text string, id int) any {
 	p := &expression{text: text, names: map[string]any{}}
 	for _, name := range []string{"id", "replica_id", "replica_id_in_sync_group", "rid", "r", "i", "rank"} {
@@ -32,7 +32,7 @@ func python(c *caseRun, text string, id int) any {
 	return numbersOf(x)
 }
 
-// evaluate is python with all numbers as float64.
+// evaluate is like python, but returns all numbers as float64.
 func evaluate(c *caseRun, text string, id int) any { return floats(python(c, text, id)) }
 
 func floats(x any) any {
@@ -50,7 +50,7 @@ func floats(x any) any {
 	return x
 }
 
-// numbersOf is a value of an expression in the cases' form.
+// numbersOf converts the value of an expression to the cases' form.
 func numbersOf(x any) any {
 	switch x := x.(type) {
 	case int64:
@@ -79,19 +79,19 @@ func numbersOf(x any) any {
 	return x
 }
 
-// jsonNumber is a float as cases write it.
+// jsonNumber converts a float to the cases' notation.
 func jsonNumber(x float64) json.Number { return numbersOf(x).(json.Number) }
 
-// array is a tensor, whose operators act on its elements. A []any is a list of Python.
+// array is a tensor with elementwise operators. A []any is a Python list.
 type array []any
 
-// expression reads an expression.
+// expression is a parser of expressions.
 type expression struct {
 	text  string
 	names map[string]any
 }
 
-// where is what may follow an expression.
+// where matches the text that may follow an expression.
 var where = regexp.MustCompile(
 	`^,? ?((a|one) )?((fresh|made|new|different|computed|summed|placed|in|on|per|of|for|from|at)\b.*)?$`)
 
@@ -121,7 +121,7 @@ func (p *expression) rest() string {
 	return p.text
 }
 
-// take takes a token if it comes next: a word as a whole word.
+// take consumes token if the rest of the text starts with it. A word must match a whole word.
 func (p *expression) take(token string) bool {
 	rest := p.rest()
 	if !strings.HasPrefix(rest, token) {
@@ -142,7 +142,7 @@ func (p *expression) want(token string) {
 	}
 }
 
-// tuple is expressions with commas between them.
+// tuple parses expressions that are separated by commas.
 func (p *expression) tuple() any {
 	x := p.conditional()
 	if list, more := p.more(x); more {
@@ -307,10 +307,10 @@ func (p *expression) atom() any {
 	return nil
 }
 
-// dtypeName is a dtype among the arguments of a call.
+// dtypeName is a dtype argument of a call.
 type dtypeName string
 
-// call computes a function of Python, TensorFlow or NumPy.
+// call evaluates a call of a Python, TensorFlow or NumPy function.
 func (p *expression) call(name string) any {
 	var args []any
 	var dtype dtypeName
@@ -338,7 +338,7 @@ func (p *expression) call(name string) any {
 		}
 	}
 	if len(args) == 0 {
-		if p.take(".") { // get_replica_context().replica_id_in_sync_group and the like
+		if p.take(".") { // such as get_replica_context().replica_id_in_sync_group
 			name = dotted.FindString(p.rest())
 			p.take(name)
 			if x, ok := p.names[name]; ok {
@@ -437,7 +437,8 @@ func number(p *expression, x any) float64 {
 	return 0
 }
 
-// apply computes an operator: on numbers, on the elements of tensors, and on lists as Python does.
+// apply applies an operator to numbers, elementwise to tensors, or to lists with Python's
+// semantics.
 func (p *expression) apply(op string, a, b any) any {
 	la, isA := a.([]any)
 	lb, isB := b.([]any)

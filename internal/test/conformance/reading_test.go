@@ -9,10 +9,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// How cases are read: strategies in a list, parameters in titles, and outputs by name.
+// This file parses lists of strategies, parameters in titles, and names of outputs.
 
-// byStrategy returns a case for each strategy that a case names. If the outputs are by strategy, each
-// case has its own output.
+// byStrategy returns a case for each strategy of g. If the outputs are grouped by strategy, each
+// case has only the output of its strategy.
 func byStrategy(c *caseRun, g golden) []golden {
 	names := strings.FieldsFunc(strings.NewReplacer(" and ", ",", " / ", ",").Replace(g.Strategy),
 		func(r rune) bool { return r == ',' })
@@ -22,7 +22,7 @@ func byStrategy(c *caseRun, g golden) []golden {
 	if len(names) < 2 {
 		return []golden{g}
 	}
-	of := map[string]string{} // the output's key of a strategy
+	of := map[string]string{} // output key of each strategy
 	for _, name := range names {
 		for key := range g.outputs() {
 			if namesStrategy(key, name) {
@@ -47,8 +47,8 @@ func byStrategy(c *caseRun, g golden) []golden {
 
 var numberWords = []string{"zero", "one", "two", "three", "four", "five", "six", "seven", "eight"}
 
-// namesStrategy reports whether the key of an output stands for a strategy: its name, its kind, or its
-// number of replicas.
+// namesStrategy reports whether the key of an output denotes a strategy: by its name, its kind, or
+// its number of replicas.
 func namesStrategy(key, name string) bool {
 	key = strings.ToLower(strings.NewReplacer("_", "-", " ", "-").Replace(key))
 	if key == name {
@@ -73,8 +73,8 @@ func namesStrategy(key, name string) bool {
 
 var splitText = regexp.MustCompile(`\bbatch (?:of )?(\d+) over (\d+) replicas as ([\d, +]+)`)
 
-// splitOf returns the replicas' parts of a batch that a title gives in words, such as "global batch 5
-// over 4 replicas as 2,2,1,0": the numbers from 0.0 in this order.
+// splitOf returns the replicas' parts of a batch that a title describes in words, such as "global
+// batch 5 over 4 replicas as 2,2,1,0". The elements are 0.0, 1.0 and so on.
 func splitOf(title string) (parts []any, ok bool) {
 	m := splitText.FindStringSubmatch(title)
 	if m == nil {
@@ -93,11 +93,11 @@ func splitOf(title string) (parts []any, ok bool) {
 	return parts, strconv.Itoa(next) == m[1] && strconv.Itoa(len(parts)) == m[2]
 }
 
-// reductionName is what an output's name stands for: "SUM", "MEAN_axis0", "sum, axis None".
+// reductionName is the parsed name of an output: "SUM", "MEAN_axis0" or "sum, axis None".
 type reductionName struct {
 	op   strategy.ReduceOp
 	axes []int
-	// axis says that the name has one; otherwise the case's axis is meant.
+	// axis reports whether the name contains an axis. If not, the axis of the case applies.
 	axis bool
 }
 
@@ -121,8 +121,8 @@ func reductionOf(name string) (r reductionName, ok bool) {
 	return r, true
 }
 
-// titleHas reports whether a title has one of some words or phrases, as whole words in any case. A
-// word may be a regular expression.
+// titleHas reports whether a title contains one of the phrases as whole words, regardless of case.
+// The phrases may be regular expressions.
 func titleHas(title string, phrases ...string) bool {
 	for _, phrase := range phrases {
 		if regexp.MustCompile(`(?i)(^|[^a-z0-9_])(` + phrase + `)($|[^a-z0-9_])`).MatchString(title) {
@@ -132,8 +132,8 @@ func titleHas(title string, phrases ...string) bool {
 	return false
 }
 
-// says reports whether the message of a recorded error has a text. The message says what TensorFlow
-// was asked to do where the title does not.
+// says reports whether the message of a recorded error contains one of the texts. The message may
+// describe the context of a call that the title omits.
 func says(outputs any, texts ...string) bool {
 	m, _ := outputs.(map[string]any)
 	e, _ := m["error"].(map[string]any)
@@ -141,7 +141,7 @@ func says(outputs any, texts ...string) bool {
 	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(message, text) })
 }
 
-// What TensorFlow's errors say of the context of a call.
+// Parts of TensorFlow's error messages that describe the context of a call.
 const (
 	saysReplica = "Method requires being in cross-replica context"
 	saysOther   = "Mixing different tf.distribute.Strategy objects"

@@ -19,7 +19,7 @@ import (
 
 var axisText = regexp.MustCompile(`\baxis (None|-?\d+|[\[(][-\d, ]*[\])])`)
 
-// axesOf finds the axes in the inputs, or in the name.
+// axesOf returns the axes in the inputs or the name.
 func axesOf(c *caseRun, g golden) []int {
 	if axis := g.in("axis"); g.has("axis") {
 		switch axis := axis.(type) {
@@ -55,7 +55,7 @@ func axesOf(c *caseRun, g golden) []int {
 
 func reduceCase(c *caseRun, g golden, v *env) {
 	outputs := g.outputs()
-	// inner is the context and the strategy of the call.
+	// ctx and s are the context and the strategy of the call.
 	ctx, s := v.ctx, v.s
 	reduceOne := func(op strategy.ReduceOp, x any, axes ...int) any {
 		return c.either(eager.Of(s).Reduce(ctx, op, x, axes...))
@@ -70,8 +70,7 @@ func reduceCase(c *caseRun, g golden, v *env) {
 		if g.has("value") || g.has("values") {
 			value()
 		}
-		// An enum of another type does not convert by itself: what is left to a
-		// caller is a number that is no reduction.
+		// Go does not convert an enum of another type, so a caller can only pass an invalid number.
 		_, err := eager.Of(s).Reduce(ctx, strategy.ReduceOp(7), v.perReplica(c, upTo(v.n), ""), axesOf(c, g)...)
 		require.Error(c, err)
 		return
@@ -151,7 +150,7 @@ func reduceCase(c *caseRun, g golden, v *env) {
 	}
 }
 
-// reductions reports whether outputs are those of reductions, by name.
+// reductions reports whether outputs are named after reductions.
 func reductions(outputs map[string]any) bool {
 	for k := range outputs {
 		if _, ok := reductionOf(k); ok {
@@ -161,8 +160,8 @@ func reductions(outputs map[string]any) bool {
 	return false
 }
 
-// meanOfMeans is the mean of the means of the replicas that have rows, which differs from the mean
-// over all rows.
+// meanOfMeans returns the mean of the means of the replicas that have rows. It differs from the
+// mean of all rows.
 func (v *env) meanOfMeans(c *caseRun, g golden, reduce func(strategy.ReduceOp, any, ...int) any) any {
 	means, with := make([]any, v.n), 0
 	parts := g.list("values")
@@ -221,7 +220,7 @@ func gatherCase(c *caseRun, g golden, v *env) {
 	}
 }
 
-// replicaValue makes a replica's nest of tensors from expressions of its id.
+// replicaValue evaluates a nested structure of expressions for a replica with the given ID.
 func replicaValue(c *caseRun, x any, id int) any {
 	switch x := x.(type) {
 	case string:
@@ -247,7 +246,7 @@ func replicaValue(c *caseRun, x any, id int) any {
 	return tensor(c, x, dtypeOf("", x))
 }
 
-// isNest reports whether a list is one of values, not of numbers.
+// isNest reports whether a list contains nested values instead of numbers.
 func isNest(list []any) bool {
 	for _, x := range list {
 		switch x := x.(type) {
@@ -300,7 +299,7 @@ func allReduceCase(c *caseRun, g golden, v *env) {
 	}
 }
 
-// gradientCase traces y of x, with all-reduces in it, and its gradient.
+// gradientCase traces a function with all-reduces and its gradient.
 func gradientCase(c *caseRun, g golden, v *env) {
 	f := v.s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		id := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)
@@ -337,11 +336,11 @@ func allGatherCase(c *caseRun, g golden, v *env) {
 		return
 	}
 	got := run(v.ctx)
-	// A gathered value is the same on all replicas; theirs is one tensor each.
+	// A gathered value is mirrored in this module, but one tensor per replica in TensorFlow.
 	c.check(g.Outputs, eachOwn(got))
 }
 
-// eachOwn says that the mirrored values of a nest are one for each replica.
+// eachOwn converts the mirrored values in a nested structure to one value per replica.
 func eachOwn(x any) any {
 	switch x := x.(type) {
 	case distributed:

@@ -12,7 +12,7 @@ import (
 	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
 )
 
-// recordedAPI answers with the nodes of a case.
+// recordedAPI is a TPU API that returns the nodes of a case.
 type recordedAPI struct {
 	nodes map[string]clusterresolver.Node
 	calls int
@@ -72,7 +72,7 @@ func resolverCase(c *caseRun, g golden) {
 		for name, x := range m {
 			api.nodes[name] = nodeOf(name, x.(map[string]any))
 		}
-		for name := range m { // where short names belong
+		for name := range m { // short names are in this project and zone
 			if parts := strings.Split(name, "/"); len(parts) == 6 {
 				project, zone = parts[1], parts[3]
 			}
@@ -81,7 +81,7 @@ func resolverCase(c *caseRun, g golden) {
 	r := clusterresolver.CloudTPU{
 		Project: project, Zone: zone, API: api, Getenv: func(k string) string { return env[k] },
 		CoordinatorName: g.text("coordinator_name"), CoordinatorAddress: g.text("coordinator_address"),
-		AllowUnhealthy: true, // TensorFlow looks at the state alone
+		AllowUnhealthy: true, // TensorFlow checks only the state
 	}
 	if p := g.text("project"); p != "" {
 		r.Project = p
@@ -137,7 +137,7 @@ func resolverCase(c *caseRun, g golden) {
 		spec[job] = list
 	}
 	job := cl.Task.Type
-	if job == "" { // a cluster of one local process has no job
+	if job == "" { // a cluster of one local process has no job name
 		job = "worker"
 		if leader.Type == "" {
 			leader.Type, leader.ID = "worker", 0
@@ -151,8 +151,7 @@ func resolverCase(c *caseRun, g golden) {
 	})
 }
 
-// checkResolverError holds TensorFlow's error types against the ones that stand
-// for them.
+// checkResolverError checks that err is the equivalent of TensorFlow's error.
 func checkResolverError(c *caseRun, kind string, err error) {
 	var parse *clusterresolver.ParseError
 	var api *clusterresolver.APIError
@@ -170,7 +169,7 @@ func checkResolverError(c *caseRun, kind string, err error) {
 	require.True(c, ok, "TensorFlow has a %s, ours is %T: %v", kind, err, err)
 }
 
-// masterCase asks for the addresses of tasks of a pod of four workers.
+// masterCase checks the master addresses of the tasks of a pod with four workers.
 func masterCase(c *caseRun, g golden) {
 	spec, err := clusterresolver.NewClusterSpec(map[string][]string{"worker": {"10.2.3.4:8470", "10.2.3.5:8470",
 		"10.2.3.6:8470", "10.2.3.7:8470"}})

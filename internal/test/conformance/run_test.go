@@ -26,11 +26,11 @@ type golden struct {
 	Inputs   map[string]any `json:"inputs"`
 	Outputs  any            `json:"outputs"`
 	raw      json.RawMessage
-	// used are the inputs that the runner of the section has read.
+	// used contains the inputs that the runner has read.
 	used map[string]bool
 }
 
-// has reports whether the case has an input, and notes that the runner reads it.
+// has reports whether the case has an input, and marks the input as used.
 func (g golden) has(name string) bool {
 	_, ok := g.Inputs[name]
 	if g.used != nil {
@@ -61,38 +61,37 @@ func (s *tally) section(name string) *tally {
 	return s.sections[name]
 }
 
-// caseRun is one subtest.
+// caseRun is the subtest of a case.
 type caseRun struct {
 	*testing.T
 	form, section, name, strategy string
 	unmappedWhy                   string
-	// replicas is how many replicas the case runs on.
+	// replicas is the number of replicas of the case.
 	replicas int
 	leftOut  int
 	skipped  bool
-	// ulp is how far numbers of half precision may be from each other, of their size:
-	// TensorFlow rounds more than once.
+	// ulp is the relative tolerance for half-precision numbers. TensorFlow rounds them more than
+	// once.
 	ulp float64
-	// refused is why the replicas' values are none, which ends the case.
+	// refused is the error of the creation of the replicas' values. It ends the case.
 	refused failure
 }
 
 type refused struct{}
 
-// skip ends a case that does not apply, for a reason of the list.
+// skip ends a case that does not apply. reason is one of the listed reasons.
 func (c *caseRun) skip(reason string) {
 	c.skipped = true
 	c.Skip(reason)
 }
 
-// unmapped ends the case: nothing here knows how to run it.
+// unmapped ends a case that no runner supports.
 func (c *caseRun) unmapped(format string, args ...any) {
 	c.unmappedWhy = fmt.Sprintf(format, args...)
 	c.Fatalf("unmapped: %s", c.unmappedWhy)
 }
 
-// run runs one case as a subtest and counts it. form is the name of the first file
-// of its form, by which the list of exceptions goes.
+// run runs a case as a subtest and counts its outcome. form selects the exceptions for the case.
 func (s *tally) run(t *testing.T, form, section, name, strategy string, body func(c *caseRun)) {
 	c := &caseRun{form: form, section: section, name: name, strategy: strategy}
 	ok := t.Run(strings.Join([]string{section, name, strategy}, "/"), func(t *testing.T) {
@@ -100,7 +99,7 @@ func (s *tally) run(t *testing.T, form, section, name, strategy string, body fun
 		if reason, ok := notApplicable(form, section, name, ""); ok {
 			c.skip(reason)
 		}
-		defer func() { // a case that breaks is a failed case, not the end of the run
+		defer func() { // a panic fails only this case
 			if p := recover(); p != nil {
 				t.Errorf("panic: %v", p)
 			}
@@ -124,16 +123,17 @@ func (s *tally) run(t *testing.T, form, section, name, strategy string, body fun
 
 func TestConformance(t *testing.T) { runFiles(t, *goldens) }
 
-// TestFurtherCases runs a sample of what generate/ wrote by running TensorFlow.
+// TestFurtherCases runs a sample of the cases that the programs in generate recorded from
+// TensorFlow.
 func TestFurtherCases(t *testing.T) {
 	runFiles(t, filepath.Join("..", "..", "..", "testdata", "goldens", "more"))
 }
 
-// TestDerivedCases runs cases that nobody recorded: they were worked out by hand
-// from the documented rules, for the forms that the recorded ones leave out.
+// TestDerivedCases runs cases that were derived by hand from TensorFlow's documentation. They cover
+// forms for which there are no recorded cases.
 func TestDerivedCases(t *testing.T) { runFiles(t, filepath.Join("testdata", "derived")) }
 
-// runValues runs the cases of a file that needs no devices.
+// runValues runs the cases of a file that do not require devices.
 func runValues(t *testing.T, s *tally, form string, data []byte, read func([]byte) ([]valuecases.Case, error)) {
 	cases, err := read(data)
 	require.NoError(t, err)
@@ -149,7 +149,7 @@ func runFiles(t *testing.T, dir string) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	require.NoError(t, err)
 	require.NotEmpty(t, files, "no case files in %s", dir)
-	// A case may name a topology of another file.
+	// A case may refer to a topology of another file.
 	var known [][]byte
 	for _, path := range append(files, filepath.Join("..", "..", "..", "testdata", "goldens", "device_assignment.json")) {
 		data, err := os.ReadFile(path)
@@ -213,7 +213,7 @@ func keysOf[V any](m map[string]V) func(yield func(string) bool) {
 	}
 }
 
-// decode keeps numbers as they are written: 1 and 1.0 differ in dtype.
+// decode decodes JSON without converting numbers, because the dtypes of 1 and 1.0 differ.
 func decode(t testing.TB, data []byte, into any) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()

@@ -17,9 +17,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// The runner itself: what it reads, and that it does not pass what it does not know.
+// These tests check that the runner supports all forms of inputs and that unsupported cases do not
+// pass.
 
-// outcome runs a case apart from the test, and says how it ended.
+// outcome runs a case outside of the current test. It reports whether the case failed and the
+// reason if it is unmapped.
 func outcome(run func(c *caseRun)) (failed bool, unmapped string) {
 	c := &caseRun{T: new(testing.T), form: "strategy_semantics"}
 	done := make(chan struct{})
@@ -62,10 +64,11 @@ func TestPythonExpressions(t *testing.T) {
 	}
 }
 
-// form is one of the ways in which a case gives the replicas' values.
+// form is a way to write the replicas' values in a case.
 type form struct{ key, value string }
 
-// formsOf are ways to write id*2+1 of n replicas, as numbers or as vectors of two.
+// formsOf returns all forms of the value id*2+1 for n replicas, as numbers or as vectors with two
+// elements.
 func formsOf(n int, vector bool) []form {
 	values := make([]string, n)
 	text := "id*2+1."
@@ -91,8 +94,8 @@ func formsOf(n int, vector bool) []form {
 	}
 }
 
-// Every form of the inputs means the same, on any number of replicas: on three, or with
-// TPUSTRATEGY_FORMS=all on one to eight.
+// TestFormsOfInputsMeanTheSame checks that all forms of an input have the same result on three
+// replicas. If TPUSTRATEGY_FORMS is "all", it uses one to eight replicas.
 func TestFormsOfInputsMeanTheSame(t *testing.T) {
 	counts := []int{3}
 	if os.Getenv("TPUSTRATEGY_FORMS") == "all" {
@@ -156,7 +159,7 @@ func TestTheRunnerFailsOnWhatItDoesNotKnow(t *testing.T) {
 	for _, form := range forms {
 		assert.Len(t, f.cases[form], 1, form)
 	}
-	// A wrong answer fails, in whichever form the input is, and an unknown input is unmapped.
+	// A wrong output fails for every form of the input. An unknown input is unmapped.
 	w := newWorld(t)
 	w.need(&caseRun{T: t})
 	for _, c := range []struct{ text, why string }{
@@ -184,8 +187,8 @@ func TestTheRunnerFailsOnWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-// Meshes and subgroups are compared by what they mean: a sharding that is written in another way
-// passes, one that puts a tile elsewhere does not.
+// TestMeshesAreComparedByMeaning checks that meshes and subgroups are compared by the placement of
+// their tiles. A sharding in another notation passes, but a sharding with another placement fails.
 func TestMeshesAreComparedByMeaning(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	shapes := [][]int{{2, 2}, {2, 2, 2}, {1, 4, 2}, {4, 1}, {2, 3, 1}, {8}}
@@ -240,7 +243,7 @@ func TestMeshesAreComparedByMeaning(t *testing.T) {
 	assert.Greater(t, written, 20, "meshes that have another form")
 }
 
-// nested is a list of lists.
+// nested returns nested lists with the given dimensions.
 func nested(dims, elements []int) any {
 	if len(dims) == 0 {
 		return elements[0]

@@ -9,10 +9,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/conformance/inputcases"
 )
 
-// section runs the cases of one section on one environment.
+// section runs a case of one section in an environment.
 type section func(c *caseRun, g golden, v *env)
 
-// sections are those that run on devices: once for each number of logical devices.
+// sections contains the sections that run on devices, once for each number of logical devices.
 var sections = map[string]section{
 	"reduce": reduceCase, "gather": gatherCase, "all_reduce": allReduceCase, "all_gather": allGatherCase,
 	"run_return": runReturnCase, "local_results": localResultsCase, "value_container": valueContainerCase,
@@ -25,10 +25,10 @@ var sections = map[string]section{
 	"enums": enumsCase, "batch_reduce_to": reduceToCase, "tpu_run": tpuRunCase, "tpu_variable": tpuVariableCase,
 }
 
-// inputCase runs a case of input, rebatching or sharding on package input.
+// inputCase runs a case of input distribution, rebatching or auto-sharding on package input.
 func inputCase(c *caseRun, g golden) { inputcases.Run(c.T, g.raw) }
 
-// hostSections need no devices.
+// hostSections contains the sections that do not require devices.
 var hostSections = map[string]func(c *caseRun, g golden){
 	"input": inputCase, "input_from_function": inputCase, "rebatch": inputCase, "auto_shard": inputCase,
 	"cluster_resolver": resolverCase,
@@ -45,8 +45,8 @@ func runSemantics(t *testing.T, s *tally, data []byte, w *world) {
 	}
 }
 
-// runCase runs a case for each strategy that it names and for each number of logical devices. An
-// input that the runner of the section did not read fails the case.
+// runCase runs a case for each of its strategies and for each number of logical devices. A case
+// with unused inputs fails.
 func runCase(c *caseRun, g golden, w *world) {
 	g.Section = sectionOf(g.Section)
 	if host, ok := hostSections[g.Section]; ok {
@@ -85,7 +85,7 @@ func runOn(c *caseRun, g golden, w *world) {
 			defer func() {
 				switch p := recover().(type) {
 				case nil:
-				case refused: // nothing else of the case can be run
+				case refused: // the rest of the case cannot run
 					for key := range g.Inputs {
 						g.has(key)
 					}

@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// onRead makes a sync-on-read variable with the given components.
+// onRead creates a sync-on-read variable with the given components.
 func (v *env) onRead(c *caseRun, a strategy.VariableAggregation, components []any, dtype string) *strategy.Variable {
 	all := tensorsOf(c, components, dtype)
 	x := v.variable(c, all[0], strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: a})
@@ -23,7 +23,7 @@ func (v *env) onRead(c *caseRun, a strategy.VariableAggregation, components []an
 	return x
 }
 
-// upTo is 1.0 .. n.
+// upTo returns the numbers 1.0 to n.
 func upTo(n int) []any {
 	var list []any
 	for i := range n {
@@ -38,7 +38,8 @@ var (
 	intoText    = regexp.MustCompile(`^into_(\d+)_replicas?$`)
 )
 
-// given is the numbers that a text such as PerReplica(3,4) names, or 1.0 .. n.
+// given returns the numbers in a text such as PerReplica(3,4). If their count is not the number of
+// replicas, it returns 1.0 to n.
 func (v *env) given(text string) []any {
 	var list []any
 	if _, rest, ok := strings.Cut(text, "PerReplica("); ok {
@@ -47,13 +48,13 @@ func (v *env) given(text string) []any {
 			list = append(list, json.Number(strings.TrimSuffix(x, ".")))
 		}
 	}
-	if len(list) != v.n { // such as 1..n
+	if len(list) != v.n { // such as the text 1..n
 		return upTo(v.n)
 	}
 	return list
 }
 
-// float is a number of the inputs.
+// float returns a number from the inputs.
 func (g golden) float(name string, otherwise float64) float64 {
 	switch x := plainNumber(g.in(name)).(type) {
 	case int:
@@ -112,12 +113,13 @@ func syncOnReadCase(c *caseRun, g golden, v *env) {
 			"replica context,? (assign|assign_add|assign_sub)", "replica (assign|assign_add|assign_sub)"):
 		v.replicaWrite(c, g)
 	case g.outputs()["after_failed"] != nil:
-		// A write with a read of the result fails in the read, after the write.
+		// In a write followed by a read of the result, the read fails after the write has
+		// succeeded.
 		value := g.float("value", 8)
 		x := v.onRead(c, a, components, g.text("dtype"))
 		require.NoError(c, x.Assign(ctx, value))
 		got := map[string]any{"no_read": v.components(c, x)}
-		flat, _ := flatten(g.outputs()["after_failed"]) // the second value, which the case does not give
+		flat, _ := flatten(g.outputs()["after_failed"]) // the case does not contain the second value
 		require.NoError(c, x.Assign(ctx, flat[0]))
 		got["with_read"], got["after_failed"] = read(x), v.components(c, x)
 		c.check(g.Outputs, got)
@@ -146,7 +148,7 @@ func syncOnReadCase(c *caseRun, g golden, v *env) {
 				continue
 			}
 			after := v.components(c, x)
-			// A write there returns what is read back.
+			// TensorFlow's write returns the value that a read returns.
 			back := read(x)
 			if f, ok := back.(failure); ok {
 				got[k] = f
@@ -167,7 +169,7 @@ func syncOnReadCase(c *caseRun, g golden, v *env) {
 		verb := regexp.MustCompile(`\bassign(_add|_sub)?\b`).FindString(name)
 		x := v.onRead(c, a, components, g.text("dtype"))
 		err := v.writes()[verb].cross(x, plainNumber(g.in("value")))
-		if err == nil { // TensorFlow reads the result, after the write
+		if err == nil { // TensorFlow reads the result after the write
 			_, err = x.Read(ctx)
 		}
 		require.Error(c, err)
@@ -177,7 +179,8 @@ func syncOnReadCase(c *caseRun, g golden, v *env) {
 		x := v.onRead(c, a, components, g.text("dtype"))
 		reads, err := v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Read(x) })
 		require.NoError(c, err)
-		// The components of one variable are the variable; the values are those of the replicas.
+		// The components of a variable are shown as the variable, but the case compares the values
+		// of the replicas.
 		if d, ok := c.show(reads).(distributed); ok {
 			c.check(g.Outputs, distributed{"PerReplica", d.values})
 			return
@@ -203,7 +206,7 @@ func syncOnReadCase(c *caseRun, g golden, v *env) {
 			strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 		_, want, _ := distributedOf(g.outputs()["synced"])
 		total, _ := flatten(want[0])
-		// The components add up to what is read.
+		// The sum of the components is the value that a read returns.
 		read := func(across bool) any {
 			return c.either(v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 				if across {
@@ -238,7 +241,7 @@ func syncOnReadCase(c *caseRun, g golden, v *env) {
 	}
 }
 
-// replicaWrite writes in the replicas' code: the replicas' own components.
+// replicaWrite writes the replicas' components in replica context.
 func (v *env) replicaWrite(c *caseRun, g golden) {
 	initial := g.in("initial")
 	if initial == nil {

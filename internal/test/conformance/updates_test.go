@@ -77,7 +77,7 @@ func updateCase(c *caseRun, g golden, v *env) {
 			at := u.Device()[strings.LastIndexByte(u.Device(), '/')+1:]
 			component := x.Devices()[u.ReplicaID()]
 			require.Equal(c, u.Device(), component, "the component's device")
-			if v.p > 1 { // replicas of several logical devices are further apart
+			if v.p > 1 { // replicas with several logical devices have other device IDs
 				at = "device:CPU:" + string(rune('0'+u.ReplicaID()))
 			}
 			seen = append(seen, []any{at, at, float64(id)})
@@ -86,7 +86,7 @@ func updateCase(c *caseRun, g golden, v *env) {
 		require.NoError(c, err)
 		c.check(g.Outputs, seen)
 	case strings.Contains(name, "group=False"):
-		// The components go from 5 to 6 by 1, and another one to 2.
+		// The first update adds 1 to components of 5. A second update changes components to 2.
 		x := fresh(strategy.VariableOptions{})
 		first, err := v.e.UpdateEach(ctx, x, func(u *eager.UpdateContext, args ...any) (any,
 			error) {
@@ -191,7 +191,7 @@ func nonSlotCase(c *caseRun, g golden, v *env) {
 	case strings.HasPrefix(name, "non_slot_devices"):
 		if v.semantics == strategy.TensorFlowMirrored {
 			if v.p > 1 {
-				return // other devices than the case's
+				return // other devices than in the case
 			}
 			c.check(g.Outputs, c.show(devices))
 			return
@@ -227,7 +227,7 @@ func nonSlotCase(c *caseRun, g golden, v *env) {
 		_, err := v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return v.e.UpdateNonSlot(rc.Context(), devices, give(1))
 		})
-		if _, ok := g.Outputs.(string); ok { // not run there
+		if _, ok := g.Outputs.(string); ok { // the case does not run this
 			require.Equal(c, errkind.RuntimeError, errkind.KindOf(err))
 			return
 		}
@@ -265,7 +265,7 @@ func colocateCase(c *caseRun, g golden, v *env) {
 		defer x.Close()
 		c.check(g.Outputs, try(scope, x))
 	case strings.Contains(g.Name, "tensor") || strings.Contains(g.Name, "non_slot") || strings.Contains(g.Name, "plain"):
-		// Only a variable compiles; no variable is what is left.
+		// Other types than variables do not compile, so the test passes nil.
 		c.check(g.Outputs, try(scope, nil))
 	default:
 		got := try(scope, w)

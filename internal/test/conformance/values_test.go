@@ -19,8 +19,8 @@ var noAnnotation logical.Annotation
 
 var errReplica = errors.New("raised in a replica")
 
-// replicaNest is what replica r returned, worked back from what the run did: a
-// tensor of its own where the result is per replica, the one object elsewhere.
+// replicaNest derives the value that replica r returned from the recorded result. For a per-replica
+// result it is the replica's tensor. Otherwise all replicas return the same object.
 func (c *caseRun) replicaNest(want any, r int) any {
 	if kind, values, ok := distributedOf(want); ok && kind == "PerReplica" {
 		if values[r] == nil {
@@ -67,7 +67,7 @@ func runReturnCase(c *caseRun, g golden, v *env) {
 		require.ErrorIs(c, err, errReplica, "the user's own error comes through")
 	case isError && wrongContext(g.Name):
 		c.byName(g, v)
-	case isError: // nests of different kinds
+	case isError: // nested structures of different kinds
 		c.check(g.Outputs, run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			if id(rc) == 0 {
 				return []any{1}, nil
@@ -78,7 +78,7 @@ func runReturnCase(c *caseRun, g golden, v *env) {
 		runArguments(c, g, v)
 	case g.Outputs == nil || g.in("a") == nil:
 		if kind, values, ok := distributedOf(g.Outputs); ok && kind == "Variable" {
-			// The components of one variable are the variable.
+			// The components of a variable are shown as the variable.
 			w := v.variable(c, tensor(c, values[0], dtypes.Float32), strategy.VariableOptions{})
 			c.check(g.Outputs, run(func(rc *eager.ReplicaContext, _ ...any) (any, error) { return v.e.Component(w, id(rc)) }))
 			return
@@ -91,15 +91,16 @@ func runReturnCase(c *caseRun, g golden, v *env) {
 	}
 }
 
-// runArguments checks what a replica is given: its part of distributed values,
-// tensors and variables whole.
+// runArguments checks the arguments of a replica: its component of distributed values, and complete
+// tensors and variables.
 func runArguments(c *caseRun, g golden, v *env) {
 	want := g.Outputs.([]any)
 	_, sums, ok := distributedOf(want[1])
 	require.True(c, ok)
 	a := v.perReplica(c, g.list("a"), "")
 	b := tensor(c, g.in("b"), dtypes.Float32)
-	// The second result adds to a what a mirrored-like value has for each replica.
+	// The second result is the sum of a and the replica's component of a distributed value, which
+	// is derived from the result.
 	parts := make([]any, v.n)
 	for r := range parts {
 		x, _ := flatten(sums[r])
@@ -186,8 +187,8 @@ func valuesFromFunctionCase(c *caseRun, g golden, v *env) {
 		})))
 		return
 	}
-	// Each value is what the case's name says, or, for values that the name does
-	// not say, what the result was made of.
+	// The name of the case describes the values. Values that the name omits are derived from the
+	// result.
 	got := map[string]any{}
 	shared := float32(7)
 	for k, want := range outputs {
@@ -216,8 +217,7 @@ func perReplicaCase(c *caseRun, g golden, v *env) {
 		require.Contains(c, x.String(), "PerReplica")
 		require.Equal(c, []any{1.0, 2.0}, c.show(x).(distributed).values)
 	case strings.Contains(g.Name, "convert") || strings.Contains(g.Name, "+"):
-		// There is no conversion by itself: a PerReplica where one value belongs is
-		// refused.
+		// A PerReplica is not converted to a single value.
 		w := v.variable(c, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
 		require.Error(c, w.Assign(v.ctx, x))
 	default:
@@ -248,7 +248,7 @@ func reduceToCase(c *caseRun, g golden, v *env) {
 			got[k] = reduce(strategy.Sum, eager.ToDevices(device))
 		case "variable_untouched":
 			got[k] = allEqual(v.components(c, w)) && v.components(c, w)[0] == 9.0
-		case "list_destination": // the type has no lists; an empty destination is left
+		case "list_destination": // the type has no lists, so the test uses an empty destination
 			got[k] = reduce(strategy.Sum, eager.Destination{})
 		case "none", "none_destination":
 			got[k] = reduce(strategy.Sum, eager.Destination{})
@@ -277,7 +277,7 @@ func reduceToCase(c *caseRun, g golden, v *env) {
 		c.check(g.Outputs, failed(err))
 		return
 	case g.Section == "batch_reduce_to" || strings.Contains(g.Name, "batch"):
-		// The values of each pair, to themselves and to a variable in turn.
+		// Reduce each pair of values to the values themselves and to a variable.
 		var pairs []eager.ReducePair
 		for i, values := range g.list("values") {
 			part, ok := values.([]any)
@@ -325,7 +325,7 @@ func broadcastCase(c *caseRun, g golden, v *env) {
 	send := func(x any, to eager.Destination) any { return c.either(v.e.BroadcastTo(v.ctx, x, to)) }
 	for k := range g.outputs() {
 		switch k {
-		case "none", "list": // the type has no lists; an empty destination is left
+		case "none", "list": // the type has no lists, so the test uses an empty destination
 			got[k] = send(value, eager.Destination{})
 		case "python":
 			got[k] = send(value, eager.To(w))

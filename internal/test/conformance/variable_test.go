@@ -21,7 +21,7 @@ var aggregations = map[string]strategy.VariableAggregation{
 
 var aggregationText = regexp.MustCompile(`\b(?:aggregation|int(?:32|64)) (NONE|SUM|MEAN|ONLY_FIRST_REPLICA)\b`)
 
-// aggregationOf finds the aggregation in the name.
+// aggregationOf returns the aggregation in the name.
 func aggregationOf(g golden) strategy.VariableAggregation {
 	if m := aggregationText.FindStringSubmatch(g.Name); m != nil {
 		return aggregations[m[1]]
@@ -61,7 +61,7 @@ func variableCase(c *caseRun, g golden, v *env) {
 			o.Synchronization, class = strategy.OnRead, "SyncOnReadVariable"
 		}
 		if t, _ := g.outputs()["type"].(string); strings.HasPrefix(t, "TPUDistributed") || strings.HasSuffix(t, class) {
-			class = t // TPUDistributedVariable is of both sorts
+			class = t // TPUDistributedVariable is used for both kinds of synchronization
 		}
 		x := v.variable(c, tensor(c, g.in("init"), dtypeOf(g.text("dtype"), g.in("init"))), o)
 		var names []any
@@ -73,7 +73,7 @@ func variableCase(c *caseRun, g golden, v *env) {
 			shape += ","
 		}
 		devices := shortDevices(x.Devices())
-		for r := range devices { // replicas of several logical devices are further apart
+		for r := range devices { // replicas with several logical devices have other device IDs
 			if v.p > 1 {
 				devices[r] = fmt.Sprintf("device:CPU:%d", r)
 			}
@@ -150,10 +150,10 @@ func variableCase(c *caseRun, g golden, v *env) {
 	}
 }
 
-// createdInRun creates a variable in the replicas' code and reports what it is.
+// createdInRun creates a variable in the replicas' code and checks its properties.
 func (v *env) createdInRun(c *caseRun, g golden) {
 	outputs := g.outputs()
-	base := 1.0 // replica 0's initial value; each replica passes 1 more
+	base := 1.0 // initial value of replica 0; each replica adds its ID
 	if _, values, ok := distributedOf(outputs["values"]); ok {
 		flat, _ := flatten(values)
 		base = flat[0]
@@ -191,13 +191,13 @@ func (v *env) createdInRun(c *caseRun, g golden) {
 	c.check(g.Outputs, got)
 }
 
-// facts are what cases ask of a variable, by name.
+// facts returns the properties of a variable by the names in the cases.
 func (v *env) facts(c *caseRun, g golden, x *strategy.Variable) map[string]any {
 	class := "MirroredVariable"
 	if x.Synchronization() == strategy.OnRead {
 		class = "SyncOnReadVariable"
 	}
-	// TPUDistributedVariable and the like are of both sorts.
+	// TensorFlow uses TPUDistributedVariable and similar classes for both kinds of synchronization.
 	if t, _ := g.outputs()["type"].(string); strings.HasPrefix(t, "TPU") || strings.HasSuffix(t, class) {
 		class = t
 	}
@@ -246,8 +246,8 @@ func (v *env) facts(c *caseRun, g golden, x *strategy.Variable) map[string]any {
 	return got
 }
 
-// variableFacts reads, and writes if the outputs have a write, a variable outside every scope or in
-// the scope, whichever the title names.
+// variableFacts checks the reads and, if the outputs contain a write, the writes of a variable. The
+// title determines whether the variable is used in the strategy's scope or outside of every scope.
 func (v *env) variableFacts(c *caseRun, g golden) {
 	outputs := g.outputs()
 	if titleHas(g.Name, "inside the scope", "in the scope", "in scope") {
@@ -260,7 +260,7 @@ func (v *env) variableFacts(c *caseRun, g golden) {
 	initial := g.in("initial")
 	for _, k := range []string{"read_value", "numpy", "value", "convert", "read"} {
 		if x, ok := outputs[k].(json.Number); ok && initial == nil {
-			initial = x // the case does not give it
+			initial = x // the case does not contain it
 		}
 	}
 	if initial == nil {
@@ -277,7 +277,7 @@ func (v *env) variableFacts(c *caseRun, g golden) {
 		}
 		x := fresh()
 		value := g.in("value")
-		if value == nil { // worked back from the result
+		if value == nil { // derived from the result
 			flat, _ := flatten(want)
 			if _, values, ok := distributedOf(want); ok {
 				flat, _ = flatten(values)

@@ -50,7 +50,7 @@ func mirroredWriteCase(c *caseRun, g golden, v *env) {
 	_, values, isDistributed := distributedOf(value)
 	fresh := func() *strategy.Variable {
 		o := strategy.VariableOptions{Aggregation: aggregation}
-		// Components are written apart where the case does so.
+		// The variable has local writes if the case writes its components separately.
 		if kind, _, ok := distributedOf(value); aggregation == strategy.AggregateNone || ok && kind == "PerReplica" {
 			o.LocalWrites = true
 		}
@@ -139,7 +139,7 @@ func mirroredWriteCase(c *caseRun, g golden, v *env) {
 			require.NoError(c, err)
 			y = mirrored
 		case text == "":
-			if y = plainNumber(value); y == nil { // a list of them
+			if y = plainNumber(value); y == nil { // a list of numbers
 				y = tensor(c, value, dtype)
 			}
 		default:
@@ -149,8 +149,8 @@ func mirroredWriteCase(c *caseRun, g golden, v *env) {
 			got[k] = failed(err)
 			continue
 		}
-		// What a write returns there is the variable's new value, mirrored; with one
-		// replica, its one component.
+		// In TensorFlow, a write returns the new mirrored value of the variable or, with one
+		// replica, its only component.
 		returned := "Mirrored"
 		if v.n == 1 {
 			returned = map[strategy.Semantics]string{strategy.TensorFlowMirrored: "_UnreadVariable",
@@ -171,7 +171,7 @@ func replicaValue32(c *caseRun, text string, rc *eager.ReplicaContext) *tensors.
 	return tensor(c, evaluate(c, text, rc.ReplicaIDInSyncGroup()), dtypes.Float32)
 }
 
-// plainNumber is a Python number: one object, wherever it is used.
+// plainNumber converts x to a Python number, which is the same object on all replicas.
 func plainNumber(x any) any {
 	switch y := plainValue(x).(type) {
 	case int:

@@ -22,7 +22,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// world has the devices and the strategies that cases share.
+// world contains the devices and the strategies that cases share.
 type world struct {
 	t          *testing.T
 	sys        *system.System
@@ -33,8 +33,8 @@ func newWorld(t *testing.T) *world {
 	return &world{t: t, strategies: map[string]*strategy.TPUStrategy{}}
 }
 
-// need opens the devices. Without the plugin the case is skipped, or fails where
-// plugins are required.
+// need opens the devices. If the plugin is missing, the case is skipped, or fails if plugins are
+// required.
 func (w *world) need(c *caseRun) {
 	if w.sys != nil {
 		return
@@ -45,11 +45,12 @@ func (w *world) need(c *caseRun) {
 	w.sys = plugintest.System(w.t, maxDevices)
 }
 
-// maxDevices is how many devices there are: sixteen replicas, or eight of two.
+// maxDevices is the number of devices. It is enough for 16 replicas, or for 8 replicas with 2
+// logical devices each.
 const maxDevices = 16
 
-// get returns the strategy of some replicas and logical devices. Strategies of
-// another tag are others, of the same kind.
+// get returns a strategy with the given semantics, replicas and logical devices. For different tags
+// it returns different strategies of the same kind.
 func (w *world) get(c *caseRun, semantics strategy.Semantics, replicas, logicalDevices int,
 	tag string) *strategy.TPUStrategy {
 	key := fmt.Sprint(semantics, replicas, logicalDevices, tag)
@@ -62,7 +63,7 @@ func (w *world) get(c *caseRun, semantics strategy.Semantics, replicas, logicalD
 	return s
 }
 
-// env is what a case runs on.
+// env is the environment of a case.
 type env struct {
 	w         *world
 	ctx       context.Context
@@ -74,13 +75,13 @@ type env struct {
 
 var (
 	countText = regexp.MustCompile(`(\d+)\s*$`)
-	// strategyText is the name of a strategy: its kind, how many replicas it has, or its table of
-	// replicas and logical devices, and the strategy whose scope it is used in.
+	// strategyText matches the name of a strategy: its kind, its number of replicas or its table of
+	// replicas and logical devices, and optionally the strategy in whose scope it is used.
 	strategyText = regexp.MustCompile(
 		`^(default|one-device|mirrored|tpu-host|tpu|-)(?:-(\d+)| 2x2(?: spmd)?)?(?: in [\w-]+)?$`)
 )
 
-// envOf makes the environment of a strategy's name, such as mirrored-2.
+// envOf returns the environment for the name of a strategy, such as mirrored-2.
 func (w *world) envOf(c *caseRun, name string, p int) *env {
 	w.need(c)
 	v := &env{w: w, ctx: context.Background(), p: p, n: 2, semantics: strategy.TensorFlowTPU}
@@ -105,20 +106,20 @@ func (w *world) envOf(c *caseRun, name string, p int) *env {
 	return v
 }
 
-// other is another strategy with as many replicas.
+// other returns another strategy with the same number of replicas.
 func (v *env) other(c *caseRun) *strategy.TPUStrategy {
 	return v.w.get(c, v.semantics, v.n, 1, "other")
 }
 
-// scope is the context of the strategy's scope.
+// scope returns the context of the strategy's scope.
 func (v *env) scope(c *caseRun) context.Context {
 	ctx, err := eager.Of(v.s).Scope(v.ctx)
 	require.NoError(c, err)
 	return ctx
 }
 
-// variable makes a variable that lives as long as the case. It may be written
-// locally where the case writes its components apart.
+// variable creates a variable that is closed when the case ends. If it can be split over the
+// logical devices, it is annotated so.
 func (v *env) variable(c *caseRun, initial any, o strategy.VariableOptions) *strategy.Variable {
 	if t, ok := initial.(*tensors.Tensor); ok && v.p > 1 && t.Shape().Rank() == 1 && t.Size()%v.p == 0 {
 		o.Annotation = logical.SplitInto(v.p)
@@ -129,7 +130,7 @@ func (v *env) variable(c *caseRun, initial any, o strategy.VariableOptions) *str
 	return x
 }
 
-// setComponents gives each component its own value.
+// setComponents sets each component to its own value.
 func (v *env) setComponents(c *caseRun, x *strategy.Variable, values []*tensors.Tensor) {
 	_, err := v.e.UpdateEach(v.ctx, x, func(u *eager.UpdateContext, _ ...any) (any, error) {
 		return u.Assign(values[u.ReplicaID()])
@@ -141,7 +142,8 @@ func (v *env) components(c *caseRun, x *strategy.Variable) []any {
 	return c.show(x).(distributed).values
 }
 
-// dtypeOf is the dtype of numbers as they are written, or the named one.
+// dtypeOf returns the dtype with the given name or, without a name, the dtype that the notation of
+// the numbers implies.
 func dtypeOf(name string, x any) dtypes.DType {
 	if name != "" {
 		d, err := dtypes.DTypeString(strings.ToUpper(name[:1]) + name[1:])
@@ -183,7 +185,7 @@ func isInt(x any) bool {
 	return false
 }
 
-// flatten lists the numbers of a nested list and its dimensions.
+// flatten returns the numbers and the dimensions of a nested list.
 func flatten(x any) (flat []float64, dims []int) {
 	switch x := x.(type) {
 	case []any:
@@ -211,7 +213,7 @@ func flatten(x any) (flat []float64, dims []int) {
 	return flat, dims
 }
 
-// tensor makes a tensor of numbers.
+// tensor converts nested lists of numbers to a tensor.
 func tensor(c *caseRun, x any, dtype dtypes.DType) *tensors.Tensor {
 	flat, dims := flatten(x)
 	t := tensors.FromShape(shapes.Make(dtype, dims...))
@@ -219,7 +221,7 @@ func tensor(c *caseRun, x any, dtype dtypes.DType) *tensors.Tensor {
 		return t
 	}
 	cast := dtype
-	if dtype == dtypes.Bool { // of as many bytes
+	if dtype == dtypes.Bool { // same number of bytes
 		cast = dtypes.Uint8
 	}
 	made, err := tensors.FromAnyValue(shapes.CastAsDType(flat, cast))
@@ -230,7 +232,8 @@ func tensor(c *caseRun, x any, dtype dtypes.DType) *tensors.Tensor {
 	return t
 }
 
-// tensorsOf makes the replicas' tensors; an empty one takes the others' rank.
+// tensorsOf converts the replicas' values to tensors. An empty value receives the rank of the
+// others.
 func tensorsOf(c *caseRun, values []any, dtype string) []*tensors.Tensor {
 	d := dtypeOf(dtype, values)
 	var like []int
@@ -249,7 +252,7 @@ func tensorsOf(c *caseRun, values []any, dtype string) []*tensors.Tensor {
 	return all
 }
 
-// perReplica puts the replicas' values on the devices.
+// perReplica copies the replicas' values to the devices.
 func (v *env) perReplica(c *caseRun, values []any, dtype string) *strategy.PerReplica {
 	all := tensorsOf(c, values, dtype)
 	list := make([]any, len(all))
@@ -257,7 +260,7 @@ func (v *env) perReplica(c *caseRun, values []any, dtype string) *strategy.PerRe
 		list[r] = all[r]
 	}
 	x, err := v.s.PerReplica(v.ctx, list, logical.Annotation{})
-	if err != nil { // which TensorFlow notices where the value is used
+	if err != nil { // TensorFlow reports this error when the value is used
 		c.refused = failed(err)
 		panic(refused{})
 	}

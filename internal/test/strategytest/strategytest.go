@@ -199,7 +199,7 @@ func OK[T any](x T, err error) T {
 	return x
 }
 
-// Err returns the error of a call that also returns a value.
+// Err returns only the error of a call that also returns a value.
 func Err[T any](_ T, err error) error { return err }
 
 // Shared copies a mirrored value to the host. It panics on an error. It is for examples.

@@ -123,7 +123,7 @@ func (m module) git(t *testing.T, p patch, arguments ...string) {
 	require.NoError(t, err, string(out))
 }
 
-// firstFault is the line of a test's output that says what is wrong.
+// firstFault returns the first line of a test's output that describes a failure.
 func firstFault(out string) string {
 	for line := range strings.Lines(out) {
 		for _, word := range []string{"panic: ", "_test.go:", "cannot use"} {

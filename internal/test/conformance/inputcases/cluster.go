@@ -14,7 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 )
 
-// Cluster is the shape a case runs on.
+// Cluster is the number of hosts and replicas of a case.
 type Cluster struct{ Hosts, Replicas int }
 
 var workersText = regexp.MustCompile(`^(\d+) workers?, (\d+) replicas?$`)
@@ -40,15 +40,15 @@ func atoi(s string) int {
 	return n
 }
 
-// Outcome is what a run gave: the steps of all hosts put together, or an error.
+// Outcome is the result of a run: the combined steps of all hosts, or an error.
 type Outcome struct {
 	Steps [][]input.Element
 	Spec  input.Spec
 	Err   error
 }
 
-// RunCluster runs all hosts of a cluster at the same time, in lock step where they vote. A negative
-// limit is no limit.
+// RunCluster runs all hosts of a cluster concurrently. They synchronize at each vote. If limit is
+// negative, the number of steps is not limited.
 func RunCluster(t *testing.T, ds input.Dataset, cl Cluster, opts input.Options, limit int) Outcome {
 	t.Helper()
 	return RunHosts(t, cl, opts, limit, func(o input.Options) (*input.DistributedDataset,
@@ -57,7 +57,7 @@ func RunCluster(t *testing.T, ds input.Dataset, cl Cluster, opts input.Options, 
 	})
 }
 
-// RunHosts is RunCluster of what open makes on each host.
+// RunHosts is like [RunCluster], but open creates the dataset of each host.
 func RunHosts(t *testing.T, cl Cluster, opts input.Options, limit int,
 	open func(input.Options) (*input.DistributedDataset, error)) Outcome {
 	t.Helper()
@@ -102,7 +102,7 @@ func RunHosts(t *testing.T, cl Cluster, opts input.Options, limit int,
 	return all
 }
 
-// vote is the exchange between hosts: everyone waits until all have voted.
+// vote implements a vote between hosts: each host waits until all hosts have voted.
 type vote struct {
 	mu      sync.Mutex
 	all     *sync.Cond

@@ -15,14 +15,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 )
 
-// checkSteps compares a run with the steps, spec or error of the case.
+// checkSteps compares a run with the steps, the spec or the error of the case.
 func checkSteps(t *testing.T, c recorded, got Outcome) {
 	t.Helper()
 	var want struct {
 		Steps []json.RawMessage
 		Spec  *string `json:"element_spec"`
 		Error *struct{ Type, Message string }
-		Calls any // of a function, see runFromFunction
+		Calls any // number of function calls; see runFromFunction
 	}
 	if c.Outputs[0] == '[' {
 		require.NoError(t, json.Unmarshal(c.Outputs, &want.Steps))
@@ -45,7 +45,7 @@ func checkSteps(t *testing.T, c recorded, got Outcome) {
 	}
 }
 
-// checkError holds TensorFlow's error types against the ones that stand for them.
+// checkError checks that err is the equivalent of TensorFlow's error.
 func checkError(t *testing.T, kind, message string, err error) {
 	t.Helper()
 	require.Error(t, err)
@@ -67,7 +67,8 @@ func checkError(t *testing.T, kind, message string, err error) {
 	}
 }
 
-// MarshalStep writes a step in the notation of the cases: the values of the replicas at every leaf.
+// MarshalStep encodes a step in the notation of the cases: each leaf is a list of the replicas'
+// values.
 func MarshalStep(t *testing.T, replicas []input.Element) string {
 	t.Helper()
 	columns := map[string][]any{}
@@ -105,7 +106,7 @@ func render(e input.Element, path string, leaf func(path string) any) any {
 	return out
 }
 
-// Nested turns a tensor into lists of lists.
+// Nested converts a tensor to nested lists.
 func Nested(x input.Tensor) any {
 	var flat []any
 	switch v := x.Flat().(type) {
@@ -147,7 +148,7 @@ func toAny[T any](v []T) []any {
 	return out
 }
 
-// SpecText returns a spec as TensorFlow prints it.
+// SpecText returns a spec in TensorFlow's notation.
 func SpecText(spec input.Spec, replicas int) string {
 	if !spec.IsLeaf() {
 		var parts []string

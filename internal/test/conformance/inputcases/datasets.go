@@ -14,7 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 )
 
-// TextFiles writes files of one number a line and reads them as float32.
+// TextFiles writes files with one number per line and returns a dataset of their numbers as
+// float32.
 func TextFiles(t *testing.T, files, lines int, tens bool) input.Dataset {
 	t.Helper()
 	dir, paths := t.TempDir(), []string(nil)
@@ -35,7 +36,7 @@ func TextFiles(t *testing.T, files, lines int, tens bool) input.Dataset {
 		input.MapOptions{Spec: input.Leaf(input.TensorSpec{Kind: input.Float32})})
 }
 
-// ParseNumber maps a line of text to its number, a float32.
+// ParseNumber parses a line of text as float32.
 func ParseNumber(_ context.Context, e input.Element) (input.Element, error) {
 	text, err := input.Flat[string](e.Leaf())
 	if err != nil {

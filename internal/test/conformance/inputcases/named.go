@@ -16,7 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 )
 
-// Ragged is a dataset of vectors whose length is said to be unknown.
+// Ragged returns a dataset of vectors. Its spec declares their length as unknown.
 func Ragged(list []input.Element) input.Dataset {
 	seq := func(context.Context, input.Pass) iter.Seq2[input.Element, error] {
 		return func(yield func(input.Element, error) bool) {
@@ -31,8 +31,8 @@ func Ragged(list []input.Element) input.Dataset {
 	return input.FromSeq(seq, input.SeqOptions{Spec: spec, Count: len(list)})
 }
 
-// runRebatch runs the chunks of the legacy rebatching. The inputs describe the first output; the
-// others name their own.
+// runRebatch runs a case of legacy rebatching. If there are several outputs, the inputs describe
+// the first output, and the names of the others describe their parameters.
 func runRebatch(t *testing.T, c recorded) {
 	var want map[string]json.RawMessage
 	if len(c.Outputs) > 0 && c.Outputs[0] == '[' {
@@ -41,7 +41,7 @@ func runRebatch(t *testing.T, c recorded) {
 		return
 	}
 	require.NoError(t, json.Unmarshal(c.Outputs, &want))
-	params := map[string][3]int{ // range, batch, chunks
+	params := map[string][3]int{ // range, batch, number of chunks
 		"ex1":         {*c.Inputs.Range, *c.Inputs.Batch, *c.Inputs.NumReplicas},
 		"partial":     {10, 4, 2},
 		"last_1_of_4": {5, 4, 2},
@@ -61,7 +61,7 @@ func runRebatch(t *testing.T, c recorded) {
 	}
 }
 
-// checkPieces compares the elements of a dataset with the case's list.
+// checkPieces compares the elements of a dataset with the list of the case.
 func checkPieces(t *testing.T, c recorded, ds input.Dataset) {
 	var got []any
 	for e, err := range ds.All(context.Background()) {
@@ -87,7 +87,7 @@ func runFromFunction(t *testing.T, c recorded, cl Cluster) {
 	assert.Equal(t, want.Calls, calls)
 }
 
-// runNamed builds the cases that have their inputs in the name.
+// runNamed runs a case whose name contains the inputs.
 func runNamed(t *testing.T, c recorded, cl Cluster, opts input.Options) {
 	distributed := func(ds input.Dataset) { t.Helper(); checkSteps(t, c, RunCluster(t, ds, cl, opts, -1)) }
 	name := c.Name
@@ -95,8 +95,8 @@ func runNamed(t *testing.T, c recorded, cl Cluster, opts input.Options) {
 	case strings.HasPrefix(name, "not batched"):
 		distributed(input.Range(8))
 	case strings.Contains(name, "static length"):
-		// TensorFlow splits these along their feature axis without a word, against its own
-		// documentation.
+		// TensorFlow silently splits these elements over their feature axis, although its
+		// documentation excludes this.
 		ds := input.FromElements(input.Leaf(input.Vector[int32](0, 1, 2, 3)), input.Leaf(input.Vector[int32](4, 5, 6, 7)))
 		require.ErrorIs(t, RunCluster(t, ds, cl, opts, -1).Err, input.ErrNotBatched)
 	case strings.HasPrefix(name, "batched then unbatched"):
@@ -177,7 +177,7 @@ func runNamed(t *testing.T, c recorded, cl Cluster, opts input.Options) {
 
 var int64Batch = input.Leaf(input.TensorSpec{Kind: input.Int64, Dims: []int{input.Unknown}})
 
-// OnInts maps the values of int64 vectors.
+// OnInts returns a MapFunc that applies f to int64 vectors.
 func OnInts(f func([]int64) []int64) input.MapFunc {
 	return func(_ context.Context, e input.Element) (input.Element, error) {
 		v, err := input.Flat[int64](e.Leaf())
@@ -185,7 +185,7 @@ func OnInts(f func([]int64) []int64) input.MapFunc {
 	}
 }
 
-// Hundreds counts from 100 times the pipeline's number.
+// Hundreds returns a dataset whose numbers start at 100 times the ID of the input pipeline.
 func Hundreds(ctx input.Context) (input.Dataset, error) {
 	add := int64(100 * ctx.InputPipelineID)
 	return input.Range(4).Batch(2, false).Map(OnInts(func(v []int64) []int64 {
@@ -218,7 +218,7 @@ func sumStep(s input.Step) (sum int64) {
 	return sum
 }
 
-// runDocLoop doubles every value and sums it, step by step.
+// runDocLoop doubles all values and sums them for each step.
 func runDocLoop(t *testing.T, c recorded, cl Cluster) {
 	var want struct {
 		PerStep []float64 `json:"per_step"`
@@ -240,7 +240,7 @@ func runDocLoop(t *testing.T, c recorded, cl Cluster) {
 
 var callText = regexp.MustCompile(`^\.?(\w+)\(([^)]*)\)`)
 
-// Pipeline reads a pipeline written as range(8).batch(4).repeat(2).
+// Pipeline parses a description such as range(8).batch(4).repeat(2).
 func Pipeline(text string) (ds input.Dataset, ok bool) {
 	for first := true; ; first = false {
 		m := callText.FindStringSubmatch(text)
@@ -288,8 +288,8 @@ func Pipeline(text string) (ds input.Dataset, ok bool) {
 	}
 }
 
-// runGetNext takes elements one by one, up to the end and past it: whether there is one each time, as
-// get_next_as_optional reports, or the error of get_next.
+// runGetNext reads elements up to and past the end of the dataset. It checks whether each read
+// returns an element, like get_next_as_optional, or the error of the last read, like get_next.
 func runGetNext(t *testing.T, c recorded, cl Cluster, opts input.Options) {
 	var has []bool
 	steps := 1
@@ -305,7 +305,7 @@ func runGetNext(t *testing.T, c recorded, cl Cluster, opts input.Options) {
 	require.NoError(t, err)
 	next, stop := iter.Pull2(d.All(context.Background()))
 	defer stop()
-	if has == nil { // the error of the call past the end
+	if has == nil { // error of the read past the end
 		var want struct {
 			Error struct{ Type string }
 		}
@@ -334,8 +334,7 @@ func withReplicas(o input.Options, cl Cluster) input.Options {
 	return o
 }
 
-// runBatchSizes checks a table of the batch sizes of each worker, which has the sizes of all workers
-// in each row.
+// runBatchSizes checks a table of batch sizes. Each row contains the sizes of all workers.
 func runBatchSizes(t *testing.T, c recorded) {
 	var rows []struct {
 		GlobalBatch       int     `json:"global_batch"`

@@ -15,11 +15,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 )
 
-// A case whose name does not say what is in the dataset has its elements in the answer:
-// what the replicas of a step have is a global batch, which is put together and cut
-// again. The spec is the recorded one, so that it tells the dtypes.
+// If the name of a case does not describe the dataset, the dataset is reconstructed from the
+// recorded steps. The values of the replicas in a step are concatenated to a global batch, which
+// the test splits again. The recorded spec determines the dtypes.
 
-// runRebuilt runs a case on the dataset that its steps were cut from.
+// runRebuilt runs a case on a dataset that is reconstructed from the recorded steps.
 func runRebuilt(t *testing.T, c recorded, cl Cluster, opts input.Options) {
 	var want struct {
 		Steps []any
@@ -63,14 +63,14 @@ func runRebuilt(t *testing.T, c recorded, cl Cluster, opts input.Options) {
 	}
 	got := RunCluster(t, dataset(t, list, perReplica), cl, opts, -1)
 	if known && got.Err == nil {
-		// Python's order of keys is that of their writing.
+		// Python prints keys in the order in which the case wrote them.
 		require.Equal(t, SpecText(perReplica, cl.Replicas), SpecText(got.Spec, cl.Replicas))
 		c.Outputs, _ = json.Marshal(map[string]any{"steps": want.Steps})
 	}
 	checkSteps(t, c, got)
 }
 
-// join puts the parts of all replicas of a step together, or takes those of one.
+// join concatenates the parts of all replicas of a step, or returns the part of one replica.
 func join(t *testing.T, step any, spec input.Spec, known bool, replica int) input.Element {
 	switch x := step.(type) {
 	case []any:
@@ -110,7 +110,7 @@ func member(spec input.Spec, known bool, i int) input.Spec {
 	return spec.At(i)
 }
 
-// rows is a tensor of the rows of several lists.
+// rows concatenates the rows of several lists to a tensor.
 func rows(t *testing.T, parts []any, spec input.Spec, known bool) input.Tensor {
 	var flat []any
 	var dims []int
@@ -197,8 +197,9 @@ func numbers[T any](flat []any, parse func(string) (T, error)) []T {
 	return list
 }
 
-// dataset is one of global batches: of rows that are batched, if all components of all
-// batches but the last have as many, or else as they are.
+// dataset returns a dataset of global batches. If all components of all batches except the last
+// have the same number of rows, the dataset batches individual rows. Otherwise it yields the
+// batches unchanged.
 func dataset(t *testing.T, list []input.Element, spec input.Spec) input.Dataset {
 	size, even := 0, len(list) > 0
 	for i, e := range list {
@@ -219,7 +220,7 @@ func dataset(t *testing.T, list []input.Element, spec input.Spec) input.Dataset 
 	return batches(list, anyRows(t, list, spec)).Unbatch().Batch(size, static)
 }
 
-// batches is a dataset of batches whose number of rows is said to be unknown.
+// batches returns a dataset of batches with an unknown number of rows.
 func batches(list []input.Element, spec input.Spec) input.Dataset {
 	return input.FromSeq(func(context.Context, input.Pass) iter.Seq2[input.Element, error] {
 		return func(yield func(input.Element, error) bool) {
@@ -232,7 +233,7 @@ func batches(list []input.Element, spec input.Spec) input.Dataset {
 	}, input.SeqOptions{Spec: spec, Count: len(list)})
 }
 
-// anyRows is the spec of batches of any number of rows.
+// anyRows returns a spec of batches with an unknown number of rows.
 func anyRows(t *testing.T, list []input.Element, spec input.Spec) input.Spec {
 	if len(spec.Leaves()) == 0 && len(list) > 0 {
 		spec = input.SpecOf(list[0])
@@ -248,7 +249,7 @@ func anyRows(t *testing.T, list []input.Element, spec input.Spec) input.Spec {
 	return free
 }
 
-// specParser reads a spec as TensorFlow prints it, of which it takes one replica's.
+// specParser parses a spec in TensorFlow's notation and returns the spec of one replica.
 type specParser struct {
 	t    *testing.T
 	text string

@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 )
 
-// recorded is one run of TensorFlow: what went in and what came out.
+// recorded is one recorded run of TensorFlow, with its inputs and outputs.
 type recorded struct {
 	Section  string          `json:"section"`
 	Name     string          `json:"name"`
@@ -22,7 +22,8 @@ type recorded struct {
 	Outputs  json.RawMessage `json:"outputs"`
 }
 
-// inputs are the inputs that cases of input, rebatching and sharding have. Absent ones are nil.
+// inputs contains the inputs of cases of input distribution, rebatching and auto-sharding. Absent
+// inputs are nil or zero.
 type inputs struct {
 	Range           *int      `json:"range"`
 	GlobalBatch     *int      `json:"global_batch"`
@@ -41,7 +42,7 @@ type inputs struct {
 	WorkerIndex     int       `json:"worker_index"`
 }
 
-// Run runs one case, given as it is recorded. An input that nothing here reads fails it.
+// Run runs one recorded case. A case with an unknown input fails.
 func Run(t *testing.T, raw json.RawMessage) {
 	var c recorded
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -52,7 +53,7 @@ func Run(t *testing.T, raw json.RawMessage) {
 
 var policyText = regexp.MustCompile(`\bpolicy ([A-Z]+)\b`)
 
-// policyOf finds the policy in the inputs, or in the name where cases keep it there.
+// policyOf returns the auto-shard policy in the inputs or, if the inputs have none, in the name.
 func policyOf(t *testing.T, c recorded) input.AutoShardPolicy {
 	text := c.Inputs.Policy + c.Inputs.AutoShard
 	if m := policyText.FindStringSubmatch(c.Name); text == "" && m != nil {

@@ -30,7 +30,7 @@ type goldenTopology struct {
 	}
 }
 
-// assignmentOutput is an assignment, or the topology that was read.
+// assignmentOutput is a recorded device assignment or a parsed topology.
 type assignmentOutput struct {
 	NumReplicas       int                        `json:"num_replicas"`
 	NumCores          int                        `json:"num_cores_per_replica"`
@@ -54,7 +54,7 @@ type assignmentGolden struct {
 	RawOutput  json.RawMessage   `json:"output"`
 	Output     *assignmentOutput `json:"-"`
 	Error      *struct{ Message string }
-	// Found is the output of a lookup: a list.
+	// Found is the output of a lookup, which is a list.
 	Found json.RawMessage `json:"-"`
 }
 
@@ -62,7 +62,7 @@ type assignmentFile struct {
 	Topologies map[string]goldenTopology
 	Ring3D     map[string][][3]int `json:"ring_3d"`
 	Cases      []assignmentGolden
-	known      map[string]goldenTopology // those of other files too
+	known      map[string]goldenTopology // also includes the topologies of other files
 }
 
 func (g goldenTopology) build(t testing.TB) tpu.Topology {
@@ -72,8 +72,8 @@ func (g goldenTopology) build(t testing.TB) tpu.Topology {
 	return topology
 }
 
-// Assignments are the cases of a file of topologies, rings and device assignments, on package tpu.
-// They may name topologies of the other files.
+// Assignments returns the cases of a file of topologies, rings and device assignments. They run on
+// package tpu and may refer to topologies of the other files.
 func Assignments(data []byte, others ...[]byte) ([]Case, error) {
 	var all assignmentFile
 	if err := json.Unmarshal(data, &all); err != nil {
@@ -107,7 +107,7 @@ func Assignments(data []byte, others ...[]byte) ([]Case, error) {
 	return cases, nil
 }
 
-// Topology is the topology of a file of assignments that has a name.
+// Topology returns a topology of a file of device assignments by name.
 func Topology(t testing.TB, data []byte, name string) tpu.Topology {
 	t.Helper()
 	var all assignmentFile
@@ -149,8 +149,8 @@ func checkTopology(t *testing.T, want goldenTopology) {
 	}
 }
 
-// checkRing reads the ring off an assignment of single cores, one a place of the
-// mesh.
+// checkRing checks the ring order of an assignment with one core per replica and one device per
+// chip.
 func checkRing(c *T, name string, want [][3]int) {
 	var x, y, z int
 	if n, err := fmt.Sscanf(name, "%dx%dx%d", &x, &y, &z); n != 3 || err != nil {
@@ -170,7 +170,7 @@ func checkRing(c *T, name string, want [][3]int) {
 var orders = map[string]tpu.DeviceOrder{"": tpu.AutoOrder, "AUTO": tpu.AutoOrder, "RING": tpu.RingOrder,
 	"MESH": tpu.MeshOrder}
 
-// assignmentCase runs one case by its kind.
+// assignmentCase runs one case, depending on its kind.
 func assignmentCase(c *T, all assignmentFile, g assignmentGolden) {
 	var in struct {
 		Topology string
@@ -184,8 +184,8 @@ func assignmentCase(c *T, all assignmentFile, g assignmentGolden) {
 		Wire     string          `json:"serialized_hex"`
 		Task     int
 		Core     int
-		Tasks    int `json:"num_tasks"`                // in the wire form too
-		PerTask  int `json:"num_tpu_devices_per_task"` // likewise
+		Tasks    int `json:"num_tasks"`                // also in the encoded topology
+		PerTask  int `json:"num_tpu_devices_per_task"` // also in the encoded topology
 		Build    *struct {
 			Topology string
 			Shape    []int  `json:"computation_shape"`
@@ -209,7 +209,7 @@ func assignmentCase(c *T, all assignmentFile, g assignmentGolden) {
 	if in.Replicas != nil {
 		replicas = *in.Replicas
 	}
-	// A topology has a name in the file, perhaps with a note of its form.
+	// A topology is referred to by name. A note on its form may follow.
 	name, _, _ := strings.Cut(in.Topology, " (")
 	recorded, known := all.known[name]
 	topology := func() tpu.Topology {
@@ -229,8 +229,8 @@ func assignmentCase(c *T, all assignmentFile, g assignmentGolden) {
 			c.NotApplicable(NotNumbers)
 		}
 		if replicas == 0 && g.Error == nil {
-			// Zero replicas means the default here; without replicas an assignment
-			// is made from its cores.
+			// Zero replicas means the default for BuildDeviceAssignment. In TensorFlow it means no
+			// replicas, so the test builds the assignment from an empty list of cores.
 			checkAssignment(c.T, g, func() (tpu.DeviceAssignment, error) { return tpu.NewDeviceAssignment(topology(), nil) })
 			return
 		}
@@ -239,7 +239,7 @@ func assignmentCase(c *T, all assignmentFile, g assignmentGolden) {
 				options)
 		})
 	case "ctor":
-		build := func() (tpu.DeviceAssignment, error) { // the case that starts from the wire form
+		build := func() (tpu.DeviceAssignment, error) { // starts from the encoded topology
 			topology, err := tpu.ParseTopologyProto(topology().MarshalProto())
 			require.NoError(c, err)
 			options := tpu.AssignmentOptions{Replicas: replicas, Order: order}
@@ -371,7 +371,7 @@ func checkAssignment(t *testing.T, c assignmentGolden, build func() (tpu.DeviceA
 	}
 }
 
-// repeated reports whether two devices have one place.
+// repeated reports whether two devices have the same coordinates.
 func repeated(placed [][]tpu.Coordinates) bool {
 	seen := map[tpu.Coordinates]bool{}
 	for _, task := range placed {

@@ -1,6 +1,6 @@
-// Package valuecases runs recorded cases of TensorFlow's topologies, device assignments
-// and shardings on packages tpu and sharding. It needs no plugin and no cgo, so that both
-// the tests of those packages and the whole conformance run use it.
+// Package valuecases runs recorded cases of TensorFlow's topologies, device assignments and shardings
+// on packages tpu and sharding. It requires neither a plugin nor cgo. The tests of these packages and
+// the conformance tests use it.
 package valuecases
 
 import (
@@ -9,43 +9,44 @@ import (
 	"testing"
 )
 
-// Case is one recorded case.
+// Case is a recorded case.
 type Case struct {
 	Section, Name string
 	Run           func(t *T)
 }
 
-// T is a running case. Both functions end it.
+// T is a running case. Its function fields end the case.
 type T struct {
 	*testing.T
-	// NotApplicable is for a case that cannot be written here.
+	// NotApplicable ends a case that does not apply to this module.
 	NotApplicable func(Why)
-	// Unmapped is for a case that nothing here knows how to run.
+	// Unmapped ends a case that this package does not support.
 	Unmapped func(format string, args ...any)
 }
 
-// Why is why a case does not apply.
+// Why is the reason why a case does not apply.
 type Why uint8
 
-// The reasons.
+// Reasons.
 const (
-	// AssignSPMD: TensorFlow refuses what is possible here.
+	// AssignSPMD: TensorFlow returns an error, but this module supports the input.
 	AssignSPMD Why = iota
-	// NotNumbers, NotTopology and OtherRank: the input does not compile.
+	// NotNumbers, NotTopology and OtherRank: the input does not compile in Go.
 	NotNumbers
 	NotTopology
 	OtherRank
-	// Negative: a coordinate counts from the end of a NumPy array.
+	// Negative: TensorFlow counts a negative coordinate from the end of a NumPy array.
 	Negative
-	// Repeated: two devices have one place, of which TensorFlow forgets one.
+	// Repeated: two devices have the same coordinates, and TensorFlow ignores one of them.
 	Repeated
-	// Unreduced: XLA has subgroups of parts of a sum, TensorFlow refuses them.
+	// Unreduced: XLA supports subgroups of partial sums, but TensorFlow does not.
 	Unreduced
-	// NoShardingOp: unspecified dimensions are of an op of TensorFlow's graphs.
+	// NoShardingOp: unspecified dimensions are a property of an op in TensorFlow's graphs.
 	NoShardingOp
 )
 
-// Run runs cases as subtests, those left out that left answers true for.
+// Run runs cases as subtests. It skips the cases whose names left returns true for. left may be
+// nil.
 func Run(t *testing.T, cases []Case, left func(name string) bool) {
 	t.Helper()
 	for _, c := range cases {
@@ -58,8 +59,7 @@ func Run(t *testing.T, cases []Case, left func(name string) bool) {
 	}
 }
 
-// Strictly decodes the input or the output of a case. A field that nothing here reads makes the case
-// unmapped.
+// Strictly decodes the input or the output of a case. A case with an unknown field is unmapped.
 func Strictly(t *T, part json.RawMessage, into any) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(part))

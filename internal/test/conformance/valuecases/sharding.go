@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// opInput is what a case gives to the function that makes its sharding.
+// opInput contains the arguments of the function that creates the sharding.
 type opInput struct {
 	Logical   int             `json:"num_logical_devices"`
 	Shape     []*int          `json:"tensor_shape"`
@@ -39,16 +39,16 @@ type opInput struct {
 	UnsetSPMD bool            `json:"experimental_spmd_xla_partitioning"`
 }
 
-// opOutput is a sharding in several forms.
+// opOutput contains a sharding in several encodings.
 type opOutput struct {
 	Hex    string              `json:"serialized_hex"`
 	Shards map[string][][2]int `json:"shards"`
 	HLO    string              `json:"hlo_sharding"`
 	XLAHex string              `json:"hlo_roundtrip_hex"`
 	Iota   string              `json:"hlo_sharding_iota"`
-	// Refused is XLA's error for what TensorFlow writes without a look at it.
+	// Refused is XLA's error for a sharding that TensorFlow does not validate.
 	Refused string `json:"hlo_error"`
-	// What the other forms say again.
+	// The following fields repeat the sharding in other encodings.
 	Proto any    `json:"proto"`
 	Text  string `json:"text"`
 	Same  *bool  `json:"iota_equals_explicit"`
@@ -63,7 +63,7 @@ type opGolden struct {
 	Error     *struct{ Message string }
 }
 
-// Shardings are the cases of a file of OpShardings, on packages sharding and tpu.
+// Shardings returns the cases of a file of OpShardings. They run on packages sharding and tpu.
 func Shardings(data []byte) ([]Case, error) {
 	var all struct {
 		Cases     []opGolden
@@ -90,14 +90,15 @@ func Shardings(data []byte) ([]Case, error) {
 		cases = append(cases, Case{"device_tables", x.Name, func(c *T) { checkTable(c, x) }})
 	}
 	for _, x := range all.TileShape {
-		if x.Hex == nil { // no sharding at all
+		if x.Hex == nil { // no sharding
 			continue
 		}
 		cases = append(cases, Case{"get_sharding_tile_shape", "proto " + *x.Hex, func(c *T) {
 			op, err := sharding.ParseOpShardingProto(unhex(c, *x.Hex))
 			require.NoError(c, err)
 			want := x.Result
-			if n := len(op.Subgroups()); n > 0 { // which TensorFlow counts, against its own documentation
+			// TensorFlow counts subgroup dimensions, although its documentation excludes them.
+			if n := len(op.Subgroups()); n > 0 {
 				want = want[:len(want)-n]
 			}
 			assert.Equal(c, want, op.TileShape())
@@ -125,7 +126,7 @@ func checkOpCase(c *T, g opGolden) {
 	checkOp(c.T, op, g)
 }
 
-// deviceTable is the device of every logical device of every replica, by name.
+// deviceTable contains the device name of every logical device of every replica.
 type deviceTable struct {
 	Name     string
 	Mesh     []int
@@ -135,11 +136,11 @@ type deviceTable struct {
 	Host     string     `json:"host_device"`
 }
 
-// perHost is the block of chips that a host of a generation has.
+// perHost is the block of chips of a host, by TPU generation.
 var perHost = map[string][3]int{"v2": {2, 2, 1}, "v3": {2, 2, 1}, "v4": {2, 2, 1}, "v5p": {2, 2, 1}}
 
-// blockOf is the host's block of a table's slice: that of its generation, or, where
-// hosts differ within one, the one that has as many chips as the hosts in the table.
+// blockOf returns the block of chips of a host. The generation determines the block. If the hosts
+// of a generation differ, it is the block with as many devices as the hosts in the table.
 func blockOf(x deviceTable) ([3]int, bool) {
 	for generation, block := range perHost {
 		if strings.HasPrefix(x.Name, generation) {
@@ -167,7 +168,7 @@ func blockOf(x deviceTable) ([3]int, bool) {
 	return [3]int{}, false
 }
 
-// checkTable builds the slice host by host and the assignment on it.
+// checkTable builds the slice from the blocks of its hosts and compares its device assignment.
 func checkTable(c *T, x deviceTable) {
 	if len(x.Mesh) != tpu.MeshRank {
 		c.Unmapped("slice of %q", x.Name)
@@ -197,7 +198,7 @@ func checkTable(c *T, x deviceTable) {
 	topology, err := tpu.NewTopology(tpu.TopologyOptions{MeshShape: x.Mesh, DeviceCoordinates: tasks})
 	require.NoError(c, err)
 	var a tpu.DeviceAssignment
-	if x.Replicas == nil { // no assignment: a replica for each device, in task order
+	if x.Replicas == nil { // no assignment: one replica per device, in task order
 		var cores [][]tpu.Coordinates
 		for _, task := range tasks {
 			for _, core := range task {
@@ -224,8 +225,8 @@ func checkTable(c *T, x deviceTable) {
 
 func checkOp(t *testing.T, op sharding.OpSharding, c opGolden) {
 	want := c.Output
-	// A mesh and subgroups have several forms on the wire, and in text, of one meaning: what follows
-	// compares those.
+	// A sharding with a mesh or subgroups has several equivalent encodings. The code below compares
+	// such shardings in normalized form.
 	if mesh := c.Input.Mesh != nil; !mesh && len(op.Subgroups()) == 0 {
 		assert.Equal(t, want.Hex, hex.EncodeToString(op.MarshalProto()))
 		assert.Equal(t, want.HLO, op.Canonical().String())
@@ -247,7 +248,7 @@ func checkOp(t *testing.T, op sharding.OpSharding, c opGolden) {
 		assert.True(t, again.Equal(back), "%s: %s", text, back)
 	}
 	for device, want := range want.Shards {
-		number := 5 // any device will do for "*"
+		number := 5 // for "*", any device is valid
 		if device != "*" {
 			var err error
 			number, err = strconv.Atoi(device)
@@ -283,13 +284,13 @@ func buildOp(t *T, c opGolden) (sharding.OpSharding, error) {
 		return sharding.SplitToLogicalDevices(sizes(in.Shape), partitions, in.Logical)
 	}
 	fn := in.Fn
-	if fn == "" { // applied to a tensor, by itself or as one of the outputs of an op
+	if fn == "" { // applied to a tensor, alone or as one of an op's outputs
 		fn = c.API[strings.LastIndexByte(c.API, '.')+1:]
 		in.Core += in.Device
 	}
 	op, err := buildFunction(t, c, fn, in)
 	if err == nil && in.AsTuple && in.UseOp {
-		op = sharding.OpReplicated() // TensorFlow forgets the sharding itself
+		op = sharding.OpReplicated() // TensorFlow drops the sharding
 	}
 	if err == nil && (in.AsTuple || in.Outputs > 0) {
 		elements := make([]sharding.OpSharding, max(in.Outputs, 1))
@@ -329,7 +330,7 @@ func buildFunction(t *T, c opGolden, fn string, in opInput) (sharding.OpSharding
 		return sharding.OpSubgroupTile(dims, devices, modes...)
 	case "split":
 		shape := sizes(in.Shape)
-		if len(in.Override) > 0 { // an empty one is none
+		if len(in.Override) > 0 { // an empty shape counts as absent
 			shape = sizes(in.Override)
 		}
 		return sharding.OpSplit(shape, in.SplitDim, in.Devices)
@@ -341,7 +342,7 @@ func buildFunction(t *T, c opGolden, fn string, in opInput) (sharding.OpSharding
 	return sharding.OpSharding{}, nil
 }
 
-// modesOf are the names of the kinds of a case's subgroups.
+// modesOf returns the names of the modes of a case's subgroups.
 func modesOf(in opInput) []string {
 	list, _ := in.Modes.([]any)
 	var modes []string
