@@ -22,7 +22,7 @@ import (
 // asCommand makes the test binary the command itself.
 const asCommand = "BENCH_TEST_AS_COMMAND"
 
-// The benchmarks that start processes start this one.
+// TestMain runs the command if a benchmark or a test started this binary as a child process.
 func TestMain(m *testing.M) {
 	plugintest.PlainCode()
 	if len(os.Args) > 1 && os.Args[1] == "-child" || os.Getenv(asCommand) == "1" {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(plugintest.OwnHome(m.Run))
 }
 
-// Every benchmark runs, for a moment.
+// TestEveryBenchmarkRuns runs every benchmark for a short time.
 func TestEveryBenchmarkRuns(t *testing.T) {
 	plugintest.Path(t, "cpu")
 	effort, compiler = 0.01, plugintest.Programs(t)

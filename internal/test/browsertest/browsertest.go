@@ -20,40 +20,41 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Window is what a page is shown in, in pixels.
+// Window is the size of a browser window in pixels, and its color scheme.
 type Window struct {
 	Width, Height int
 	Dark          bool
 }
 
-// Windows are those of a desk and of a phone, by day and by night.
+// Windows contains windows of desktop and phone size, each with light and dark colors.
 var Windows = []Window{{1200, 1000, false}, {1200, 1000, true}, {400, 1600, false}, {400, 1600, true}}
 
-// String names the window.
+// String returns a name for the window.
 func (w Window) String() string {
 	return fmt.Sprintf("%d-%s", w.Width, map[bool]string{false: "light", true: "dark"}[w.Dark])
 }
 
-// listen keeps what a page writes on its canvases, as no document has it.
+// listen records the texts that a page draws on canvases, because the document does not contain
+// them.
 const listen = `<script>const written = [];
 { const fill = CanvasRenderingContext2D.prototype.fillText;
   CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
     written.push({ text, size: parseFloat(/([\d.]+)px/.exec(this.font)[1]) * Math.hypot(this.getTransform().a, this.getTransform().b) / devicePixelRatio }); return fill.call(this, text, ...rest); };
 }</script>`
 
-// View is a page in a window.
+// View is the result of a page in a window.
 type View struct {
 	Window
-	// Found is what the script returned, as JSON.
+	// Found is the JSON encoding of the script's result.
 	Found   []byte
 	Picture image.Image
 }
 
-// Show opens a page in windows of several widths and runs a script in each after the page has
-// loaded. The script is the body of an async function whose result is in the View. Show writes
-// screenshots to the folder TPUSTRATEGY_PICTURES, if it is set. The windows are frames of one
-// window, because a browser window cannot be as narrow as a phone. Without a browser the test is
-// skipped, or fails if TPUSTRATEGY_REQUIRE_BROWSER is set.
+// Show opens a page in windows of several widths, and runs a script in each window after the page
+// has loaded. The script is the body of an async function whose result is in the View. If
+// TPUSTRATEGY_PICTURES is set, Show writes screenshots to this folder. The windows are frames of
+// one browser window, because a browser window cannot be as narrow as a phone. If no browser is
+// installed, the test is skipped, or fails if TPUSTRATEGY_REQUIRE_BROWSER is set.
 func Show(t *testing.T, page []byte, script string, windows ...Window) (views []View) {
 	t.Helper()
 	var frames strings.Builder
@@ -89,8 +90,7 @@ func Show(t *testing.T, page []byte, script string, windows ...Window) (views []
 	return views
 }
 
-// legible finds texts that are too small, what is wider than the window, and texts that stand on one
-// another in a drawing.
+// legible is a script that finds small texts and content wider than the window.
 const legible = `
 const wrong = [], wide = document.documentElement.scrollWidth;
 if (wide > innerWidth) wrong.push("the page is " + wide + " pixels wide");
@@ -107,8 +107,8 @@ while (walk.nextNode()) {
 }
 return wrong;`
 
-// Legible opens a page in each of the [Windows], and fails where a text is smaller than 12 pixels, or
-// something is beside the window.
+// Legible opens a page in each of the [Windows]. It fails the test if a text is smaller than 12
+// pixels or content is wider than the window.
 func Legible(t *testing.T, page []byte) {
 	t.Helper()
 	for _, v := range Show(t, page, legible, Windows...) {
@@ -116,7 +116,7 @@ func Legible(t *testing.T, page []byte) {
 	}
 }
 
-// open starts the browser.
+// open starts the browser and returns the document and a screenshot.
 func open(t *testing.T, page string, width, height int) (printed string, picture image.Image) {
 	t.Helper()
 	reason := "no chromium is installed"
@@ -125,10 +125,10 @@ func open(t *testing.T, page string, width, height int) (printed string, picture
 		if err != nil {
 			continue
 		}
-		for range 2 { // a first start on a busy machine may be too slow
+		for range 2 { // the first start may time out on a busy machine
 			dir, err := os.MkdirTemp("", "browser")
 			require.NoError(t, err)
-			t.Cleanup(func() { _ = os.RemoveAll(dir) }) // the browser may still write there
+			t.Cleanup(func() { _ = os.RemoveAll(dir) }) // the browser may still write to the folder
 			path, shot := filepath.Join(dir, "page.html"), filepath.Join(dir, "page.png")
 			require.NoError(t, os.WriteFile(path, []byte(page), 0o644))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -136,7 +136,7 @@ func open(t *testing.T, page string, width, height int) (printed string, picture
 				"--hide-scrollbars",
 				"--user-data-dir="+filepath.Join(dir, "profile"), fmt.Sprintf("--window-size=%d,%d", width, height),
 				"--dump-dom", "--screenshot="+shot, "file://"+path)
-			cmd.WaitDelay = time.Second // its children hold the pipe
+			cmd.WaitDelay = time.Second // child processes of the browser may keep the pipe open
 			var out, errs bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &errs
 			err = cmd.Run()

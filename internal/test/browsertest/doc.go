@@ -1,2 +1,2 @@
-// Package browsertest shows pages in a browser, for tests that look at them.
+// Package browsertest opens pages in a browser for tests.
 package browsertest

@@ -15,10 +15,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// devices is what a mesh of the corpus has.
+// devices is the number of devices in each mesh of the corpus.
 const devices = 8
 
-// options are those of a strategy for a program on an entry's mesh.
+// options returns the options of a strategy for a program on an entry's mesh.
 func options(e corpus.Entry, p corpus.Program) strategy.Options {
 	return strategy.Options{Replicas: e.Replicas, LogicalDevices: e.Logical, Variables: p.Rules(e.Logical)}
 }
@@ -34,7 +34,8 @@ func resultOf(e corpus.Entry, platform string, m *spmd.Module, store *model.Stor
 	return r
 }
 
-// compiled compiles the entry's program at its real size.
+// compiled compiles the program of an entry and returns its sizes and times. If the compilation
+// fails, it ends the test.
 func compiled(t *testing.T, s *strategy.TPUStrategy, platform string, e corpus.Entry, p corpus.Program) result {
 	t.Helper()
 	store := model.NewStore()
@@ -71,7 +72,7 @@ func TestEveryProgramIsLowered(t *testing.T) {
 
 func TestQuickProgramsCompileAtTheirRealSize(t *testing.T) {
 	if !plugintest.InChild(t) {
-		// libtpu has a process of its own.
+		// libtpu runs in a separate process.
 		out, err := plugintest.Child(t, append(plugintest.TPUEnv(), "TPU_LOG_DIR=disabled")...)
 		require.NoError(t, err, out)
 		t.Log(out)

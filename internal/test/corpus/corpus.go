@@ -7,18 +7,18 @@ import (
 	"github.com/gomlx/gomlx/ml/layers/kan"
 )
 
-// All is the corpus.
+// All returns the entries of the corpus.
 func All() []Entry {
 	return slices.Concat(languages(), images(), sequences(), tables(), single(), deep())
 }
 
-// sized is an entry for a program that is made from a size.
+// sized returns an entry whose program is built from one size value.
 func sized[T any](name string, replicas int, slice string, program func(T) Program, real, small T) Entry {
 	return Entry{Name: name, Replicas: replicas, Logical: 8 / replicas, Slice: slice,
 		Real: func() Program { return program(real) }, Small: func() Program { return program(small) }}
 }
 
-// made is an entry for a program that is made from several sizes.
+// made returns an entry with two functions that build its program.
 func made(name string, replicas int, slice string, real, small func() Program) Entry {
 	return Entry{Name: name, Replicas: replicas, Logical: 8 / replicas, Slice: slice, Real: real, Small: small}
 }

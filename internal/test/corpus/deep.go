@@ -24,8 +24,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// deep are models as deep as people train them, whose layers, or whose steps through a sequence,
-// are a loop of the program.
+// deep returns models of realistic depth. A loop in the program runs their layers or their time
+// steps.
 func deep() []Entry {
 	small := text{rows: 8, length: 8, vocabulary: 32, width: 16, heads: 8, layers: 3, dtype: full}
 	steps := func(hidden int) func(text) Program { return func(c text) Program { return recurrentLoop(c, hidden) } }
@@ -42,7 +42,8 @@ func deep() []Entry {
 	}
 }
 
-// deepLayer is [block] as a layer of a loop. keys are what it attends to, nil for its own input.
+// deepLayer is [block] as a layer of a loop. keys is the input of the cross-attention, or nil for
+// self-attention.
 func deepLayer(scope *model.Scope, x, keys *Node, heads, logicalDevices int, causal bool) *Node {
 	width := x.Shape().Dim(-1)
 	h := norm.LayerNorm(scope.In("norm1"), x, -1).Done()
@@ -56,13 +57,13 @@ func deepLayer(scope *model.Scope, x, keys *Node, heads, logicalDevices int, cau
 	return graph.Add(x, layers.Dense(scope.In("down"), h, true, width))
 }
 
-// stackRules split what [deepLayer] makes, for p logical devices.
+// stackRules shards the variables of [deepLayer] over p logical devices.
 func stackRules(p int) logical.Rules {
 	return logical.Rules{logical.Match(`up/dense/weights`, logical.SplitInto(1, 1, p)), logical.Match(`down/dense/weights`,
 		logical.SplitInto(1, p, 1))}
 }
 
-// deepVit is a vision transformer.
+// deepVit returns a vision transformer.
 func deepVit(c pictures, patch, width, heads, depth int) Program {
 	return c.classified(stackRules, func(rc *strategy.ReplicaContext, x *Node) *Node {
 		x = loop.Layers(rc.Scope("layers"), depth, patches(rc, x, patch, width), func(scope *model.Scope, x *Node) *Node {
@@ -72,7 +73,7 @@ func deepVit(c pictures, patch, width, heads, depth int) Program {
 	})
 }
 
-// deepTranslator is an encoder, and a decoder each layer of which attends to it.
+// deepTranslator returns an encoder and a decoder with cross-attention in each layer.
 func deepTranslator(c text) Program {
 	return Program{
 		Inputs: []Input{ints(c.vocabulary, c.rows, c.length), ints(c.vocabulary, c.rows, c.length), ints(c.vocabulary, c.rows,
@@ -95,8 +96,8 @@ func deepTranslator(c text) Program {
 	}
 }
 
-// decoder is a language model whose layers are a loop with an attention and a dense part of their
-// own, and whose layers add terms to its loss.
+// decoder returns a language model. A loop runs the function layer for each of its layers, and each
+// layer adds an auxiliary term to the loss.
 func (c text) decoder(splits func(p int) logical.Rules, layer func(rc *strategy.ReplicaContext, scope *model.Scope,
 	x *Node) (y, term *Node)) Program {
 	return Program{
@@ -115,7 +116,8 @@ func (c text) decoder(splits func(p int) logical.Rules, layer func(rc *strategy.
 	}
 }
 
-// selfAttention is the attention of a decoder's layer, whose weights are by head.
+// selfAttention applies the self-attention of a decoder layer. The weights have a dimension for the
+// heads.
 func selfAttention(rc *strategy.ReplicaContext, scope *model.Scope, x *Node, c text,
 	attend func(q, k, v *Node) *Node) *Node {
 	g, of := rc.Graph(), []int{c.width, c.heads, c.width / c.heads}
@@ -128,7 +130,7 @@ func selfAttention(rc *strategy.ReplicaContext, scope *model.Scope, x *Node, c t
 	return graph.Add(x, graph.Einsum("blhk,hkd->bld", attend(project("query"), project("key"), project("value")), out))
 }
 
-// causal is attention to all tokens before.
+// causal computes causal attention.
 func causal(q, k, v *Node) *Node {
 	n := q.Shape().Dim(1)
 	scores := graph.ConvertDType(graph.Einsum("bqhk,bshk->bhqs", q, k), dtypes.Float32)
@@ -138,8 +140,8 @@ func causal(q, k, v *Node) *Node {
 	return graph.Einsum("bhqs,bshk->bqhk", weights, v)
 }
 
-// deepExperts is a decoder whose dense parts are experts, which the logical devices share out: each
-// token goes to two of eight.
+// deepExperts returns a decoder with eight experts in each layer. The experts are sharded over the
+// logical devices, and each token is sent to two experts.
 func deepExperts(c text) Program {
 	const experts = 8
 	return c.decoder(func(p int) logical.Rules {
@@ -162,7 +164,7 @@ func deepExperts(c text) Program {
 		})
 }
 
-// deepRing is a decoder over long sequences, which the logical devices have in parts.
+// deepRing returns a decoder over long sequences that are sharded over the logical devices.
 func deepRing(c text) Program {
 	return c.decoder(stackRules, func(rc *strategy.ReplicaContext, scope *model.Scope, x *Node) (y, term *Node) {
 		p := rc.Strategy().NumLogicalDevices()
@@ -177,7 +179,7 @@ func deepRing(c text) Program {
 	})
 }
 
-// deepPipeline is a decoder whose layers are stages of a pipeline over the logical devices.
+// deepPipeline returns a decoder whose layers are pipeline stages on the logical devices.
 func deepPipeline(c text) Program {
 	shapesOf := map[string][]int{"query": {c.width, c.width}, "key": {c.width, c.width}, "value": {c.width, c.width},
 		"out": {c.width, c.width},
@@ -207,7 +209,7 @@ func deepPipeline(c text) Program {
 	}
 }
 
-// plainLayer is a decoder's layer without variables.
+// plainLayer computes a decoder layer with the given weights. It creates no variables.
 func (c text) plainLayer(x *Node, w map[string]*Node) *Node {
 	normal := func(x *Node) *Node {
 		wide := graph.ConvertDType(x, dtypes.Float32)
@@ -226,7 +228,7 @@ func (c text) plainLayer(x *Node, w map[string]*Node) *Node {
 	return graph.Add(x, graph.Einsum("blh,hd->bld", h, w["down"]))
 }
 
-// recurrentLoop is a language model of LSTM layers, whose steps through the sequence are a loop.
+// recurrentLoop returns a language model of LSTM layers. A loop runs the time steps.
 func recurrentLoop(c text, hidden int) Program {
 	return Program{
 		Inputs: []Input{ints(c.vocabulary, c.rows, c.length), ints(c.vocabulary, c.rows, c.length)},

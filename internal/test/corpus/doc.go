@@ -1,9 +1,8 @@
-// Package corpus is real programs at their real size, written with GoMLX as its users
-// write them: what must compile for every plugin and mesh, and give the same numbers on
-// all of them. A program that is refused here is one that a user would have been
-// refused.
+// Package corpus contains realistic programs, written as users of GoMLX write them. Every plugin
+// and mesh must compile these programs and compute the same numbers.
 //
-// Each program has a real size, that of the published model or the order of it, at which
-// it is lowered and compiled but not run, and a small one, at which it runs. Layers
-// unroll in a program's text, so a few stand for many.
+// Each program has two sizes. At its real size, that of a published model or similar, it is lowered
+// and compiled, but not run. At its small size it is run. Unless a program runs its layers in a
+// loop, each layer adds its own operations to the program text, so the programs have only a few
+// layers.
 package corpus

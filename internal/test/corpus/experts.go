@@ -11,13 +11,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// mixture is the size of a mixture of experts, of which each token asks k.
+// mixture contains the sizes of a mixture of experts that sends each token to k experts.
 type mixture struct {
 	rows, length, vocabulary, width, hidden, experts, k int
 	dtype                                               dtypes.DType
 }
 
-// expert are the experts' weights, split over the logical devices by expert.
+// expert returns the weights of all experts. The first dimension is the expert, and it is sharded
+// over the logical devices.
 func (c mixture) expert(rc *strategy.ReplicaContext, name string, dims ...int) *Node {
 	return rc.Scope("experts").VariableWithShape(name, shapes.Make(c.dtype, dims...)).NodeValue(rc.Graph())
 }
@@ -40,7 +41,7 @@ func (c mixture) program(experts func(rc *strategy.ReplicaContext, x *Node) *Nod
 	}
 }
 
-// mixed asks all experts, and weighs the k best by a mask.
+// mixed returns a model that computes all experts for each token and masks out all but the k best.
 func mixed(c mixture) Program {
 	return c.program(func(rc *strategy.ReplicaContext, x *Node) *Node {
 		gates := graph.Softmax(layers.Dense(rc.Scope("router"), x, false, c.experts))
@@ -51,13 +52,14 @@ func mixed(c mixture) Program {
 	})
 }
 
-// dispatched sends each token to its k experts, each of which takes as many as it has
-// room for: by places that a running sum gives, a scatter and a gather.
+// dispatched returns a model that sends each token to its k experts with a scatter and a gather. A
+// running sum assigns the positions in each expert's buffer. An expert ignores tokens beyond its
+// capacity room.
 func dispatched(c mixture, room int) Program {
 	return c.program(func(rc *strategy.ReplicaContext, x *Node) *Node {
 		g, tokens := rc.Graph(), x.Shape().Dim(0)
 		gates := graph.Softmax(layers.Dense(rc.Scope("router"), x, false, c.experts))
-		_, experts := graph.TopK(graph.StopGradient(gates), c.k, -1) // GoMLX does not differentiate a sort
+		_, experts := graph.TopK(graph.StopGradient(gates), c.k, -1) // GoMLX cannot differentiate a sort
 		experts = graph.Reshape(experts, tokens*c.k)
 		chosen := graph.OneHot(experts, c.experts, dtypes.Int32)
 		places := graph.ReduceSum(graph.Mul(graph.AddScalar(graph.CumSum(chosen, 0), -1), chosen), 1)

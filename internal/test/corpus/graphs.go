@@ -14,11 +14,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// network is the size of a batch of graphs.
+// network contains the sizes of a batch of graphs.
 type network struct{ graphs, nodes, edges, features, width, rounds, classes int }
 
-// messages is a graph network: nodes send along the edges, and a node adds up, and takes
-// the greatest of, what it gets, by scatters over the nodes of all graphs of a replica.
+// messages returns a message-passing graph network. Scatters over the nodes of all graphs of a
+// replica compute the sum and the maximum of the messages that each node receives.
 func messages(c network) Program {
 	return Program{
 		Inputs: []Input{floats(c.graphs, c.nodes, c.features), ints(c.nodes, c.graphs, c.edges), ints(c.nodes, c.graphs,
@@ -45,8 +45,8 @@ func messages(c network) Program {
 	}
 }
 
-// attending is a graph attention network: each node weighs what it gets by a softmax
-// over its edges, which a scatter of maxima keeps in range.
+// attending returns a graph attention network. Each node weights its messages with a softmax over
+// its edges. A scatter of maxima makes the softmax numerically stable.
 func attending(c network) Program {
 	return Program{
 		Inputs: []Input{floats(c.graphs, c.nodes, c.features), ints(c.nodes, c.graphs, c.edges), ints(c.nodes, c.graphs,
@@ -77,8 +77,8 @@ func attending(c network) Program {
 	}
 }
 
-// points is PointNet over clouds of points, each with its nearest neighbors: distances,
-// the least k of them, and the greatest of what the neighbors say.
+// points returns a PointNet over point clouds. It computes the distances between points, selects
+// the nearest neighbors of each point, and takes the maximum over the neighbors.
 func points(clouds, size, neighbours, width, classes int) Program {
 	return Program{
 		Inputs: []Input{floats(clouds, size, 3), ints(classes, clouds)},

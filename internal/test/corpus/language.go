@@ -16,14 +16,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// text is the size of a transformer over tokens.
+// text contains the sizes of a transformer over tokens.
 type text struct {
 	rows, length, vocabulary, width, heads, layers int
 	dtype                                          dtypes.DType
 }
 
-// block is a transformer's layer: attention and a dense pair, each after a
-// normalisation and beside a residual.
+// block applies a transformer layer: attention and a feed-forward network, each with a
+// normalization before it and a residual connection.
 func block(rc *strategy.ReplicaContext, name string, x, keys *Node, heads int, causal bool) *Node {
 	width := x.Shape().Dim(-1)
 	h := norm.LayerNorm(rc.Scope(name, "norm1"), x, -1).Done()
@@ -40,7 +40,7 @@ func block(rc *strategy.ReplicaContext, name string, x, keys *Node, heads int, c
 	return graph.Add(x, h)
 }
 
-// embedded are tokens with their positions.
+// embedded returns the sum of token and position embeddings.
 func embedded(rc *strategy.ReplicaContext, tokens *Node, name string, c text) *Node {
 	x := layers.Embedding(rc.Scope(name), tokens, c.dtype, c.vocabulary, c.width)
 	positions := rc.Scope(name, "positions").VariableWithShape("positions", shapes.Make(c.dtype, c.length,
@@ -48,15 +48,15 @@ func embedded(rc *strategy.ReplicaContext, tokens *Node, name string, c text) *N
 	return graph.Add(x, graph.InsertAxes(positions, 0))
 }
 
-// tokenLoss is the mean cross-entropy of the next tokens.
+// tokenLoss returns the mean cross-entropy of the next tokens.
 func tokenLoss(labels, logits *Node) *Node {
 	logits = graph.ConvertDType(logits, dtypes.Float32)
 	return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits([]*Node{graph.InsertAxes(labels, -1)},
 		[]*Node{logits}))
 }
 
-// gatherRows takes rows of each example: x is [examples, rows, width], and of is
-// [examples, wanted].
+// gatherRows selects rows of each example. x has the shape [examples, rows, width], and of contains
+// row indices of the shape [examples, n].
 func gatherRows(x, of *Node) *Node {
 	examples, n, width := x.Shape().Dim(0), x.Shape().Dim(1), x.Shape().Dim(2)
 	of = graph.ConvertDType(of, dtypes.Int32)
@@ -69,7 +69,7 @@ func blockRules(p int) logical.Rules {
 	return logical.Rules{columns(p, `up/dense/weights`), rows(p, `down/dense/weights`)}
 }
 
-// gpt is a decoder that predicts the next token.
+// gpt returns a decoder that predicts the next token.
 func gpt(c text) Program {
 	return Program{
 		Inputs: []Input{ints(c.vocabulary, c.rows, c.length), ints(c.vocabulary, c.rows, c.length)},
@@ -85,7 +85,7 @@ func gpt(c text) Program {
 	}
 }
 
-// bert predicts masked tokens, of which it gathers the places.
+// bert returns an encoder that predicts masked tokens. It gathers the positions of these tokens.
 func bert(c text, masked int) Program {
 	return Program{
 		Inputs: []Input{ints(c.vocabulary, c.rows, c.length), ints(2, c.rows, c.length), ints(c.length, c.rows, masked),
@@ -100,7 +100,7 @@ func bert(c text, masked int) Program {
 			}
 			x = gatherRows(x, in[2])
 			x = activation.Gelu(layers.Dense(rc.Scope("head"), x, true, c.width))
-			// The output shares the embedding's table.
+			// The output layer shares the embedding table.
 			table := rc.Scope("tokens").VariableWithShape("embeddings", shapes.Make(c.dtype, c.vocabulary,
 				c.width)).NodeValue(rc.Graph())
 			return tokenLoss(in[3], graph.Einsum("bmd,vd->bmv", x, table))
@@ -108,7 +108,7 @@ func bert(c text, masked int) Program {
 	}
 }
 
-// translator is an encoder and a decoder that attends to it.
+// translator returns an encoder and a decoder with cross-attention.
 func translator(c text) Program {
 	return Program{
 		Inputs: []Input{ints(c.vocabulary, c.rows, c.length), ints(c.vocabulary, c.rows, c.length), ints(c.vocabulary, c.rows,
@@ -128,7 +128,7 @@ func translator(c text) Program {
 	}
 }
 
-// sampler gives the next token of each row: the most likely one of k, by chance.
+// sampler returns a function that samples the next token of each row from the k most likely tokens.
 func sampler(c text, k int) Program {
 	return Program{
 		Inputs: []Input{ints(c.vocabulary, c.rows, c.length), floats(c.rows, k)},

@@ -21,7 +21,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// layer is a program that fits what a layer makes of rows of a width to other rows.
+// layer returns a program that trains one layer on rows of a fixed width with a mean squared error.
 func layer(rowCount, width int, splits func(p int) logical.Rules, of func(rc *strategy.ReplicaContext,
 	x *Node) *Node) Program {
 	return Program{Inputs: []Input{floats(rowCount, width), floats(rowCount, 1)}, Splits: splits,
@@ -32,7 +32,7 @@ func layer(rowCount, width int, splits func(p int) logical.Rules, of func(rc *st
 		}}
 }
 
-// forward is GoMLX's feed-forward network with what it can be configured with.
+// forward returns GoMLX's feed-forward network with residuals, normalization and regularizers.
 func forward(rowCount, width, depth int) Program {
 	return layer(rowCount, width, nil, func(rc *strategy.ReplicaContext, x *Node) *Node {
 		return fnn.New(rc.Scope("fnn"), x, 8).NumHiddenLayers(depth, width).Activation(activation.TypeSilu).Residual(true).
@@ -40,7 +40,7 @@ func forward(rowCount, width, depth int) Program {
 	})
 }
 
-// ensemble is a feed-forward network whose members are independent.
+// ensemble returns a feed-forward network with independent ensemble members.
 func ensemble(rowCount, width, members int) Program {
 	return layer(rowCount, width, nil, func(rc *strategy.ReplicaContext, x *Node) *Node {
 		return fnn.New(rc.Scope("fnn"), x, 8).WithEnsembleSize(members).NumHiddenLayers(1,
@@ -48,7 +48,7 @@ func ensemble(rowCount, width, members int) Program {
 	})
 }
 
-// dropped is a network with every kind of dropout.
+// dropped returns a network with every kind of dropout.
 func dropped(rowCount, width int) Program {
 	return layer(rowCount, width, nil, func(rc *strategy.ReplicaContext, x *Node) *Node {
 		g := x.Graph()
@@ -61,7 +61,7 @@ func dropped(rowCount, width int) Program {
 	})
 }
 
-// normalised goes through each normalisation that has no state.
+// normalised returns a network with each stateless normalization.
 func normalised(rowCount, width int) Program {
 	return layer(rowCount, width, func(p int) logical.Rules { return logical.Rules{columns(p, `/wide/dense/weights`)} },
 		func(rc *strategy.ReplicaContext, x *Node) *Node {
@@ -74,7 +74,7 @@ func normalised(rowCount, width int) Program {
 		})
 }
 
-// batchNormalised has the statistics of a batch, over features and over pictures.
+// batchNormalised returns a network with batch normalization over features and over images.
 func batchNormalised(rowCount, width int) Program {
 	return layer(rowCount, width, nil, func(rc *strategy.ReplicaContext, x *Node) *Node {
 		x = norm.BatchNorm(rc.Scope("features"), layers.Dense(rc.Scope("in"), x, true, width), -1).Momentum(0.9).Done()
@@ -83,13 +83,13 @@ func batchNormalised(rowCount, width int) Program {
 	})
 }
 
-// activated goes through every activation.
+// activated returns a network with every activation function.
 func activated(rowCount, width int) Program {
 	return layer(rowCount, width, nil, func(rc *strategy.ReplicaContext, x *Node) *Node {
 		x = layers.Dense(rc.Scope("in"), x, true, width)
 		sum := x
 		for _, kind := range activation.TypeValues() {
-			if kind.HiddenDimMultiplier() != 1 { // gates halve their input
+			if kind.HiddenDimMultiplier() != 1 { // gated activations halve their input
 				sum = graph.Add(sum, activation.Apply(kind, graph.Concatenate([]*Node{x, sum}, -1)))
 				continue
 			}
@@ -100,7 +100,7 @@ func activated(rowCount, width int) Program {
 	})
 }
 
-// attended is attention of several kinds, one after another.
+// attended returns a network with several kinds of attention in sequence.
 func attended(rowCount, length, width, heads int) Program {
 	return Program{Inputs: []Input{floats(rowCount, length, width), ints(length, rowCount)},
 		Loss: func(rc *strategy.ReplicaContext, in []*Node) *Node {
@@ -122,8 +122,8 @@ func attended(rowCount, length, width, heads int) Program {
 		}}
 }
 
-// calibrated is a lattice of piecewise-linear calibrations, kept monotonic after each
-// step.
+// calibrated returns a lattice of piecewise-linear calibrations. Each step restores their
+// monotonicity.
 func calibrated(rowCount, width, keys int) Program {
 	return layer(rowCount, width, nil, func(rc *strategy.ReplicaContext, x *Node) *Node {
 		points := make([]float32, keys)
@@ -145,14 +145,14 @@ func calibrated(rowCount, width, keys int) Program {
 	})
 }
 
-// splines are the Kolmogorov-Arnold networks of a kind.
+// splines returns a Kolmogorov-Arnold network of the given kind.
 func splines(rowCount, width, hidden int, kind func(c *kan.Config) *kan.Config) Program {
 	return layer(rowCount, width, nil, func(rc *strategy.ReplicaContext, x *Node) *Node {
 		return kind(kan.New(rc.Scope("kan"), x, 8).NumHiddenLayers(1, hidden).NumControlPoints(8)).Done()
 	})
 }
 
-// rationals are learnable rational functions of each feature.
+// rationals returns a network with learnable rational functions of each feature.
 func rationals(rowCount, width int) Program {
 	return layer(rowCount, width, nil, func(rc *strategy.ReplicaContext, x *Node) *Node {
 		x = rational.New(rc.Scope("swish"), layers.Dense(rc.Scope("in"), x, true,
@@ -161,7 +161,7 @@ func rationals(rowCount, width int) Program {
 	})
 }
 
-// rotated are vector neurons, which turn with their input.
+// rotated returns a network of vector neurons, which are rotation-equivariant.
 func rotated(rowCount, width int) Program {
 	return layer(rowCount, 3*width, nil, func(rc *strategy.ReplicaContext, x *Node) *Node {
 		x = graph.Reshape(x, x.Shape().Dim(0), width, 3)
@@ -172,7 +172,7 @@ func rotated(rowCount, width int) Program {
 	})
 }
 
-// lost adds up GoMLX's losses over what a dense layer gives.
+// lost returns a dense layer with the sum of GoMLX's losses.
 func lost(rowCount, width, classes int) Program {
 	return Program{Inputs: []Input{floats(rowCount, width), floats(rowCount, classes), ints(classes, rowCount, 1)},
 		Optimizer: func() optimizer.Interface { return optimizer.Adam().Adamax().LearningRate(1e-3).Done() },
@@ -194,7 +194,7 @@ func lost(rowCount, width, classes int) Program {
 		}}
 }
 
-// regions has its halves on logical devices of their own.
+// regions returns a network whose halves run on different logical devices.
 func regions(rowCount, width int) Program {
 	return layer(rowCount, width, nil, func(rc *strategy.ReplicaContext, x *Node) *Node {
 		part := func(name string, x *Node) *Node {

@@ -21,11 +21,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// tolerance is how far, relatively, a loss on a mesh may be from that on one device:
-// sums are taken in another order.
+// tolerance is the largest relative difference between a loss on a mesh and the loss on one device.
+// Losses differ because the order of summation differs.
 const tolerance = 2e-5
 
-// batchOf is a batch of the program, the same for every mesh.
+// batchOf returns a random batch. It depends only on the seed and the program's inputs.
 func batchOf(t *testing.T, p corpus.Program, seed uint64) (batch []any) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 1))
@@ -52,7 +52,7 @@ func batchOf(t *testing.T, p corpus.Program, seed uint64) (batch []any) {
 	return batch
 }
 
-// losses are those of a few steps, or what a function without a loss gives.
+// losses returns the losses of three training steps, or the results of a program without a loss.
 func losses(t *testing.T, sys *system.System, replicas, logicalDevices int, p corpus.Program) (all []float64) {
 	t.Helper()
 	ctx := context.Background()
@@ -71,7 +71,7 @@ func losses(t *testing.T, sys *system.System, replicas, logicalDevices int, p co
 				all = append(all, strategytest.Float64(t, mean))
 				continue
 			}
-			for r := range replicas { // the replicas' rows, in order
+			for r := range replicas { // one replica after another
 				part, err := result.Local(ctx, r)
 				require.NoError(t, err)
 				all = append(all, strategytest.Numbers(t, part)...)
@@ -90,11 +90,11 @@ func losses(t *testing.T, sys *system.System, replicas, logicalDevices int, p co
 	return all
 }
 
-// TestEachProgramGivesTheNumbersOfOneDevice runs each program at its small size on one
-// device and on meshes: on all of them with make corpus, otherwise on one, in turn.
+// TestEachProgramGivesTheNumbersOfOneDevice runs each program at its small size on one device and
+// on other meshes. With make corpus it tests all meshes, otherwise one mesh per program.
 func TestEachProgramGivesTheNumbersOfOneDevice(t *testing.T) {
 	sys := plugintest.System(t, devices)
-	meshes := []int{4, 2, 8} // replicas
+	meshes := []int{4, 2, 8} // numbers of replicas
 	worst, of := 0.0, ""
 	for i, e := range corpus.All() {
 		if e.Later && os.Getenv("TPUSTRATEGY_CORPUS") == "" {
@@ -107,7 +107,7 @@ func TestEachProgramGivesTheNumbersOfOneDevice(t *testing.T) {
 			on := meshes[i%3 : i%3+1]
 			switch {
 			case e.Own:
-				on = []int{1} // its rows are those of one replica then
+				on = []int{1} // the losses depend on the number of rows per replica
 			case os.Getenv("TPUSTRATEGY_CORPUS") != "":
 				on = meshes
 			}

@@ -15,64 +15,63 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// Node is a value in a step.
+// Node is a node of the graph of a step.
 type Node = graph.Node
 
-// Program is a step at one size. It has a Loss, and is then a training step, or a
-// Forward.
+// Program is a step at one size. It has either a Loss, for a training step, or a Forward function.
 type Program struct {
-	// Inputs are the tensors of a global batch: dimension 0 is cut among the replicas.
+	// Inputs describes the tensors of a global batch. Dimension 0 is split over the replicas.
 	Inputs []Input
-	// Loss is the mean over a replica's rows.
+	// Loss returns the mean over the rows of a replica.
 	Loss    func(rc *strategy.ReplicaContext, in []*Node) *Node
 	Forward func(rc *strategy.ReplicaContext, in []*Node) []*Node
-	// Optimizer is that of a training step; nil is Adam.
+	// Optimizer returns the optimizer of a training step. The default is Adam.
 	Optimizer func() optimizer.Interface
-	// Splits say how the variables are split over p logical devices; nil splits none.
+	// Splits returns the sharding rules of the variables for p logical devices. If it is nil, no
+	// variable is sharded.
 	Splits func(p int) logical.Rules
 }
 
-// Input is a tensor of the batch.
+// Input describes a tensor of the batch.
 type Input struct {
 	Shape shapes.Shape
-	// Below is the bound of integers: those of the input are from 0 to Below-1.
+	// Below is the exclusive upper bound of random integers.
 	Below int
 }
 
-// Entry is a program at its two sizes.
+// Entry is a program at two sizes.
 type Entry struct {
 	Name        string
 	Real, Small func() Program
-	// Mesh is the number of replicas, and of the logical devices of each, for which it is
-	// compiled at its real size. Their product is 8.
+	// Replicas and Logical are the mesh for which the program is compiled at its real size. Their
+	// product is 8.
 	Replicas, Logical int
-	// Slice is what it is compiled for ahead of time.
+	// Slice is the TPU slice of the ahead-of-time compilation.
 	Slice string
-	// Own says that a loss depends on which rows a replica has, as with the statistics of
-	// a batch, or on random numbers: then replicas do not add up to one device.
+	// Own is true if a loss depends on the assignment of rows to replicas, as with batch
+	// statistics, or on random numbers. The losses of a mesh then differ from those on one device.
 	Own bool
-	// Quick says that compiling it at its real size takes little enough for each run of
-	// the tests.
+	// Quick is true if compiling the program at its real size is fast enough for every test run.
 	Quick bool
-	// Later says the same does not hold of running it at its small size, or that another
-	// entry has this small size.
+	// Later is true if running the program at its small size is too slow for every test run, or if
+	// another entry has the same small size.
 	Later bool
 }
 
 func floats(dims ...int) Input { return Input{Shape: shapes.Make(dtypes.Float32, dims...)} }
 
-// ints are indices below a bound.
+// ints describes a tensor of random indices below a bound.
 func ints(below int, dims ...int) Input {
 	return Input{Shape: shapes.Make(dtypes.Int32, dims...), Below: below}
 }
 
-// compiler is a training step or a function.
+// compiler is implemented by training steps and functions.
 type compiler interface {
 	Lowered(ctx context.Context, args ...any) (*spmd.Module, error)
 	Compiled(ctx context.Context, args ...any) (*strategy.CompiledStep, error)
 }
 
-// Step returns the program as a training step of a strategy; it has a loss.
+// Step returns the program as a training step of a strategy. The program must have a Loss.
 func (p Program) Step(s *strategy.TPUStrategy, store *model.Store, name string) *train.Step {
 	create := p.Optimizer
 	if create == nil {
@@ -80,12 +79,13 @@ func (p Program) Step(s *strategy.TPUStrategy, store *model.Store, name string) 
 	}
 	step, err := train.New(s, store, create(), p.Loss, train.Options{Name: name})
 	if err != nil {
-		panic(err) // the program has no loss
+		panic(err) // the program has no Loss
 	}
 	return step
 }
 
-// Function returns a program without a loss as a function of a strategy.
+// Function returns the program as a function of a strategy. The program must have a Forward
+// function.
 func (p Program) Function(s *strategy.TPUStrategy, store *model.Store, name string) *strategy.Function {
 	return s.Function(p.Forward, strategy.FunctionOptions{Name: name, Store: store, SplitBatch: true})
 }
@@ -97,14 +97,14 @@ func (p Program) compiler(s *strategy.TPUStrategy, store *model.Store, name stri
 	return p.Step(s, store, name)
 }
 
-// Lowered is the program's text for a strategy, of shapes alone. The store gets the
-// program's variables.
+// Lowered lowers the program for a strategy. It needs no data. It creates the program's variables
+// in the store.
 func (p Program) Lowered(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, name string) (*spmd.Module,
 	error) {
 	return p.compiler(s, store, name).Lowered(ctx, p.shapes()...)
 }
 
-// Compiled compiles the program for a strategy, of shapes alone.
+// Compiled compiles the program for a strategy. It needs no data.
 func (p Program) Compiled(ctx context.Context, s *strategy.TPUStrategy, store *model.Store,
 	name string) (*strategy.CompiledStep, error) {
 	return p.compiler(s, store, name).Compiled(ctx, p.shapes()...)
@@ -117,7 +117,8 @@ func (p Program) shapes() (all []any) {
 	return all
 }
 
-// Rules are the program's variable rules for a replica of p logical devices.
+// Rules returns the sharding rules of the program's variables for the given number of logical
+// devices.
 func (p Program) Rules(logicalDevices int) logical.Rules {
 	if p.Splits == nil || logicalDevices == 1 {
 		return nil
@@ -125,7 +126,8 @@ func (p Program) Rules(logicalDevices int) logical.Rules {
 	return p.Splits(logicalDevices)
 }
 
-// columns splits the last dimension of the rank-2 variables that match, rows the first.
+// columns returns a rule that splits the last dimension of the matching rank-2 variables. rows
+// splits their first dimension.
 func columns(p int, pattern string) logical.Rule {
 	return logical.Match(pattern, logical.SplitInto(1, p))
 }

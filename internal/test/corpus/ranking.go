@@ -25,8 +25,8 @@ func stack(rc *strategy.ReplicaContext, name string, x *Node, widths ...int) *No
 	return x
 }
 
-// clicks is DLRM: a table for each of the categories, whose rows are multiplied with
-// each other, beside dense features.
+// clicks returns a DLRM: an embedding table for each category, the products of the embeddings, and
+// dense features.
 func clicks(rowCount, numbers, categories, table, width int) Program {
 	return Program{
 		Inputs:    []Input{floats(rowCount, numbers), ints(table, rowCount, categories), ints(2, rowCount, 1)},
@@ -50,8 +50,7 @@ func clicks(rowCount, numbers, categories, table, width int) Program {
 	}
 }
 
-// towers is a model of two towers, which holds each query against the items of all
-// replicas.
+// towers returns a two-tower model. It compares each query with the items of all replicas.
 func towers(rowCount, users, items, width int) Program {
 	return Program{
 		Inputs: []Input{ints(users, rowCount), ints(items, rowCount)},
@@ -72,8 +71,7 @@ func towers(rowCount, users, items, width int) Program {
 	}
 }
 
-// sequential is a transformer over the items that a user has seen, with sampled
-// negatives.
+// sequential returns a transformer over the items that a user has seen, with sampled negatives.
 func sequential(rowCount, length, items, width, heads, negatives int) Program {
 	return Program{
 		Inputs: []Input{ints(items, rowCount, length), ints(items, rowCount, length), ints(items, rowCount, length,
@@ -91,7 +89,7 @@ func sequential(rowCount, length, items, width, heads, negatives int) Program {
 	}
 }
 
-// factors is a matrix factorization of a table of ratings.
+// factors returns a matrix factorization of a table of ratings.
 func factors(rowCount, users, items, width int) Program {
 	return Program{
 		Inputs:    []Input{ints(users, rowCount), ints(items, rowCount), floats(rowCount)},
@@ -108,7 +106,7 @@ func factors(rowCount, users, items, width int) Program {
 	}
 }
 
-// wide is a logistic regression over many features.
+// wide returns a logistic regression over many features.
 func wide(rowCount, features int) Program {
 	return Program{
 		Inputs:    []Input{floats(rowCount, features), ints(2, rowCount, 1)},
@@ -122,7 +120,7 @@ func wide(rowCount, features int) Program {
 	}
 }
 
-// policy is a policy's and a value's loss in reinforcement learning, clipped.
+// policy returns a reinforcement learning program with a clipped policy loss and a value loss.
 func policy(rowCount, observed, width, actions int) Program {
 	return Program{
 		Inputs: []Input{floats(rowCount, observed), ints(actions, rowCount, 1), floats(rowCount), floats(rowCount),

@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// recurrent is a language model of LSTM layers, whose steps GoMLX unrolls.
+// recurrent returns a language model of LSTM layers. GoMLX unrolls the time steps.
 func recurrent(c text, hidden int) Program {
 	return Program{
 		Inputs: []Input{ints(c.vocabulary, c.rows, c.length), ints(c.vocabulary, c.rows, c.length)},
@@ -33,7 +33,7 @@ func recurrent(c text, hidden int) Program {
 	}
 }
 
-// tagged labels sequences by an LSTM that reads both ways, with peepholes.
+// tagged returns a bidirectional LSTM with peepholes that labels sequences.
 func tagged(c text, hidden, tags int) Program {
 	return Program{
 		Inputs: []Input{ints(c.vocabulary, c.rows, c.length), ints(tags, c.rows)},
@@ -46,8 +46,8 @@ func tagged(c text, hidden, tags int) Program {
 	}
 }
 
-// translating reads a sequence with one LSTM and writes another with a second one that
-// begins where the first ended, and attends to it.
+// translating returns an LSTM encoder and an LSTM decoder with attention. The decoder starts from
+// the final state of the encoder.
 func translating(c text, hidden int) Program {
 	return Program{
 		Inputs: []Input{ints(c.vocabulary, c.rows, c.length), ints(c.vocabulary, c.rows, c.length), ints(c.vocabulary, c.rows,
@@ -67,8 +67,7 @@ func translating(c text, hidden int) Program {
 	}
 }
 
-// dilated is WaveNet: gated convolutions over time, each with twice the last one's
-// distance.
+// dilated returns a WaveNet: gated convolutions over time whose dilation doubles at each level.
 func dilated(rows, length, channels, depth, levels int) Program {
 	return Program{
 		Inputs: []Input{ints(levels, rows, length), ints(levels, rows, length)},
@@ -77,7 +76,7 @@ func dilated(rows, length, channels, depth, levels int) Program {
 			skip := graph.ZerosLike(x)
 			for i := range depth {
 				back := 1 << i
-				// What comes later is not seen.
+				// Pad on the left, so that the convolution is causal.
 				padded := graph.GrowLeft(x, 1, back, 0)
 				gate := layers.Convolution(rc.Scope(fmt.Sprintf("gate%d", i)),
 					padded).Channels(channels).KernelSize(2).Dilations(back).NoPadding().Done()
@@ -92,8 +91,8 @@ func dilated(rows, length, channels, depth, levels int) Program {
 	}
 }
 
-// looped is a recurrent network as a loop on the device, which GoMLX does not
-// differentiate.
+// looped returns a recurrent network that runs as a loop on the device. GoMLX cannot differentiate
+// this loop.
 func looped(rows, length, width int) Program {
 	return Program{
 		Inputs: []Input{floats(rows, length, width)},
@@ -101,7 +100,8 @@ func looped(rows, length, width int) Program {
 		Forward: func(rc *strategy.ReplicaContext, in []*Node) []*Node {
 			g, local := rc.Graph(), in[0].Shape().Dim(0)
 			weights := rc.Scope("cell").VariableWithShape("weights", shapes.Make(dtypes.Float32, width, width)).NodeValue(g)
-			zero := graph.Scalar(g, dtypes.Int32, 0) // before the closures: GoMLX makes a scalar once
+			// Create the scalar outside the closures, because GoMLX creates equal scalars only once.
+			zero := graph.Scalar(g, dtypes.Int32, 0)
 			step, state, sum := shapes.Make(dtypes.Int32), shapes.Make(dtypes.Float32, local, width), shapes.Make(dtypes.Float32,
 				local)
 			input, matrix := in[0].Shape(), weights.Shape()
@@ -125,7 +125,7 @@ func looped(rows, length, width int) Program {
 	}
 }
 
-// spectral is FNet: tokens are mixed by a Fourier transform.
+// spectral returns an FNet, which mixes tokens with a Fourier transform.
 func spectral(rows, length, width, depth int) Program {
 	return Program{
 		Inputs: []Input{floats(rows, length, width), floats(rows, 1)},

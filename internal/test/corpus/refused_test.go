@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// refused adds to the error of a program the operation at the place that the compiler names.
+// refused adds the operation at the position in the compiler's message to the error of a program.
 func refused(err error, text []byte) error {
 	at := place.FindStringSubmatch(err.Error())
 	if at == nil {
@@ -30,7 +30,7 @@ func refused(err error, text []byte) error {
 	return fmt.Errorf("%w\noperation, line %d of %d: %s", err, i, len(lines), line)
 }
 
-// place is a line in a compiler's message, as in <unknown>:12:5: error.
+// place matches a position in a compiler's message, such as <unknown>:12:5.
 var place = regexp.MustCompile(`:(\d+):\d+\)?:`)
 
 func TestAFailureNamesTheOperationThatWasRefused(t *testing.T) {

@@ -20,26 +20,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// result is what came of compiling a program.
+// result describes the compilation of a program.
 type result struct {
 	Name, Platform, Mesh, Slice string
 	Parameters, Bytes           int
 	Lowering, Compiling         time.Duration
-	// Processor is the processor time of the process that did both.
+	// Processor is the processor time of the child process.
 	Processor time.Duration
-	// Failure is why it was not compiled; empty if it was.
+	// Failure is the reason of a failed compilation, or empty.
 	Failure string
 }
 
-// mark is before a child's result.
+// mark precedes the result in the output of a child process.
 const mark = "CORPUS "
 
-// TestCorpus compiles all programs with both compilers, each in a process of its own,
-// those of the shortest text first, and writes a table of them to the file that
-// TPUSTRATEGY_CORPUS names, anew after each. One that does not end within
-// TPUSTRATEGY_CORPUS_LIMIT, 15 minutes without it, is in the table as that. The results
-// are beside it, in a file of that name and .json: what is there of a text of the same
-// length is not compiled again, so that a run goes on where the last one stopped.
+// TestCorpus compiles all programs with both compilers, in child processes and in order of the size
+// of the program text. After each program it writes a table to the file that TPUSTRATEGY_CORPUS
+// names and the results to the same name with the suffix .json. Programs with a result in the JSON
+// file and a text of the same size are not compiled again, so that an interrupted run can be
+// resumed. TPUSTRATEGY_CORPUS_LIMIT sets the timeout of a program. The default is 15 minutes.
 func TestCorpus(t *testing.T) {
 	path := os.Getenv("TPUSTRATEGY_CORPUS")
 	if path == "" {
@@ -98,7 +97,7 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// alike says whether another result is that of the same compilation, and that ended.
+// alike reports whether of is a successful compilation of the same program.
 func (r result) alike(of result) bool {
 	return of.Failure == "" && of.Name == r.Name && of.Platform == r.Platform && of.Mesh == r.Mesh &&
 		of.Slice == r.Slice && of.Bytes == r.Bytes
@@ -114,8 +113,8 @@ func resultsOf(t *testing.T, path string) (results []result) {
 	return results
 }
 
-// keep writes the table of the results, and the results with those of an earlier run
-// that this one has not come to.
+// keep writes the table and the JSON file. Both include the earlier results of programs that this
+// run has not compiled yet.
 func keep(t *testing.T, path string, results, before []result) {
 	all := slices.Clone(results)
 	for _, r := range before {
@@ -129,8 +128,8 @@ func keep(t *testing.T, path string, results, before []result) {
 	require.NoError(t, os.WriteFile(path, table(all), 0o644))
 }
 
-// within has a child compile a program, and adds to its result. The text is the child's
-// if it failed, but for one that did not end.
+// within compiles a program in a child process and adds the times to the result. If the child
+// fails, within also returns its output. After a timeout it returns no output.
 func within(t *testing.T, limit time.Duration, r result) (result, string) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()

@@ -14,10 +14,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// traces is how often a program is traced. Go's maps have another order each time.
+// traces is the number of traces of a program. Each trace iterates over Go maps in another order.
 const traces = 5
 
-// textOf is a program's text, for batches of the given shapes.
+// textOf returns the program text for batches of the given shapes.
 func textOf(t *testing.T, s *strategy.TPUStrategy, p corpus.Program, store *model.Store, batch ...any) string {
 	t.Helper()
 	if len(batch) == 0 {
@@ -30,7 +30,7 @@ func textOf(t *testing.T, s *strategy.TPUStrategy, p corpus.Program, store *mode
 	return string(m.Text)
 }
 
-// first is the first line that differs.
+// requireSame compares two texts and reports the first difference.
 func requireSame(t *testing.T, want, got, what string) {
 	t.Helper()
 	if want == got {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// table is the results, a program a line, in the order of their first ones.
+// table returns the results as a Markdown table with one row per program.
 func table(results []result) []byte {
 	var names []string
 	byName := map[string]map[string]result{}
@@ -37,8 +37,8 @@ func table(results []result) []byte {
 	return b.Bytes()
 }
 
-// seconds is a cell: how long the compiler took and, in parentheses, the processor
-// time; or why there is no program.
+// seconds returns a cell with the compile time and, in parentheses, the processor time. If the
+// compilation failed, the cell contains the failure.
 func (r result) seconds() string {
 	took := func(d time.Duration) string { return fmt.Sprintf("%.*f", 1-min(1, int(d.Seconds())/10), d.Seconds()) }
 	switch {

@@ -15,15 +15,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// pictures is the size of a batch of square pictures with 3 channels, and of the
-// classes that they are of.
+// pictures contains the sizes of a batch of square RGB images and the number of classes.
 type pictures struct{ rows, side, classes int }
 
 func (c pictures) inputs() []Input {
 	return []Input{floats(c.rows, c.side, c.side, 3), ints(c.classes, c.rows, 1)}
 }
 
-// classified is a program for labeled pictures.
+// classified returns a program that classifies images.
 func (c pictures) classified(splits func(p int) logical.Rules, logits func(rc *strategy.ReplicaContext,
 	x *Node) *Node) Program {
 	return Program{Inputs: c.inputs(), Splits: splits, Optimizer: momentum, Loss: func(rc *strategy.ReplicaContext,
@@ -36,13 +35,13 @@ func momentum() optimizer.Interface {
 	return optimizer.StochasticGradientDescent().WithLearningRate(0.01).Done()
 }
 
-// conv is a convolution with batch normalisation, in channels that may be grouped.
+// conv applies a convolution, which may be grouped, and a batch normalization.
 func conv(rc *strategy.ReplicaContext, name string, x *Node, channels, size, stride, groups int) *Node {
 	if groups == 1 {
 		x = layers.Convolution(rc.Scope(name), x).Channels(channels).KernelSize(size).PadSame().Strides(stride).UseBias(
 			false).Done()
 	} else {
-		// GoMLX's layer makes the kernel of a whole convolution.
+		// GoMLX's layer creates the kernel of an ungrouped convolution.
 		kernel := shapes.Make(dtypes.Float32, size, size, x.Shape().Dim(-1)/groups, channels)
 		weights := rc.Scope(name, "grouped").VariableWithShape("weights", kernel).NodeValue(rc.Graph())
 		x = graph.Convolve(x, weights).ChannelGroupCount(groups).PadSame().Strides(stride).Done()
@@ -50,7 +49,7 @@ func conv(rc *strategy.ReplicaContext, name string, x *Node, channels, size, str
 	return norm.BatchNorm(rc.Scope(name), x, -1).Done()
 }
 
-// bottleneck is a residual block of three convolutions.
+// bottleneck applies a residual block of three convolutions.
 func bottleneck(rc *strategy.ReplicaContext, name string, x *Node, inner, outer, stride, groups int) *Node {
 	y := activation.Relu(conv(rc, name+"a", x, inner, 1, 1, 1))
 	y = activation.Relu(conv(rc, name+"b", y, inner, 3, stride, groups))
@@ -61,8 +60,8 @@ func bottleneck(rc *strategy.ReplicaContext, name string, x *Node, inner, outer,
 	return activation.Relu(graph.Add(x, y))
 }
 
-// residual is ResNet, or ResNeXt if its convolutions are grouped: stages say how many
-// blocks each has.
+// residual returns a ResNet, or a ResNeXt if groups is larger than 1. stages contains the number of
+// blocks of each stage.
 func residual(c pictures, width int, stages []int, groups int) Program {
 	return c.classified(func(p int) logical.Rules { return logical.Rules{columns(p, `/classes/dense/weights`)} },
 		func(rc *strategy.ReplicaContext, x *Node) *Node {
@@ -85,7 +84,7 @@ func residual(c pictures, width int, stages []int, groups int) Program {
 		})
 }
 
-// separable is MobileNet: a convolution for each channel, and one of size 1.
+// separable returns a MobileNet with depthwise and pointwise convolutions.
 func separable(c pictures, widths []int) Program {
 	return c.classified(nil, func(rc *strategy.ReplicaContext, x *Node) *Node {
 		x = activation.Relu(conv(rc, "stem", x, widths[0], 3, 2, 1))
@@ -99,7 +98,7 @@ func separable(c pictures, widths []int) Program {
 	})
 }
 
-// plain is a VGG: convolutions with biases, and wide dense layers that are split.
+// plain returns a VGG: convolutions with biases, and sharded dense layers.
 func plain(c pictures, widths []int, dense int) Program {
 	return c.classified(func(p int) logical.Rules {
 		return logical.Rules{columns(p, `/wide0/dense/weights`), rows(p, `/wide1/dense/weights`)}
@@ -118,8 +117,8 @@ func plain(c pictures, widths []int, dense int) Program {
 	})
 }
 
-// unet is a U-Net that labels each pixel: down by pooling, up by interpolation, with
-// the levels joined.
+// unet returns a U-Net for semantic segmentation. It downsamples with pooling, upsamples with
+// interpolation, and has skip connections between the levels.
 func unet(c pictures, widths []int) Program {
 	return Program{
 		Inputs: []Input{floats(c.rows, c.side, c.side, 3), ints(c.classes, c.rows, c.side, c.side)},
@@ -151,7 +150,7 @@ func unet(c pictures, widths []int) Program {
 	}
 }
 
-// patches are a picture's, as tokens of a width: [rows, tokens, width].
+// patches converts images to tokens of the shape [rows, tokens, width].
 func patches(rc *strategy.ReplicaContext, x *Node, size, width int) *Node {
 	x = layers.Convolution(rc.Scope("patches"), x).Channels(width).KernelSize(size).Strides(size).NoPadding().Done()
 	x = graph.Reshape(x, x.Shape().Dim(0), -1, width)
@@ -160,7 +159,7 @@ func patches(rc *strategy.ReplicaContext, x *Node, size, width int) *Node {
 	return graph.Add(x, places.NodeValue(rc.Graph()))
 }
 
-// vit is a vision transformer.
+// vit returns a vision transformer.
 func vit(c pictures, patch, width, heads, depth int) Program {
 	return c.classified(blockRules, func(rc *strategy.ReplicaContext, x *Node) *Node {
 		x = patches(rc, x, patch, width)
@@ -171,7 +170,7 @@ func vit(c pictures, patch, width, heads, depth int) Program {
 	})
 }
 
-// mixer is an MLP-Mixer: dense layers over the tokens and over the channels in turn.
+// mixer returns an MLP-Mixer.
 func mixer(c pictures, patch, width, depth int) Program {
 	return c.classified(nil, func(rc *strategy.ReplicaContext, x *Node) *Node {
 		x = patches(rc, x, patch, width)

@@ -7,7 +7,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// zoo is a model of GoMLX's own transformers.
+// zoo returns a language model that uses GoMLX's transformer package.
 func zoo(c text, configure func(m *transformer.Model) *transformer.Model) Program {
 	return Program{
 		Inputs: []Input{ints(c.vocabulary, c.rows, c.length), ints(c.vocabulary, c.rows, c.length)},
@@ -24,8 +24,8 @@ func zooModel(rc *strategy.ReplicaContext, c text,
 	return configure(m)
 }
 
-// llama has rotary positions, grouped heads, a gated dense pair and root-mean-square
-// normalisation.
+// llama configures rotary positions, grouped-query attention, a gated feed-forward network and RMS
+// normalization.
 func llama(c text, keyHeads, hidden int) Program {
 	return zoo(c, func(m *transformer.Model) *transformer.Model {
 		return m.WithFFNDim(hidden).WithRoPE(10000).WithNumKVHeads(keyHeads).WithNormalization("rms").
@@ -33,7 +33,7 @@ func llama(c text, keyHeads, hidden int) Program {
 	})
 }
 
-// gemma caps its scores and looks at a window.
+// gemma configures soft-capped attention scores and a sliding window.
 func gemma(c text, keyHeads, hidden, window int) Program {
 	return zoo(c, func(m *transformer.Model) *transformer.Model {
 		return m.WithArchitecture(transformer.ArchitectureGemma3).WithFFNDim(hidden).WithRoPE(10000).WithNumKVHeads(keyHeads).
@@ -43,7 +43,7 @@ func gemma(c text, keyHeads, hidden, window int) Program {
 	})
 }
 
-// scored is the forward pass of a model of the zoo, without padding.
+// scored returns the forward pass of a GoMLX transformer without padding.
 func scored(c text, hidden int) Program {
 	return Program{
 		Inputs: []Input{ints(c.vocabulary, c.rows, c.length), ints(c.length, c.rows)},

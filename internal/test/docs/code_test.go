@@ -22,7 +22,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sources are the files that pages show pieces of: lines in their order, some perhaps left out.
+// sources maps pages to source files. Go blocks of these pages are excerpts of the files and may
+// omit lines.
 var sources = map[string][]string{
 	"../README.md":                   {"../examples/quickstart/main.go"},
 	"tutorial.md":                    {"../examples/mnist/main.go"},
@@ -34,7 +35,7 @@ var sources = map[string][]string{
 	"tensorflow-recipes.md": {"../internal/test/docs/from_tensorflow_cases_test.go"},
 }
 
-// given are the names that the pages' pieces of code use without declaring them.
+// given declares the names that Go blocks of pages use without declaring them.
 const given = `
 	ctx context.Context, sys *system.System, strat *strategy.TPUStrategy, rc *strategy.ReplicaContext,
 	store *model.Store, step *train.Step, opt optimizer.Interface, loss train.Loss, data fit.Data,
@@ -43,8 +44,8 @@ const given = `
 	newStep func(*strategy.TPUStrategy) *train.Step, tokenLosses func(*strategy.ReplicaContext, *graph.Node) *graph.Node, file, evalFile io.Reader, evalLoss *strategy.Variable,
 	mesh *distributed.DeviceMesh, network func(*strategy.ReplicaContext, *graph.Node) *graph.Node, trainer *gomlxtrain.Trainer`
 
-// TestThePagesCodeCompiles compiles the Go code of the pages that is no piece of a file, each block
-// as the body of a function, with the packages of the module and of GoMLX that it names.
+// TestThePagesCodeCompiles compiles the Go blocks of pages that are not excerpts of files. Each
+// block is compiled as a function body that imports the packages of its qualified names.
 func TestThePagesCodeCompiles(t *testing.T) {
 	_, blocks := fenced(t)
 	paths := map[string]string{"clusterresolver": "github.com/tpustrategy/tpustrategy/cluster_resolver",
@@ -56,7 +57,7 @@ func TestThePagesCodeCompiles(t *testing.T) {
 	for line := range strings.Lines(string(list)) {
 		of := strings.Fields(line)
 		if len(of) < 3 {
-			continue // no code
+			continue // no export data
 		}
 		exports[of[1]] = of[2]
 		if paths[of[0]] == "" || rank(of[1]) < rank(paths[of[0]]) {
@@ -94,7 +95,7 @@ func TestThePagesCodeCompiles(t *testing.T) {
 		program.WriteString("package page\n")
 		imports := regexp.MustCompile(`(?m)^import .*"github.com/tpustrategy/tpustrategy/(.*)".*\n|^import .*\n`)
 		for _, m := range imports.FindAllStringSubmatch(b.text, -1) {
-			if m[1] != "" && exports["github.com/tpustrategy/tpustrategy/"+m[1]] == "" { // of a module beside this one
+			if m[1] != "" && exports["github.com/tpustrategy/tpustrategy/"+m[1]] == "" { // another module of the repository
 				assert.DirExists(t, "../"+m[1], at)
 				continue
 			}
@@ -119,7 +120,8 @@ func TestThePagesCodeCompiles(t *testing.T) {
 	assert.Greater(t, compiled, 15)
 }
 
-// rank says which package of a name a page means: this module's, GoMLX's, the standard library's.
+// rank orders packages of the same name. Packages of this module have the lowest rank, then
+// packages of GoMLX, then those of the standard library.
 func rank(path string) int {
 	for i, prefix := range []string{"github.com/tpustrategy/tpustrategy/", "github.com/gomlx/"} {
 		if strings.HasPrefix(path, prefix) && !strings.Contains(path, "/internal/") {
@@ -132,7 +134,7 @@ func rank(path string) int {
 	return 200 + strings.Count(path, "/")
 }
 
-// piece reports whether the lines of a text are in a file, in their order.
+// piece reports whether a file contains the lines of a text in the same order.
 func piece(text, file string) bool {
 	rest := strings.Split(file, "\n")
 	for line := range strings.SplitSeq(text, "\n") {
@@ -150,8 +152,8 @@ func piece(text, file string) bool {
 	return true
 }
 
-// TestTheTutorialCountsTheLinesOfItsClassifier compares the line counts in the page with the files; comments and empty
-// lines are none.
+// TestTheTutorialCountsTheLinesOfItsClassifier compares the line counts in the page with the files,
+// without comments and empty lines.
 func TestTheTutorialCountsTheLinesOfItsClassifier(t *testing.T) {
 	program, err := os.ReadFile("../examples/mnist/main.go")
 	require.NoError(t, err)

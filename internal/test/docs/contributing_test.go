@@ -19,7 +19,7 @@ func read(t *testing.T, name string) string {
 	return string(data)
 }
 
-// takesUpdate are the folders whose tests write goldens.
+// takesUpdate returns the folders whose tests write golden files.
 func takesUpdate(t *testing.T) (folders []string) {
 	flag := regexp.MustCompile(`(?m)^var update = flag\.Bool\("update"`)
 	require.NoError(t, filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {

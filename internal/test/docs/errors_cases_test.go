@@ -22,8 +22,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// The bodies of these functions stand in errors.md, above what their errors print. Those of a
-// strategy are given one of 2 replicas of 4 logical devices each.
+// errors.md shows the bodies of these functions and the messages of the errors that they return.
+// The strategy has 2 replicas of 4 logical devices.
 
 func wrongShape(ctx context.Context, strat *strategy.TPUStrategy) error {
 	step := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {

@@ -35,13 +35,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// command starts this test's program as a worker.
+// command starts this test binary as a worker.
 var command []string
 
 func TestMain(m *testing.M) {
 	command = worker.Main()
 	plugintest.PlainCode()
-	if _, err := os.Stat("errors.md"); err != nil { // a child process starts in the folder of the pages
+	if _, err := os.Stat("errors.md"); err != nil { // child processes start in the folder of the pages
 		if err := os.Chdir("../../../docs"); err != nil {
 			panic(err)
 		}
@@ -51,11 +51,12 @@ func TestMain(m *testing.M) {
 
 var update = flag.Bool("update", false, "write what the errors print into errors.md")
 
-// section is one error of the page: the marker with its function's name, the code and the text.
+// section matches an error of the page: a marker with the function's name, the code, and the
+// message.
 var section = regexp.MustCompile("(?s)(<!-- (\\w+) -->\n)```go\n(.*?)```\n\n```text\n(.*?)```\n")
 
-// TestErrorsPrintWhatThePageSays runs the code of errors.md and compares what it prints, to the
-// letter but for times.
+// TestErrorsPrintWhatThePageSays runs the code of errors.md and compares the messages with the
+// page. Only times may differ.
 func TestErrorsPrintWhatThePageSays(t *testing.T) {
 	ctx := t.Context()
 	sys := plugintest.System(t, 8)
@@ -113,7 +114,7 @@ func TestErrorsPrintWhatThePageSays(t *testing.T) {
 	}
 }
 
-// claimed are the types that the page says the errors are, where they are exported.
+// claimed contains checks for the exported error types and values that the page documents.
 var claimed = map[string]func(error) bool{
 	"wrongShape":         is[*strategy.TraceError],
 	"impossibleSplit":    is[*logical.Error],
@@ -133,15 +134,14 @@ func is[E error](err error) bool {
 	return errors.As(err, &target)
 }
 
-// timeless leaves out when something happened, in which process, and how long it took, and what a
-// plugin logs beside it.
+// timeless removes durations, process IDs, and the plugin's log lines.
 func timeless(text string) string {
 	text = regexp.MustCompile(`(?m)^([IWE]0000 |WARNING: All log messages before ).*\n?`).ReplaceAllString(text, "")
 	text = regexp.MustCompile(`F0000 [0-9:.]+ +[0-9]+`).ReplaceAllString(text, "F0000")
 	return regexp.MustCompile(`took [0-9.a-zµ]+`).ReplaceAllString(text, "took a while")
 }
 
-// bodies are the bodies of the functions whose errors the page shows, as they are written there.
+// bodies returns the source text of the functions whose errors the page shows.
 func bodies(t *testing.T) map[string]string {
 	const name = "../internal/test/docs/errors_cases_test.go"
 	source, err := os.ReadFile(name)
@@ -162,7 +162,7 @@ func bodies(t *testing.T) map[string]string {
 	return all
 }
 
-// ahead runs outOfMemory in a process with libtpu.
+// ahead runs outOfMemory in a child process with libtpu.
 func ahead(t *testing.T) error {
 	const mark = "printed: "
 	if plugintest.InChild(t) {
@@ -181,8 +181,8 @@ func ahead(t *testing.T) error {
 	return errors.New(line)
 }
 
-// fourHosts are the first of four hosts, whose TPU runtime waits for the others, and a network on
-// which one is missing.
+// fourHosts returns options for the first of four hosts. The TPU runtime waits for the other hosts,
+// and the network refuses connections to one of them.
 func fourHosts(t *testing.T) system.Options {
 	dir := t.TempDir()
 	c, so := filepath.Join(dir, "plugin.c"), filepath.Join(dir, "plugin.so")

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHeadlineCallsHaveExamples: a function or method that the page of one of these packages names in
-// its text has an example on that page.
+// TestHeadlineCallsHaveExamples checks the package comments of several packages. Each function or
+// method that the package comment mentions must have an example.
 func TestHeadlineCallsHaveExamples(t *testing.T) {
 	for _, dir := range []string{"fit", "strategy/train", "logical", "lowering/loop", "input", "strategy/checkpoint"} {
 		paths, err := filepath.Glob(filepath.Join("..", dir, "*.go"))
@@ -35,7 +35,7 @@ func TestHeadlineCallsHaveExamples(t *testing.T) {
 		}
 		shown := map[string]bool{}
 		for _, e := range doc.Examples(tests...) {
-			name, _, _ := strings.Cut(e.Name, "_a") // the suffix of a second one is small letters
+			name, _, _ := strings.Cut(e.Name, "_a") // additional examples have a lowercase suffix
 			shown[name] = true
 			assert.True(t, e.Output != "" || e.EmptyOutput, "%s: Example%s is not run", dir, e.Name)
 		}

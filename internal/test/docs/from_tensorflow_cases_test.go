@@ -25,7 +25,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// from-tensorflow.md and tensorflow-recipes.md show classifier, and the bodies of the other functions.
+// from-tensorflow.md and tensorflow-recipes.md show classifier and the bodies of the other
+// functions.
 
 // classifier is the model and its loss for the rows of one replica.
 func classifier(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {

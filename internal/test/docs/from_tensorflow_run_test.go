@@ -22,7 +22,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// TestThePiecesOfTheTensorFlowPageRun runs the functions whose bodies from-tensorflow.md and
+// TestThePiecesOfTheTensorFlowPageRun runs the functions that from-tensorflow.md and
 // tensorflow-recipes.md show.
 func TestThePiecesOfTheTensorFlowPageRun(t *testing.T) {
 	plugintest.Path(t, "cpu")

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// cases reports whether recorded cases of the conformance runner exist: a file, or a
+// cases reports whether recorded cases of the conformance runner exist. The name is a file or a
 // file/section.
 func cases(t *testing.T, name string) bool {
 	file, section, _ := strings.Cut(name, "/")
@@ -40,10 +40,10 @@ func cases(t *testing.T, name string) bool {
 	return false
 }
 
-// tensorFlowPages are the pages with tables of TensorFlow's names.
+// tensorFlowPages contains the pages with tables of TensorFlow names.
 var tensorFlowPages = []string{"tensorflow-names.md", "tensorflow-v1-names.md", "tensorflow-other-names.md"}
 
-// rows returns the rows of the tables of TensorFlow's names. Each row has three cells.
+// rows returns the rows of the tables of TensorFlow names. Each row has three cells.
 func rows(t *testing.T) [][]string {
 	var text strings.Builder
 	for _, name := range tensorFlowPages {
@@ -111,9 +111,9 @@ func TestEveryNameOfTheTensorFlowPageExists(t *testing.T) {
 	assert.Empty(t, tests, "the page has no such row")
 }
 
-// tested are the tests of what the rows say, by their first cell: in testdata/from-tensorflow.txt a
-// line of the cell and then a line for each test. The last part of a conformance test is a section of
-// the cases that were recorded from TensorFlow.
+// tested returns the tests of each table row by the row's first cell. In
+// testdata/from-tensorflow.txt, each cell is followed by one indented line per test. The last part
+// of a conformance test's name is a section of the cases that were recorded from TensorFlow.
 func tested(t *testing.T) map[string][]string {
 	data, err := os.ReadFile(filepath.Join("testdata", "from-tensorflow.txt"))
 	require.NoError(t, err)
@@ -130,7 +130,7 @@ func tested(t *testing.T) map[string][]string {
 	return all
 }
 
-// The symbols of the pages, by class.
+// pages contains the TensorFlow symbols of each class.
 var pages = map[string]string{
 	"Strategy.": "cluster_resolver extended num_replicas_in_sync experimental_assign_to_logical_device " +
 		"experimental_distribute_dataset " +

@@ -16,13 +16,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pkg is what the files of a folder declare.
+// pkg contains the declarations of a package.
 type pkg struct {
-	objects map[string]bool            // functions, types, constants and variables, also those of tests
-	types   map[string]bool            // those of the objects that are types
+	objects map[string]bool            // all package-level names, also in tests
+	types   map[string]bool            // the objects that are types
 	members map[string]map[string]bool // methods and fields by type
-	embeds  map[string][]string        // embedded types by type, with their package if it is another
-	fields  map[string][]string        // the types of fields by the field's name, of any type
+	embeds  map[string][]string        // embedded types by type, possibly qualified
+	fields  map[string][]string        // the types of fields by field name, for all structs
 	tests   map[string]bool
 }
 
@@ -61,7 +61,7 @@ func (p *pkg) add(f *ast.File, test bool) {
 func (p *pkg) declare(s *ast.TypeSpec) {
 	name := s.Name.Name
 	p.objects[name], p.types[name] = true, true
-	fields := &ast.FieldList{List: []*ast.Field{{Type: s.Type}}} // of another type, whose members it may have
+	fields := &ast.FieldList{List: []*ast.Field{{Type: s.Type}}} // it may have members
 	switch of := s.Type.(type) {
 	case *ast.StructType:
 		fields = of.Fields
@@ -86,7 +86,7 @@ func (p *pkg) member(of, name string) {
 	p.members[of][name] = true
 }
 
-// typeName is T of T, *T, T[P] and other.T, the latter with its package.
+// typeName returns the name of the type in T, *T and T[P], and the qualified name of other.T.
 func typeName(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:
@@ -108,19 +108,20 @@ type source struct {
 	of   *pkg
 }
 
-// index is what is declared in this repository, in GoMLX, and in what this module imports.
+// index contains the declarations of this repository, of GoMLX, and of the packages that this
+// module imports.
 type index struct {
 	byName map[string][]*pkg
-	// later are the files of packages outside by the package's name, which nobody asked for yet.
+	// later contains the files of external packages by package name until the package is requested.
 	later map[string][][]string
-	// words are the exported names of all, those of members and tests too.
+	// words contains all exported names, including members and names in tests.
 	words map[string]bool
-	// foreign are the words that are no names.
+	// foreign contains words that look like Go names but are not.
 	foreign map[string]bool
 	sources []source
 }
 
-// declared is the index, which all tests share.
+// declared returns the index that all tests share.
 var declared = sync.OnceValues(newIndex)
 
 func indexed(t *testing.T) *index {
@@ -230,7 +231,7 @@ func (x *index) learn(p *pkg) {
 	}
 }
 
-// packages are those of a name; nil if there is none.
+// packages returns the packages with the given name, or nil.
 func (x *index) packages(name string) []*pkg {
 	for _, files := range x.later[name] {
 		p := newPkg()
@@ -246,8 +247,8 @@ func (x *index) packages(name string) []*pkg {
 	return x.byName[name]
 }
 
-// has reports whether a package of that name declares package.Symbol or package.Type.Member. What a
-// function or a variable has is not looked at.
+// has reports whether a package with that name declares package.Symbol or package.Type.Member. It
+// does not check the members of functions and variables.
 func (x *index) has(name string) bool {
 	parts := strings.Split(name, ".")
 	if len(parts) < 2 || len(parts) > 3 {
@@ -263,8 +264,8 @@ func (x *index) has(name string) bool {
 	})
 }
 
-// member reports whether a type of a package has a field or a method, its own or that of a type that
-// it embeds, at most so deep.
+// member reports whether a type of a package has a field or method, possibly through embedded
+// types. deep limits the depth of the search.
 func (x *index) member(p *pkg, of, name string, deep int) bool {
 	if p.members[of][name] {
 		return true
@@ -274,7 +275,7 @@ func (x *index) member(p *pkg, of, name string, deep int) bool {
 	})
 }
 
-// through reports whether a type as a package writes it, T or other.T, has the member.
+// through is like member for a type that is written as T or other.T.
 func (x *index) through(p *pkg, written, name string, deep int) bool {
 	other, of, ok := strings.Cut(written, ".")
 	if !ok {
@@ -283,8 +284,8 @@ func (x *index) through(p *pkg, written, name string, deep int) bool {
 	return slices.ContainsFunc(x.packages(other), func(q *pkg) bool { return x.member(q, of, name, deep) })
 }
 
-// hasMember reports whether any type, or any field, of that name has the member. known says that
-// there is such a type.
+// hasMember reports whether a type or field with the name of has the member. known reports whether
+// such a type exists.
 func (x *index) hasMember(of, name string) (known, has bool) {
 	for _, list := range x.byName {
 		for _, p := range list {

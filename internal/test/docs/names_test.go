@@ -13,36 +13,37 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What looks like a Go name, in a page or a comment:
+// These expressions match Go names in pages and comments.
 var (
-	// package.Name or package.Type.Member, where there is a package of that name.
+	// qualified matches package.Name and package.Type.Member.
 	qualified = regexp.MustCompile(`(?:^|[^\w./])([a-z][a-z0-9]*)\.([A-Z]\w*(?:\.[A-Z]\w*)?)`)
-	// Type.Member. What is all in capitals is an enumerator of TensorFlow.
+	// selected matches Type.Member. Members in capitals are TensorFlow enumerators.
 	selected = regexp.MustCompile(`(?:^|[^\w.])([A-Z]\w+)\.([A-Z]\w*)`)
-	// A word with a capital inside, such as LogicalDevices.
+	// camel matches words with an inner capital letter, such as LogicalDevices.
 	camel = regexp.MustCompile(`(?:^|[^\w./])([A-Z][a-z0-9]*[a-z][a-z0-9]*[A-Z]\w*)`)
-	// A word by itself between backquotes, such as Run or Run().
+	// alone matches a word in backquotes, such as Run or Run().
 	alone = regexp.MustCompile("`\\*?([A-Z]\\w*)(?:\\(\\))?`")
-	// The end of a sentence that names the package of the words in it: "(package `errkind`)".
+	// packaged matches the end of a sentence that specifies the package of its names: "(package
+	// `errkind`)".
 	packaged = regexp.MustCompile("\\(package `([a-z0-9/]+)`\\)")
-	// A link of a comment, as go doc reads it.
+	// link matches a doc link in a comment.
 	link = regexp.MustCompile(`(?:^|[\s("'])\[\*?([A-Za-z]\w*)(?:\.([A-Z]\w*))?(?:\.([A-Z]\w*))?\](?:$|[\s.,;:)"'!?])`)
-	// What a piece of code makes itself: a variable's members are not those of a package of its name.
+	// These expressions match names that a block of code declares itself. Such a name hides a
+	// package with the same name.
 	assigned  = regexp.MustCompile(`(?m)\b(\w+(?:, \w+)*) (?::=|= range)`)
 	function  = regexp.MustCompile(`\bfunc (\w+)\(`)
 	parameter = regexp.MustCompile(`[(,] ?(\w+) [*\[\]]*[a-z]\w*\.[A-Z]`)
 )
 
-// theirs matches the first cell of a row, which has TensorFlow's names in the pages about TensorFlow.
+// theirs matches the first cell of a table row, which contains TensorFlow names.
 var theirs = regexp.MustCompile(`(?m)^\| [^|]*\|`)
 
-// python is TensorFlow's code.
+// python matches TensorFlow code.
 var python = regexp.MustCompile("(?s)```python\n.*?```")
 
-// foreign are words that look like Go names and are none, besides those of TensorFlow that
-// the pages about TensorFlow translate: other names of TensorFlow, of JAX and of Python, units, models and
-// algorithms, products and what other systems declare. The last line is of
-// variables, which pages do not make, and which have the names of packages. So is a protobuf message, SomethingProto.
+// foreign contains words that look like Go names but are not: names of TensorFlow, JAX, Python and
+// other systems, units, models, algorithms and products. The last line contains variables whose
+// name is also a package name. Names of protobuf messages, such as SomethingProto, are allowed too.
 var foreign = strings.Fields(`
 	TensorFlow TensorBoard MirroredStrategy MirroredVariable SyncOnReadVariable StrategyV1 StrategyExtendedV1 RebatchDataset LegacyRebatchDataset
 	DistributedIterator DeviceOrderMode AdamOptimizer LossScaleOptimizer GradientTape UnionResolver SimpleClusterResolver
@@ -53,7 +54,7 @@ var foreign = strings.Fields(`
 	xla.OpSharding xla.PrimitiveType xla.OpSharding.Type OpSharding OpShardings PrimitiveType HloModuleProtoWithConfig InitializeLog
 	trainer.OnExecCreation corpus.HeldOut corpus.Tokenizer first.Then TiB`)
 
-// wrong are the Go names of a text that nothing declares. of is the package that the text is in, nil
+// wrong returns the Go names in a text that are not declared. of is the package of the text, or nil
 // for a page.
 func (x *index) wrong(text string, of *pkg) (names []string) {
 	add := func(ok bool, name string) {
@@ -96,7 +97,7 @@ func (x *index) wrong(text string, of *pkg) (names []string) {
 	}
 	for _, m := range link.FindAllStringSubmatch(text, -1) {
 		if !ast.IsExported(m[1]) && (m[2] == "" || x.packages(m[1]) != nil) {
-			continue // a word, or qualified
+			continue // a lowercase word, or a qualified name
 		}
 		name := strings.TrimRight(m[1]+"."+m[2]+"."+m[3], ".")
 		add(of.objects[m[1]] && m[3] == "" && (m[2] == "" || x.member(of, m[1], m[2], 5)), name)
@@ -131,7 +132,7 @@ func TestWrongNamesAreFound(t *testing.T) {
 	}
 }
 
-// identifiers are those of a file's code, such as the functions of other packages that it calls.
+// identifiers returns all identifiers of a file.
 func identifiers(f *ast.File) map[string]bool {
 	all := map[string]bool{}
 	ast.Inspect(f, func(n ast.Node) bool {
@@ -143,7 +144,8 @@ func identifiers(f *ast.File) map[string]bool {
 	return all
 }
 
-// misplaced are the bare names of sentences that name a package which declares none of them.
+// misplaced returns the names in sentences that specify a package, if the package declares none of
+// the names in the sentence.
 func (x *index) misplaced(page string) (names []string) {
 	for _, m := range packaged.FindAllStringSubmatchIndex(page, -1) {
 		sentence := page[:m[0]]
@@ -180,7 +182,7 @@ func TestNamesAreThoseOfTheirPackage(t *testing.T) {
 	}
 }
 
-// TestEveryGoNameExists looks at the pages and at the comments of all Go files.
+// TestEveryGoNameExists checks the names in pages and in the comments of all Go files.
 func TestEveryGoNameExists(t *testing.T) {
 	x := indexed(t)
 	pages, err := filepath.Glob("*.md")

@@ -22,13 +22,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 )
 
-// block is one of a page's: its language, the word behind that, and its text.
+// block is a fenced block of a page: its language, the word after the language, and its text.
 type block struct {
 	page, language, word, text string
 	line                       int
 }
 
-// fenced returns the pages, and what is fenced on them.
+// fenced returns the pages and their fenced blocks.
 func fenced(t *testing.T) (names []string, blocks []block) {
 	for _, pattern := range []string{"../README.md", "../CONTRIBUTING.md", "*.md", "../examples/*/README.md"} {
 		found, err := filepath.Glob(pattern)
@@ -52,9 +52,9 @@ func fenced(t *testing.T) (names []string, blocks []block) {
 	return names, blocks
 }
 
-// prelude makes the commands of the pages cheap. Training programs run with their number of steps divided
-// by 50, on CPU devices instead of a slice, and append their results to $OUTCOMES. For commands that call
-// other services or take minutes, only the flags or the syntax are checked.
+// prelude makes the commands of the pages fast. Training programs run with their number of steps
+// divided by 50, on CPU devices instead of a slice, and append their results to $OUTCOMES. For
+// commands that call other services or run for minutes, only the flags or the syntax are checked.
 const prelude = `
 set -u -o pipefail
 trained() { # the program and its arguments
@@ -99,14 +99,15 @@ kubectl() { cat >/dev/null; }
 docker() { [ -f "$ROOT/$3" ]; }
 `
 
-// TestThePagesCommandsRun runs the commands of each page in their order, in one folder for each page. A
-// block of sh contains only commands, or commands behind "$ " with their output. A command whose output is
-// an error must fail. Behind "sh same" the output must match, but the page may omit lines. Other words
-// name a requirement: tpu is a TPU or its compiler, cloud is an account of Google Cloud, and slow takes
-// minutes. What needs these is not run; the other commands of such a block are.
+// TestThePagesCommandsRun runs the sh blocks of each page in order, in one folder per page. A block
+// contains only commands, or commands after "$ " with their output. A command whose output is an
+// error must fail. In a block with the word "same", the output must match, but the page may omit
+// lines. Other words name a requirement: tpu is a TPU or its compiler, cloud is a Google Cloud
+// account, and slow is a running time of minutes. Commands without their requirement are not run.
 //
-// Each training command must take steps, also the commands that resume a run of the page. With
-// TPUSTRATEGY_FULL_PAGES=1 the commands of examples/mnist run unchanged, with all of their steps.
+// Each training command must run at least one step, including commands that resume a run of the
+// page. With TPUSTRATEGY_FULL_PAGES=1, the commands of examples/mnist run unchanged with all of
+// their steps.
 func TestThePagesCommandsRun(t *testing.T) {
 	plugin := plugintest.Path(t, "cpu")
 	root, err := filepath.Abs("..")
@@ -118,7 +119,7 @@ func TestThePagesCommandsRun(t *testing.T) {
 	names, blocks := fenced(t)
 	for _, name := range names {
 		var script strings.Builder
-		same := map[string]string{} // what a file has to show
+		same := map[string]string{} // expected lines by output file
 		for _, b := range blocks {
 			if b.page != name || b.language != "sh" {
 				continue
@@ -174,7 +175,8 @@ func TestThePagesCommandsRun(t *testing.T) {
 	}
 }
 
-// requireSteps checks that each training run of a page took steps, and that a page has at least n runs.
+// requireSteps checks that each training run of a page ran steps, and that the page has at least n
+// runs.
 func requireSteps(t *testing.T, outcomes string, n int) {
 	text, err := os.ReadFile(outcomes)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -195,11 +197,11 @@ func requireSteps(t *testing.T, outcomes string, n int) {
 
 func inQuotes(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// shellCommand is one of a block's, of one or more lines.
+// shellCommand is a command of a block. It has one or more lines.
 type shellCommand struct {
 	text   string
 	prints string
-	fails  bool // as the output that the block shows says
+	fails  bool // the shown output is an error
 }
 
 func (b block) commands() (all []shellCommand) {
@@ -222,7 +224,8 @@ func (b block) commands() (all []shellCommand) {
 	return all
 }
 
-// TestThePagesBackendsOpen opens GoMLX's backend as the pages configure it, on CPU devices.
+// TestThePagesBackendsOpen opens GoMLX's backend on CPU devices with the configurations of the
+// pages.
 func TestThePagesBackendsOpen(t *testing.T) {
 	plugin := plugintest.Path(t, "cpu")
 	names, _ := fenced(t)

@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestThePagesWorkInASeparateModule runs the README's commands for a user's own module in an empty module, which
-// imports every package that a page imports, and the install command of the launch scripts.
+// TestThePagesWorkInASeparateModule runs the README's commands for a user's module in an empty
+// module that imports all packages of the pages. It also runs the install command of the launch
+// scripts.
 func TestThePagesWorkInASeparateModule(t *testing.T) {
 	root, err := filepath.Abs("..")
 	require.NoError(t, err)
@@ -44,7 +45,7 @@ func TestThePagesWorkInASeparateModule(t *testing.T) {
 	require.Contains(t, imports, "github.com/tpustrategy/tpustrategy/storage/blobstore/gcs")
 	edit, _, found := strings.Cut(setup, "go build -mod=mod ./...\n")
 	require.True(t, found, "README.md has no commands for a separate module")
-	edit = strings.ReplaceAll(edit, "../tpustrategy", root) // the same folder, so that the build cache is used
+	edit = strings.ReplaceAll(edit, "../tpustrategy", root) // the same folder, to reuse the build cache
 
 	script, err := os.ReadFile("../examples/multihost/slice.sh")
 	require.NoError(t, err)

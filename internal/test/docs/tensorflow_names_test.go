@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// folders are the packages that implement TensorFlow's pages, by the name that the page gives them.
+// folders maps the package names on TensorFlow's pages to folders.
 var folders = map[string]string{
 	"strategy": "strategy", "train": "strategy/train", "stepfile": "strategy/stepfile", "eager": "strategy/eager",
 	"feed": "strategy/feed", "fit": "fit", "checkpoint": "strategy/checkpoint", "contrib": "compat/contrib",
@@ -25,8 +25,9 @@ var folders = map[string]string{
 	"clusterresolver": "cluster_resolver",
 }
 
-// comments are the doc comments of a package: of a type T, its methods and its fields (T.f), and of
-// the package by the empty name. A constant has the doc of its block too, and a field that of its type.
+// comments returns the doc comments of a package by name: T for a type, T.f for its methods and
+// fields, and the empty name for the package. The comment of a constant includes the comment of its
+// block, and the comment of a field includes the comment of its type.
 func comments(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -76,8 +77,8 @@ func comments(t *testing.T, folder string) map[string]string {
 	return all
 }
 
-// word matches TensorFlow's name in a doc. A name that is also an English word counts where the doc
-// says whose it is: Strategy.run, TensorFlow's run.
+// word matches a TensorFlow name in a doc comment. A lowercase name, which may be an English word,
+// must be qualified: Strategy.run or TensorFlow's run.
 func word(name string) *regexp.Regexp {
 	name = strings.TrimSuffix(name, " (r1.9)")
 	last := name[strings.LastIndex(name, ".")+1:]
@@ -88,8 +89,8 @@ func word(name string) *regexp.Regexp {
 	return regexp.MustCompile(before + regexp.QuoteMeta(last) + `\b`)
 }
 
-// TestTensorFlowsNamesAreFound looks for each of TensorFlow's names in the docs of what implements
-// it, so that a search of the documentation for the old name finds the new one.
+// TestTensorFlowsNamesAreFound checks that the doc comment of each implementation mentions the
+// TensorFlow name, so that users can search the documentation for it.
 func TestTensorFlowsNamesAreFound(t *testing.T) {
 	require.Regexp(t, word("Strategy.run"), "as Strategy.run does")
 	require.NotRegexp(t, word("Strategy.run"), "it can run")
@@ -121,5 +122,5 @@ func TestTensorFlowsNamesAreFound(t *testing.T) {
 	}
 }
 
-// notFound are the names that no doc says yet.
+// notFound contains the names that no doc comment mentions yet.
 var notFound = []string{}

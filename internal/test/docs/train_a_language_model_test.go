@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheLanguageModelsLinesAreCounted holds the page's counts of lines to the files.
+// TestTheLanguageModelsLinesAreCounted compares the line counts in the page with the files.
 func TestTheLanguageModelsLinesAreCounted(t *testing.T) {
 	read := func(path string) string {
 		data, err := os.ReadFile(path)

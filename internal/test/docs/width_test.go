@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPagesAreShort limits each page to 2,000 words, with its tables and code.
+// TestPagesAreShort limits each page to 2,000 words, including tables and code.
 func TestPagesAreShort(t *testing.T) {
 	names, err := filepath.Glob("*.md")
 	require.NoError(t, err)
@@ -25,7 +25,7 @@ func TestPagesAreShort(t *testing.T) {
 	}
 }
 
-// TestPageLinksResolve checks that the links between pages name files and headings that exist.
+// TestPageLinksResolve checks that the files and headings of links between pages exist.
 func TestPageLinksResolve(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s:]*)\)`)
 	heading := regexp.MustCompile(`(?m)^#+ (.*)$`)

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// apart is how far values are from those of another run: the largest difference, relative to 1 or to
-// the value where that is larger.
+// apart returns the largest difference between two runs. A difference is relative to the value if
+// the absolute value is larger than 1.
 func apart(got, want []float64) (float64, error) {
 	if len(got) != len(want) {
 		return 0, fmt.Errorf("%d values, want %d", len(got), len(want))
@@ -28,13 +28,13 @@ func apart(got, want []float64) (float64, error) {
 	return most, nil
 }
 
-// points are those of a plot, in the order of the file: what and at which step, and the value.
+// points contains the points of a plot in file order. A name includes the metric and the step.
 type points struct {
 	names  []string
 	values []float64
 }
 
-// readPoints reads the file that GoMLX writes beside checkpoints.
+// readPoints reads the plot file in a checkpoint folder of GoMLX.
 func readPoints(checkpoint string) (p points, err error) {
 	f, err := os.Open(filepath.Join(checkpoint, "training_plot_points.json"))
 	if err != nil {
@@ -55,7 +55,8 @@ func readPoints(checkpoint string) (p points, err error) {
 	}
 }
 
-// expected says what of a first run is not as the program promises; steps of losses are compared elsewhere.
+// expected returns the differences between a first run and the program's expectations. It does not
+// compare the losses.
 func (p program) expected(r *run) []string {
 	var wrong []string
 	miss := func(ok bool, format string, arguments ...any) {
@@ -82,7 +83,7 @@ func (p program) expected(r *run) []string {
 	return wrong
 }
 
-// kept is the folder of the program's checkpoints.
+// kept returns the folder of the program's checkpoints.
 func (p program) kept(r *run) string {
 	if p.home[1] != "" {
 		return filepath.Join(r.dir, "home", p.home[1], "checkpoint")
@@ -90,10 +91,10 @@ func (p program) kept(r *run) string {
 	return r.checkpoint()
 }
 
-// again is up to which step the second run trains.
+// again returns the last step of the second run.
 func (p program) again() int { return p.steps + max(p.resumed, 0) }
 
-// went says what of a second run, on the checkpoint of the first, is not as it should be.
+// went returns the errors of a second run, which resumes from the checkpoint of the first.
 func (p program) went(r *run) []string {
 	want := max(p.resumed, 0)
 	if len(r.losses) != want {
@@ -102,8 +103,8 @@ func (p program) went(r *run) []string {
 	return nil
 }
 
-// said is what a program without losses prints, less what names or explains the backend, a backend's
-// words for an error and its lines, and the times of log lines.
+// said returns the output of a program without losses. It omits lines and log times that depend on
+// the backend.
 func (r *run) said() string {
 	return logTime.ReplaceAllString(backendLine.ReplaceAllString(r.output, ""), "")
 }
@@ -113,7 +114,8 @@ var (
 	logTime     = regexp.MustCompile(`(?m)^[IWE]\d{4} [\d:.]+ +\d+ `)
 )
 
-// split counts the data and the variables of the training step that the backend says it split.
+// split returns how many data tensors and variables of the training step the backend reports as
+// split.
 func (r *run) split() (data, variables int) {
 	begin := stepLine.FindStringIndex(r.output)
 	if begin == nil {
@@ -132,8 +134,8 @@ func (r *run) split() (data, variables int) {
 	return data, variables
 }
 
-// stepLine begins the explanation of the training step.
+// stepLine matches the start of the backend's report about the training step.
 var stepLine = regexp.MustCompile(`(?m)^tpustrategy: program "Trainer[^"]*" on `)
 
-// parameterLine is a parameter's line: name, shape, shape on one device, split.
+// parameterLine matches a parameter in the report: name, shape, shape on one device, split.
 var parameterLine = regexp.MustCompile(`(?m)^tpustrategy:   (\S.*?) +\w+\[[^\]]*\] +\[[^\]]*\] +(\S+)  `)

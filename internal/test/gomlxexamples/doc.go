@@ -1,12 +1,10 @@
-// Package gomlxexamples runs programs of GoMLX's examples, unchanged, on this module's backend, and
-// compares what they learn on one device and on several.
+// Package gomlxexamples runs unchanged GoMLX example programs on this module's backend and compares
+// their losses on one device and on several.
 //
-// The programs are built from the module cache, by package gomlxoverlay, which adds to GoMLX an
-// import of the backend. For the comparison it also writes each step's loss to a file, fixes the
-// seeds that programs take from the clock or the system, and lets files of made-up data pass the
-// programs' checksums (testdata/overlay). The data are written by makedata.
+// Package gomlxoverlay builds the programs from the module cache and adds an import of the backend to
+// GoMLX. The overlay (testdata/overlay) also writes the loss of each step to a file, replaces random
+// seeds by fixed ones, and disables the checksums of data files. Command makedata generates the data.
+// To build and run the programs and to write the table docs/gomlx-examples.md, use:
 //
 //	make test-gomlx-examples
-//
-// builds and runs them, and writes the table docs/gomlx-examples.md.
 package gomlxexamples

@@ -6,37 +6,37 @@ import (
 	"strings"
 )
 
-// program is an example and what is expected of a run of it.
+// program describes an example and the expected results of its runs.
 type program struct {
-	// name is its row in the table, main its package below the module of the examples, or below
-	// this folder where it begins with a dot.
+	// name is the row name in the table. main is the package path below the examples module, or
+	// below this folder if it starts with a dot.
 	name, main string
-	// arguments are its command line.
+	// arguments returns the command-line arguments.
 	arguments func(place) []string
-	// home is a data set that it looks for in a folder of the home directory: name, then folder.
+	// home is the name of a dataset and its folder in the home directory.
 	home [2]string
-	// steps is how many losses a run writes. A program without has its output compared.
+	// steps is the number of losses of a run. If it is 0, the outputs are compared instead.
 	steps int
-	// bar, plots: it shows a progress bar, it writes the points of its plots.
+	// bar is true if the program shows a progress bar, plots if it writes the points of its plots.
 	bar, plots bool
-	// unfinished: it ends before its progress bar is full.
+	// unfinished is true if the program exits before its progress bar is full.
 	unfinished bool
-	// resumed are the steps that a second run on its checkpoint adds, -1 if it only finds all done;
-	// 0: it keeps no checkpoints.
+	// resumed is the number of steps of a second run that resumes from the checkpoint, or -1 if the
+	// second run trains no steps. It is 0 if the program saves no checkpoints.
 	resumed int
-	// writes is a file that it leaves in the run's folder.
+	// writes is a file that the program creates in the run's folder.
 	writes string
-	// tolerance is how far losses may be from those of one device, relative to 1 or to the loss where
-	// that is larger.
+	// tolerance is the largest difference between a loss and the loss on one device. It is relative
+	// to the loss if the loss is larger than 1.
 	tolerance float64
-	// why says what makes the tolerance larger than the usual one.
+	// why is the reason for a tolerance larger than usual.
 	why string
 }
 
-// usual is the tolerance of programs that do not say another.
+// usual is the default tolerance.
 const usual = 1e-5
 
-// path is the program's package, as the go command takes it.
+// path returns the program's package path for the go command.
 func (p program) path() string {
 	if strings.HasPrefix(p.main, ".") {
 		return p.main
@@ -44,19 +44,19 @@ func (p program) path() string {
 	return module + "/" + p.main
 }
 
-// earlyStop is the step at which ./earlystop ends, on whatever devices.
+// earlyStop is the step at which ./earlystop stops on every kind of device.
 const earlyStop = 65
 
-// place says where a run finds its data and leaves its files, and how far it trains.
+// place contains the data function, the output folder and the last step of a run.
 type place struct {
 	data  func(name string) string
 	dir   string
-	total int // train up to this step
+	total int // the last step
 }
 
 func (p place) checkpoint() string { return filepath.Join(p.dir, "checkpoint") }
 
-// settings are the flags of the demos: data, checkpoint, and parameters of their store.
+// settings returns the flags of the demos: data, checkpoint, and parameters of their store.
 func settings(data, more string) func(place) []string {
 	return func(p place) []string {
 		return []string{"-data=" + p.data(data), "-checkpoint=" + p.checkpoint(), fmt.Sprintf("-set=train_steps=%d;%s",
@@ -74,8 +74,7 @@ func arguments(flags ...string) func(place) []string {
 	}
 }
 
-// programs are the rows of the table. The parameters make the models small: the numbers are to be
-// compared, not the models.
+// programs contains the rows of the table. The models are small to make the runs short.
 var programs = []program{
 	{name: "linear", main: "linear", arguments: arguments("-steps=TOTAL", "-num_examples=1024"), steps: 100, bar: true},
 	{

@@ -10,9 +10,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 )
 
-// TestProgramsGiveTheNumbersOfOneDevice builds and runs each program on each kind of devices. It runs
-// where TPUSTRATEGY_GOMLX_EXAMPLES names the file that its table is written to. What passed is kept in
-// TPUSTRATEGY_EXAMPLES_DIR, if that is set: the table is written once every program has passed there.
+// TestProgramsGiveTheNumbersOfOneDevice builds and runs each program on each kind of device. It is
+// skipped unless TPUSTRATEGY_GOMLX_EXAMPLES is set to the output file of the table. If
+// TPUSTRATEGY_EXAMPLES_DIR is set, passed programs are recorded in this folder, and the table is
+// written after all programs have passed.
 func TestProgramsGiveTheNumbersOfOneDevice(t *testing.T) {
 	table := os.Getenv("TPUSTRATEGY_GOMLX_EXAMPLES")
 	if table == "" {
@@ -48,7 +49,7 @@ func TestProgramsGiveTheNumbersOfOneDevice(t *testing.T) {
 	}
 }
 
-// measured runs a program on all devices and compares with the first.
+// measured runs a program on all devices and compares the results with the first device.
 func measured(t *testing.T, b *built, p program, columns []devices) row {
 	out := row{program: p}
 	var first, second *run

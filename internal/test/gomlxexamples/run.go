@@ -14,16 +14,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/gomlxoverlay"
 )
 
-// module is that of the examples.
+// module is the module of the examples.
 const module = "github.com/gomlx/gomlx/examples"
 
-// built are the programs' binaries and the data.
+// built contains the folder with the programs and data, and the module versions.
 type built struct {
 	dir string
 	versions
 }
 
-// build makes the programs and the data in dir.
+// build builds the programs and creates the data in dir.
 func build(ctx context.Context, dir string, which []program) (*built, error) {
 	added := map[string]string{}
 	for to, from := range map[string]string{"backends/default/tpustrategy.go": "backend.go.txt",
@@ -37,19 +37,19 @@ func build(ctx context.Context, dir string, which []program) (*built, error) {
 	overlay, err := gomlxoverlay.Prepare(ctx, dir, gomlxoverlay.Options{
 		Module: ".", Add: added,
 		Edits: []gomlxoverlay.Edit{
-			// TrainStep of the file that is added calls this one and writes the loss.
+			// TrainStep in the added file calls this function and writes the loss.
 			{File: "ml/train/trainer.go", Old: "func (r *Trainer) TrainStep(batch Batch)",
 				New: "func (r *Trainer) trainStep(batch Batch)"},
-			// A home directory of the run's own, which the system does not know.
+			// The run uses its own home directory.
 			{File: "support/fsutil/fsutil.go", Old: "\tif dir[0] != '~' {\n\t\treturn dir, nil\n\t}\n",
 				New: "\tif dir[0] != '~' {\n\t\treturn dir, nil\n\t}\n\tif home := os.Getenv(\"TPUSTRATEGY_EXAMPLES_HOME\"); " +
 					"home != \"\" {\n\t\treturn home + dir[1:], nil\n\t}\n"},
-			// The data are made up: no file of theirs has the sum of the real one.
+			// Generated data does not match the checksum of the real data.
 			{File: "support/fsutil/fsutil.go", Old: `if checkHash == "" {`,
 				New: `if checkHash == "" || os.Getenv("TPUSTRATEGY_EXAMPLES_DATA") != "" {`},
 		},
 		Standard: []gomlxoverlay.Edit{
-			// A seed that is taken from the clock is the same in every run; others stay.
+			// Replace seeds that are taken from the clock with a fixed seed.
 			{File: "math/rand/rand.go", Old: "func NewSource(seed int64) Source {\n",
 				New: "func NewSource(seed int64) Source {\n\tif seed > 1e15 {\n\t\tseed = 1\n\t}\n"},
 		},
@@ -90,35 +90,37 @@ func (b *built) binary(p program) string {
 
 func (b *built) data(name string) string { return filepath.Join(b.dir, "data", name) }
 
-// devices are what the programs run on: only the environment is another.
+// devices is a kind of devices. Programs run on it by means of environment variables.
 type devices struct {
-	// name is the column of the table, backend the value of GOMLX_BACKEND.
+	// name is the column name in the table. backend is the value of GOMLX_BACKEND.
 	name, backend string
-	// splits: a step's data must be split, and a second run must go on from the first's checkpoint.
+	// splits is true if the backend must split the data of a step and a second run must resume from
+	// the checkpoint of the first.
 	splits bool
 }
 
-// run is what a run of a program left.
+// run contains the results of a run of a program.
 type run struct {
 	place
 	output string
 	losses []float64
-	times  []time.Duration // since the program started
+	times  []time.Duration // since the start of the program
 	wall   time.Duration
 	points points
 }
 
-// limit is how long a run may take.
+// limit is the timeout of a run.
 const limit = 5 * time.Minute
 
-// run runs a program up to the step total in the folder dir; its files there have the run's name. A
-// program that fails is an error with what it printed last.
+// run runs a program up to the step total in the folder dir. The name is a prefix of the output
+// files. If the program fails, the error contains the last part of its output.
 func (b *built) run(ctx context.Context, p program, on devices, dir, name string, total int) (*run, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "home"), 0o755); err != nil {
 		return nil, err
 	}
 	if p.home[0] != "" {
-		// Its checkpoints go there too, so the folder is the run's own and has links to the files.
+		// The program also writes its checkpoints to this folder. Therefore each run has its own
+		// folder with links to the data files.
 		if err := linked(b.data(p.home[0]), filepath.Join(dir, "home", p.home[1])); err != nil {
 			return nil, err
 		}
@@ -142,7 +144,7 @@ func (b *built) run(ctx context.Context, p program, on devices, dir, name string
 		return nil, fmt.Errorf("%s on %s: %w\n%s", p.name, on.name, err, tail(r.output, 3000))
 	}
 	if p.plots {
-		// A later run adds to the file.
+		// Read the points now, because a later run appends to the file.
 		if r.points, err = readPoints(r.checkpoint()); err != nil {
 			return nil, fmt.Errorf("%s on %s: no points of plots: %w", p.name, on.name, err)
 		}
@@ -150,11 +152,11 @@ func (b *built) run(ctx context.Context, p program, on devices, dir, name string
 	return r, r.read(losses)
 }
 
-// read takes the losses from the file that the program wrote.
+// read reads the losses from the file that the program wrote.
 func (r *run) read(name string) error {
 	f, err := os.Open(name)
 	if os.IsNotExist(err) {
-		return nil // a program that does not train
+		return nil // the program does not train
 	}
 	if err != nil {
 		return err
@@ -175,7 +177,7 @@ func (r *run) read(name string) error {
 	return nil
 }
 
-// rate is how many steps a second there were in the second half of the run.
+// rate returns the steps per second in the second half of the run.
 func (r *run) rate() float64 {
 	n := len(r.times)
 	if n < 4 {
@@ -188,7 +190,7 @@ func replaced(flag string, p place) string {
 	return strings.NewReplacer("DATA", p.data(""), "DIR", p.dir, "TOTAL", strconv.Itoa(p.total)).Replace(flag)
 }
 
-// linked has a folder with links to the files of another.
+// linked creates a folder with links to the files of another folder.
 func linked(from, to string) error {
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return err

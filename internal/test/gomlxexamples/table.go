@@ -11,23 +11,23 @@ import (
 	"time"
 )
 
-// row is what the runs of a program came to, a cell for each column.
+// row contains the results of a program, with one cell per column.
 type row struct {
 	program
 	From, To float64 // losses on one device
 	Cells    []cell
 }
 
-// cell is a program's runs on one kind of devices.
+// cell contains the results of a program on one kind of device.
 type cell struct {
-	Apart float64 // from the first column
-	// Variables are how many of the training step were split.
+	Apart float64 // largest difference from the first column
+	// Variables is the number of split variables in the training step.
 	Variables int
-	Rate      float64 // steps a second
+	Rate      float64 // steps per second
 	Wall      time.Duration
 }
 
-// keep writes what came of a program, for the table.
+// keep writes the row of a program to a file.
 func (b *built) keep(r row) error {
 	if err := os.MkdirAll(filepath.Join(b.dir, "results"), 0o755); err != nil {
 		return err
@@ -39,7 +39,7 @@ func (b *built) keep(r row) error {
 	return os.WriteFile(b.result(r.program), text, 0o644)
 }
 
-// kept are the rows of the programs that have passed, in the order of the table.
+// kept returns the rows of the programs that have passed, in the order of the table.
 func (b *built) kept(of []program) (rows []row, err error) {
 	for _, p := range of {
 		text, err := os.ReadFile(b.result(p))
@@ -62,15 +62,15 @@ func (b *built) result(p program) string {
 	return filepath.Join(b.dir, "results", p.folder()+".json")
 }
 
-// versions are those of the modules that the programs are built from.
+// versions contains the versions of the modules.
 type versions struct{ examples, gomlx string }
 
-// text is the page around its table; words in capitals are filled in.
+// text is the template of the page. Words in capitals are placeholders.
 //
 //go:embed page.txt
 var text string
 
-// page is the text of docs/gomlx-examples.md.
+// page returns the text of docs/gomlx-examples.md.
 func page(of versions, columns []devices, rows []row) string {
 	var b strings.Builder
 	heads := []string{"program", "steps", "loss"}
@@ -120,7 +120,7 @@ func line(b *strings.Builder, cells ...string) {
 	b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
 }
 
-// wrapped is a paragraph in lines of at most 100 columns.
+// wrapped wraps a paragraph at 100 columns.
 func wrapped(text string) string {
 	var b strings.Builder
 	column := 0
@@ -148,7 +148,7 @@ func yes(ok bool) string {
 
 var notName = regexp.MustCompile(`[^a-z0-9]+`)
 
-// folder is a name for the folder of the program's runs.
+// folder returns the folder name of the program's runs.
 func (p program) folder() string { return notName.ReplaceAllString(strings.ToLower(p.name), "_") }
 
 func (d devices) folder() string { return notName.ReplaceAllString(strings.ToLower(d.name), "_") }

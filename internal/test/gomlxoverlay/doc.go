@@ -1,9 +1,9 @@
-// Package gomlxoverlay builds programs and tests that other modules ship, from the module cache,
-// with a backend registered in GoMLX that they do not import.
+// Package gomlxoverlay builds programs and tests of other modules with a GoMLX backend that they do
+// not import. The modules are in the module cache and remain unchanged.
 //
-// Go's -overlay adds and replaces files of a build without touching them, but refuses files of the
-// module cache. Prepare therefore writes a go.mod that replaces the GoMLX module by a link to its
-// own directory in the cache, and an overlay of the files behind that link:
+// The -overlay flag of the go command adds and replaces files of a build, but not in the module cache.
+// Therefore Prepare writes a go.mod file that replaces the GoMLX module by a link to its directory in
+// the cache, and an overlay for the files below that link:
 //
 //	o, err := gomlxoverlay.Prepare(ctx, dir, gomlxoverlay.Options{
 //		Module: "internal/test/gomlxexamples",
@@ -11,6 +11,5 @@
 //	})
 //	exec.Command("go", append(append([]string{"build"}, o.Flags()...), packages...)...)
 //
-// Nothing of GoMLX is copied: what Edits change is read, changed in one place each, and written into
-// dir. It serves tests; nothing of it is part of the module's interface.
+// Only files with edits are copied into dir. The package is for tests.
 package gomlxoverlay

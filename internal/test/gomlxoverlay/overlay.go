@@ -12,34 +12,35 @@ import (
 	"strings"
 )
 
-// gomlx is the module that is built behind a link.
+// gomlx is the module that is replaced by a link.
 const gomlx = "github.com/gomlx/gomlx"
 
-// Edit replaces the one place of a file that has the text Old by New.
+// Edit replaces the only occurrence of Old in a file with New.
 type Edit struct{ File, Old, New string }
 
-// Options say what a build has that the modules do not.
+// Options describes the changes of a build.
 type Options struct {
-	// Module is the folder with the go.mod that builds start from. It must require GoMLX. Paths in
-	// its replace lines must stay right from there.
+	// Module is the folder with the go.mod file of the build. It must require GoMLX. Relative paths
+	// in its replace directives must be valid from the output folder.
 	Module string
-	// Add has files by their path in the GoMLX module, which must not be there.
+	// Add contains new files by path in the GoMLX module. The files must not exist there.
 	Add map[string]string
-	// Edits change files of the GoMLX module, Standard files of the standard library, named from
-	// its src folder.
+	// Edits changes files of the GoMLX module. Standard changes files of the standard library, with
+	// paths relative to its src folder.
 	Edits, Standard []Edit
 }
 
-// Overlay is what a build needs to see the files that Prepare wrote.
+// Overlay is the result of Prepare.
 type Overlay struct {
-	// Module is the folder to build in, Dir the folder with what was written.
+	// Module is the folder to build in. Dir is the folder of the written files.
 	Module, Dir string
-	// GoMLX is the link to GoMLX's module, Version what it links to.
+	// GoMLX is the link to the GoMLX module, and Version is the module's version.
 	GoMLX, Version string
 }
 
-// Prepare writes into dir, which must exist and belong to the caller, and which builds read later.
-// It runs the go command to ask where modules are; a module that is not in the cache is fetched.
+// Prepare writes the files of an overlay into dir. dir must exist and must not be changed while the
+// overlay is in use. Prepare runs the go command to find modules, which downloads modules that are
+// not in the cache.
 func Prepare(ctx context.Context, dir string, o Options) (*Overlay, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -101,19 +102,20 @@ func Prepare(ctx context.Context, dir string, o Options) (*Overlay, error) {
 	return out, modules(module, dir, out.GoMLX)
 }
 
-// Flags are the arguments that the go command takes after build, run or test, in the folder Module.
+// Flags returns the arguments for the commands go build, go run and go test in the folder Module.
 func (o *Overlay) Flags() []string {
 	return []string{"-mod=mod", "-modfile=" + filepath.Join(o.Dir, "go.mod"), "-overlay=" + filepath.Join(o.Dir,
 		"overlay.json")}
 }
 
-// Build runs the go command's build, with more arguments after Flags.
+// Build runs go build with the flags and further arguments.
 func (o *Overlay) Build(ctx context.Context, arguments ...string) error {
 	_, err := run(ctx, o.Module, append(append([]string{"build"}, o.Flags()...), arguments...)...)
 	return err
 }
 
-// modules writes the module's go.mod and go.sum into dir, with GoMLX behind the link.
+// modules writes the go.mod and go.sum files of the module into dir. The go.mod file replaces GoMLX
+// by the link.
 func modules(module, dir, link string) error {
 	text, err := os.ReadFile(filepath.Join(module, "go.mod"))
 	if err != nil {
@@ -136,14 +138,14 @@ type writer struct {
 	replace map[string]string
 }
 
-// write has the build read text in place of the file to.
+// write writes text to a file and adds the file to the overlay in place of the file to.
 func (w *writer) write(to, text string) error {
 	from := filepath.Join(w.dir, fmt.Sprintf("%02d_%s", len(w.replace), filepath.Base(to)))
 	w.replace[to] = from
 	return os.WriteFile(from, []byte(text), 0o644)
 }
 
-// edit has the build read a file of root with one place changed. A file may be edited again.
+// edit applies an edit to a file below root. The same file may have several edits.
 func (w *writer) edit(root string, e Edit) error {
 	to := filepath.Join(root, filepath.FromSlash(e.File))
 	from, again := w.replace[to]
@@ -174,7 +176,7 @@ func sorted(m map[string]string) []string {
 	return names
 }
 
-// run returns what the go command prints, without the last line break.
+// run returns the output of the go command without the trailing line break.
 func run(ctx context.Context, dir string, arguments ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", arguments...)
 	cmd.Dir = dir

@@ -45,7 +45,7 @@ func TestABuildSeesWhatIsAddedAndChanged(t *testing.T) {
 	assert.True(t, strings.HasSuffix(string(modfile), "replace github.com/gomlx/gomlx => "+o.GoMLX+"\n"))
 	assert.Len(t, o.Flags(), 3)
 
-	// The go command takes it: the package has the added file.
+	// The go command accepts the overlay, and the package contains the added file.
 	files, err := run(t.Context(), o.Module, append(append([]string{"list"}, o.Flags()...), "-f", "{{.GoFiles}}",
 		"github.com/gomlx/gomlx/backends/default")...)
 	require.NoError(t, err)

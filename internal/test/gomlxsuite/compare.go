@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// Runs are results by the backend's name, then by the package.
+// Runs contains results by backend name and package.
 type Runs map[string]map[string]Results
 
-// Difference is a test with another outcome on a backend of ours than on GoMLX's.
+// Difference is a test whose outcome on a backend of this module differs from the outcome on
+// GoMLX's backend.
 type Difference struct {
 	Backend, Package, Test string
 	Theirs, Ours           Outcome
@@ -20,8 +21,8 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s\t%s\t%s\t%s->%s", d.Backend, d.Package, d.Test, d.Theirs, d.Ours)
 }
 
-// Differences are those of the backends ours from theirs, by package and test. A test that has
-// subtests differs only where those do, or where it has them on one backend only.
+// Differences compares the backends in ours with the backend theirs and returns the differences by
+// package and test.
 func (r Runs) Differences(theirs string, ours []string) (found []Difference) {
 	for _, p := range slices.Sorted(maps.Keys(r[theirs])) {
 		for _, b := range ours {
@@ -47,22 +48,23 @@ func (r Runs) Differences(theirs string, ours []string) (found []Difference) {
 	return found
 }
 
-// Reason says why tests differ: a line of differences.tsv.
+// Reason is a line of differences.tsv. It explains the differences of a test.
 type Reason struct {
-	// Backends are the names of ours, or empty for all of them.
+	// Backends contains the names of this module's backends. It is empty if the reason applies to
+	// all of them.
 	Backends []string
 	Package  string
-	// Test is a test's name, or ends in "/..." for the test and all its subtests.
+	// Test is the name of a test. With the suffix "/..." it includes all subtests.
 	Test string
-	// Theirs and Ours are the outcomes; of subtests, also None on both sides, where the test itself
-	// was skipped before it had them.
+	// Theirs and Ours are the outcomes. If a test is skipped before it runs its subtests, the
+	// outcome of the subtests may also be None.
 	Theirs, Ours Outcome
 	Why          string
 }
 
-// Reasons reads lines of five fields between tabs: backends, package, test, outcomes such as
-// "pass->skip", and why. Backends are names after commas, or * for all. Lines that are empty or
-// begin with # are left out.
+// Reasons parses lines of five tab-separated fields: backends, package, test, outcomes such as
+// "pass->skip", and reason. Backends are separated by commas, or * for all backends. Empty lines
+// and lines that begin with # are ignored.
 func Reasons(text string) (reasons []Reason, err error) {
 	number := 0
 	for line := range strings.Lines(text) {
@@ -89,7 +91,7 @@ func Reasons(text string) (reasons []Reason, err error) {
 	return reasons, nil
 }
 
-// Explains says whether the reason is that of a difference.
+// Explains reports whether the reason applies to a difference.
 func (r Reason) Explains(d Difference) bool {
 	if d.Package != r.Package || r.Backends != nil && !slices.Contains(r.Backends, d.Backend) {
 		return false
@@ -101,11 +103,12 @@ func (r Reason) Explains(d Difference) bool {
 	if !all || !strings.HasPrefix(d.Test, top+"/") {
 		return false
 	}
-	// A test that is skipped has no subtests.
+	// A skipped test has no subtests.
 	return (d.Theirs == r.Theirs || d.Theirs == None) && (d.Ours == r.Ours || d.Ours == None)
 }
 
-// Unexplained are the differences that no reason explains, and the reasons that explain none.
+// Unexplained returns the differences without a reason, and the reasons that apply to no
+// difference.
 func Unexplained(found []Difference, reasons []Reason) (differences []Difference, idle []Reason) {
 	used := make([]bool, len(reasons))
 	for _, d := range found {

@@ -16,8 +16,8 @@ func results(outcomes map[string]Outcome) Results {
 	return r
 }
 
-// some is two packages on two backends: a test that ours skips before its subtest, one that fails,
-// and one that only ours has a subtest of.
+// some returns results with three differences in two packages: a test that is skipped before its
+// subtest, a test that fails, and a subtest that runs on one backend only.
 func some() Runs {
 	return Runs{
 		"xla": {
@@ -51,11 +51,11 @@ func TestADifferenceNeedsAReasonOfItsOwn(t *testing.T) {
 	assert.Equal(t, []Difference{{"8x1", "core/graph", "TestB", Pass, Fail}}, left)
 	assert.Equal(t, []Reason{reasons[1], reasons[2]}, idle)
 
-	// Without the subtests, those are differences that nothing explains.
+	// Without "/...", the reason does not apply to subtests.
 	reasons[0].Test = "TestA"
 	left, _ = Unexplained(found, reasons)
 	assert.Contains(t, left, Difference{"8x1", "core/graph", "TestA/one", Pass, None})
-	// A subtest that fails is not explained by a test that is skipped.
+	// A reason for a skipped test does not explain a failed subtest.
 	assert.False(t, Reason{Package: "p", Test: "TestA/...", Theirs: Pass, Ours: Skip}.Explains(Difference{"8x1", "p",
 		"TestA/one", Pass, Fail}))
 }

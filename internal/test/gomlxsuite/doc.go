@@ -1,17 +1,16 @@
-// Package gomlxsuite runs the tests that the GoMLX module ships, the files *_test.go of its folders
-// core, ml and support, with this module's backend registered beside GoMLX's own, and compares what
-// came of each test on each backend.
+// Package gomlxsuite runs the tests of the GoMLX module on GoMLX's backends and on this module's
+// backend, and compares the outcomes.
 //
-// Prepare writes the overlay that registers the backend, Build compiles one test program for each
-// package, and Run runs it with GOMLX_BACKEND set:
+// Prepare writes an overlay that registers the backend. Build compiles one test program per package.
+// Run sets GOMLX_BACKEND and runs a test program:
 //
 //	s, err := gomlxsuite.Prepare(ctx, dir, "../../..", plugin)
 //	err = s.Build(ctx, "ml/train")
 //	results, err := s.Run(ctx, "ml/train", gomlxsuite.Backend{Name: "8x1", Config: "tpustrategy:devices=8"}, time.Minute)
 //
-// Nothing of GoMLX is copied or changed: the overlay adds a test file of one import to each package.
+// The overlay only adds a test file with one import to each package of GoMLX.
 //
-// `make test-gomlx` runs all packages on all backends and writes docs/gomlx-suites.md. A test that
-// GoMLX's XLA backend passes, and ours does not, fails it, unless differences.tsv says why; so does
-// a line of differences.tsv that no test is like.
+// `make test-gomlx` runs all packages on all backends and writes docs/gomlx-suites.md. It fails if the
+// outcome of a test differs from that of GoMLX's XLA backend and differences.tsv contains no reason,
+// or if a line of differences.tsv matches no test.
 package gomlxsuite

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// Outcome is what came of a test.
+// Outcome is the outcome of a test.
 type Outcome string
 
-// The outcomes. A test in whose midst the program ends has failed, and is Broken where the program
-// had to be stopped. None is that of a test that did not begin.
+// The outcomes. If the program crashes, the running test has the outcome Fail. If the program is
+// killed, the running test has the outcome Broken. A test that did not start has the outcome None.
 const (
 	Pass   Outcome = "pass"
 	Fail   Outcome = "fail"
@@ -23,28 +23,28 @@ const (
 	None   Outcome = "none"
 )
 
-// Test is a test with what came of it. Said is what it printed, unless it passed.
+// Test is the result of a test. Said is its output, unless the test passed.
 type Test struct {
 	Outcome Outcome
 	Said    string
 }
 
-// Results are the tests of a package by name, those with subtests too. A subtest that is named after
-// the backend has the name BACKEND.
+// Results contains the results of a package's tests and subtests by name. In subtest names, BACKEND
+// replaces the backend's configuration.
 type Results struct {
 	Tests map[string]Test
-	// Took is the time of all tests. Stderr is the end of what the program wrote there, and of what
-	// no test printed.
+	// Took is the duration of all tests. Stderr is the last part of the standard error and of the
+	// output that belongs to no test.
 	Took   time.Duration
 	Stderr string
-	// ended says that the program came to its end.
+	// ended is true if the program printed its final PASS or FAIL line.
 	ended bool
 }
 
-// Names are the names of the tests, sorted.
+// Names returns the sorted names of the tests.
 func (r Results) Names() []string { return slices.Sorted(maps.Keys(r.Tests)) }
 
-// Of is the outcome of a test.
+// Of returns the outcome of a test.
 func (r Results) Of(name string) Outcome {
 	if t, ok := r.Tests[name]; ok {
 		return t.Outcome
@@ -52,13 +52,12 @@ func (r Results) Of(name string) Outcome {
 	return None
 }
 
-// Counts are the numbers of tests with no subtests by their outcome. A test that has subtests on one
-// backend only is counted there by those.
+// Counts returns the number of tests per outcome. A test with subtests is not counted itself.
 func (r Results) Counts() map[Outcome]int {
 	counts := map[Outcome]int{}
 	names := r.Names()
 	for _, name := range names {
-		// Slashes sort before what else may follow a name, but for a few signs.
+		// Compare with all names, because a few characters sort before the slash.
 		if !slices.ContainsFunc(names, func(of string) bool { return strings.HasPrefix(of, name+"/") }) {
 			counts[r.Tests[name].Outcome]++
 		}
@@ -66,7 +65,7 @@ func (r Results) Counts() map[Outcome]int {
 	return counts
 }
 
-// tops are the names of the tests that are no subtests.
+// tops returns the names of the top-level tests.
 func (r Results) tops() (names []string) {
 	for _, name := range r.Names() {
 		if !strings.Contains(name, "/") {
@@ -76,18 +75,18 @@ func (r Results) tops() (names []string) {
 	return names
 }
 
-// broke says whether the program ended in the midst.
+// broke reports whether the program was killed during a test.
 func (r Results) broke() bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(r.Tests)), func(t Test) bool { return t.Outcome == Broken })
 }
 
-// event is what `go test -json` prints a line of.
+// event is a line of the output of `go test -json`.
 type event struct {
 	Action, Test, Output string
 	Elapsed              float64
 }
 
-// read reads events. Tests without an end are Broken.
+// read reads events. Unfinished tests are Broken.
 func read(from io.Reader, b Backend, stderr string) (Results, error) {
 	r := Results{Tests: map[string]Test{}}
 	said, others := map[string]*strings.Builder{}, &strings.Builder{}
@@ -123,7 +122,7 @@ func (r *Results) add(e event, b Backend, said map[string]*strings.Builder, othe
 		switch e.Action {
 		case "output":
 			others.WriteString(e.Output)
-			// A program's last line; a panic has none.
+			// This is the last line of a program that does not panic.
 			r.ended = r.ended || e.Output == "PASS\n" || e.Output == "FAIL\n"
 		case "pass", "fail":
 			r.Took = time.Duration(e.Elapsed * float64(time.Second))
@@ -144,7 +143,7 @@ func (r *Results) add(e event, b Backend, said map[string]*strings.Builder, othe
 	}
 }
 
-// neutral is a test's name with BACKEND in place of the backend's configuration.
+// neutral replaces the backend's configuration in a test's name with BACKEND.
 func neutral(name, config string) string {
 	parts := strings.Split(name+"/", "/"+strings.ReplaceAll(config, " ", "_")+"/")
 	return strings.TrimSuffix(strings.Join(parts, "/BACKEND/"), "/")

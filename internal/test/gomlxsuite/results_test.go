@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// events writes lines as test2json does.
+// events returns lines in the format of test2json.
 func events(t *testing.T, list ...event) *strings.Reader {
 	t.Helper()
 	var b strings.Builder

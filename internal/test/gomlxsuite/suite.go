@@ -21,28 +21,28 @@ const (
 	upstream = "github.com/gomlx/gomlx/"
 	// registers is the package that registers this module's backend.
 	registers = "github.com/tpustrategy/tpustrategy/gomlx"
-	// installed is where GoMLX looks for the plugin of its XLA backend, from the home folder. It
-	// would be downloaded if it were not there, also by tests that do not use it.
+	// installed is the path of the plugin of GoMLX's XLA backend, relative to the home folder. If
+	// the file does not exist, GoMLX downloads the plugin, even in tests that do not use it.
 	installed = ".local/lib/go-xla/pjrt_c_api_cpu_v0.114.0_plugin.so"
 )
 
-// Backend is one to run tests on: a name for tables, and what GOMLX_BACKEND is set to.
+// Backend is a backend to test: a name for tables and a value of GOMLX_BACKEND.
 type Backend struct{ Name, Config string }
 
-// Suite is GoMLX's tests, as test programs in a folder.
+// Suite contains the test programs of GoMLX in a folder.
 type Suite struct {
 	overlay     *gomlxoverlay.Overlay
 	dir, plugin string
-	// tool is the program that turns what tests print into events. The go command, which has it,
-	// needs another home folder than the tests.
+	// tool is the path of test2json. It is run directly, because the go command needs another home
+	// folder than the tests.
 	tool     string
 	packages []string
 	files    int
 }
 
-// Prepare writes what the build needs into dir. module is the folder of this module, plugin the path
-// of the CPU plugin. A dir that is kept makes the next Build quick: what Go caches of a build goes by
-// the folder of its sources.
+// Prepare writes the build files into dir. module is the folder of this module, and plugin is the
+// path of the CPU plugin. If dir is reused, the next Build is fast, because Go's build cache
+// depends on the folder of the sources.
 func Prepare(ctx context.Context, dir, module, plugin string) (*Suite, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -65,7 +65,7 @@ func Prepare(ctx context.Context, dir, module, plugin string) (*Suite, error) {
 		return nil, fmt.Errorf("gomlxsuite: go tool test2json: %w", err)
 	}
 	s := &Suite{dir: dir, plugin: plugin, tool: strings.TrimSpace(string(tool))}
-	// Once to see the packages, then with a file in each of them.
+	// Prepare an overlay to list the packages, and then one with a file in each package.
 	if s.overlay, err = gomlxoverlay.Prepare(ctx, dir, gomlxoverlay.Options{Module: module}); err != nil {
 		return nil, err
 	}
@@ -77,18 +77,18 @@ func Prepare(ctx context.Context, dir, module, plugin string) (*Suite, error) {
 	return s, err
 }
 
-// Version is the version of GoMLX.
+// Version returns the version of GoMLX.
 func (s *Suite) Version() string { return s.overlay.Version }
 
-// Packages are the packages with tests, by their folders in the GoMLX module.
+// Packages returns the folders of the packages with tests in the GoMLX module.
 func (s *Suite) Packages() []string { return s.packages }
 
-// Files is the number of their test files.
+// Files returns the number of test files in the packages.
 func (s *Suite) Files() int { return s.files }
 
-// list finds the packages with tests and makes the file for each that registers the backend. It
-// belongs to the tests that import the package: of a package that the backend imports itself, no
-// other file could import the backend.
+// list finds the packages with tests and returns a file for each package that registers the
+// backend. The file belongs to the external test package, because the backend itself imports some
+// of the packages.
 func (s *Suite) list(ctx context.Context) (added map[string]string, err error) {
 	const form = "{{$n := len .TestGoFiles}}{{$x := len .XTestGoFiles}}{{if or $n $x}}{{.ImportPath}} {{.Name}} {{$n}} " +
 		"{{$x}}{{end}}"
@@ -121,14 +121,14 @@ func (s *Suite) Build(ctx context.Context, packages ...string) error {
 	return nil
 }
 
-// program is the path of a package's test program.
+// program returns the path of a package's test program.
 func (s *Suite) program(p string) string {
 	return filepath.Join(s.dir, "programs", strings.ReplaceAll(p, "/", "_")+".test")
 }
 
-// Run runs a package's tests on a backend, in the folder of its sources. Tests that fail are no
-// error. Where the program ends in the midst of a test, or does not end within the limit, another
-// program runs the tests after it.
+// Run runs a package's tests on a backend, in the folder of the package's sources. Failed tests are
+// not an error. If the program crashes or exceeds the time limit, Run runs the remaining tests in a
+// new process.
 func (s *Suite) Run(ctx context.Context, p string, b Backend, limit time.Duration) (Results, error) {
 	all := Results{Tests: map[string]Test{}}
 	for {
@@ -147,9 +147,10 @@ func (s *Suite) Run(ctx context.Context, p string, b Backend, limit time.Duratio
 	}
 }
 
-// once runs the tests that are not among done.
+// once runs the tests that are not in done.
 func (s *Suite) once(ctx context.Context, p string, b Backend, limit time.Duration, done []string) (Results, error) {
-	// The program's own limit says which test hangs; the one of the process is for a hang in C.
+	// The test program's own timeout reports the test that hangs. The process timeout is for hangs
+	// in C code.
 	ctx, cancel := context.WithTimeout(ctx, limit+10*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.tool, "-t", "-p", p, s.program(p), "-test.v=test2json", "-test.timeout="+
@@ -163,7 +164,7 @@ func (s *Suite) once(ctx context.Context, p string, b Backend, limit time.Durati
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.WaitDelay = 5 * time.Second
-	// The end of the context ends the test program with the one that reads it.
+	// Cancellation must kill the test program together with test2json.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	err := cmd.Run()
@@ -174,7 +175,7 @@ func (s *Suite) once(ctx context.Context, p string, b Backend, limit time.Durati
 	return read(&stdout, b, tail(stderr.String()))
 }
 
-// tail is the end of what a program wrote, short enough for a message.
+// tail returns the last part of a text, short enough for a message.
 func tail(text string) string {
 	const most = 4000
 	if len(text) > most {

@@ -21,14 +21,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 )
 
-// rules split each variable along its largest dimension over the devices of a replica, and, where it
-// has another dimension to split, over the replicas.
+// rules splits the largest dimension of each variable over the logical devices and, if possible,
+// another dimension over the replicas.
 const rules = `{"rules": [
 	{"variable": "", "largest": "logical", "optional": true},
 	{"variable": "", "largest": "replica", "optional": true}
 ]}`
 
-// backends are GoMLX's own, the first two, and ours. The rules are written into a folder.
+// backends returns GoMLX's two backends and the configurations of this module's backend. It writes
+// the rules into a folder.
 func backends(t *testing.T, plugin, dir string) []Backend {
 	t.Helper()
 	file := filepath.Join(dir, "rules.json")
@@ -43,8 +44,8 @@ func backends(t *testing.T, plugin, dir string) []Backend {
 	}
 }
 
-// prepared is the suite in a folder that stays, so that a second run builds nothing anew. One
-// process at a time has it, until the test ends.
+// prepared returns a suite in a persistent folder, so that a second run builds nothing again. It
+// holds a file lock until the test ends.
 func prepared(t *testing.T) (*Suite, string) {
 	t.Helper()
 	plugin := plugintest.Path(t, "cpu")
@@ -65,8 +66,8 @@ func prepared(t *testing.T) (*Suite, string) {
 	return s, plugin
 }
 
-// TestTheTestsAfterACrashRun has a shell script for a test program: one that ends in the midst of
-// its second test.
+// TestTheTestsAfterACrashRun uses a shell script as the test program. The script crashes in its
+// second test.
 func TestTheTestsAfterACrashRun(t *testing.T) {
 	tool, err := exec.Command("go", "tool", "-n", "test2json").Output()
 	require.NoError(t, err)
@@ -87,7 +88,8 @@ esac
 	assert.Contains(t, r.Tests["TestB"].Said, "tpustrategy crashed")
 }
 
-// TestASample is two quick packages, of layers and of training, on each form of 8 devices.
+// TestASample runs two fast packages, one with layers and one with training, on the
+// backends with 8 devices.
 func TestASample(t *testing.T) {
 	s, plugin := prepared(t)
 	for _, sample := range []struct {
@@ -109,9 +111,9 @@ func TestASample(t *testing.T) {
 }
 
 // TestSuites runs all packages on all backends and writes the table into the page that
-// TPUSTRATEGY_GOMLX_SUITES names. What came of each run is kept: with TPUSTRATEGY_GOMLX_ONLY, a
-// regular expression, only the runs whose name, as in "8x1/core/graph", it matches are done again.
-// The page stays as it is if it has runs that were not done here, now or before.
+// TPUSTRATEGY_GOMLX_SUITES names. The results of each run are cached. TPUSTRATEGY_GOMLX_ONLY is a
+// regular expression. If it is set, only the runs with a matching name, such as 8x1/core/graph, are
+// repeated. The page is not changed if results are missing that the page contains.
 func TestSuites(t *testing.T) {
 	page := os.Getenv("TPUSTRATEGY_GOMLX_SUITES")
 	if page == "" {
@@ -164,7 +166,7 @@ func TestSuites(t *testing.T) {
 	}
 	for _, r := range idle {
 		if !whole {
-			break // A run that was not done may have the difference.
+			break // A missing run may have this difference.
 		}
 		t.Errorf("differences.tsv: no test differs as this line says: %+v", r)
 	}
@@ -178,7 +180,7 @@ func TestSuites(t *testing.T) {
 	require.NoError(t, os.WriteFile(page, []byte(written), 0o644))
 }
 
-// at is the text where it is wanted.
+// at returns the text if wanted is true.
 func at(text string, wanted bool) string {
 	if !wanted {
 		return ""

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// The generated part of the page is between these lines.
+// These lines delimit the generated part of the page.
 const (
 	begins = "<!-- written by make test-gomlx, internal/test/gomlxsuite -->\n"
 	ends   = "<!-- end of what make test-gomlx writes -->\n"
 )
 
-// Replaced is a page with another generated part.
+// Replaced returns a page with a new generated part.
 func Replaced(page, part string) (string, error) {
 	before, rest, found := strings.Cut(page, begins)
 	_, after, closed := strings.Cut(rest, ends)
@@ -21,9 +21,10 @@ func Replaced(page, part string) (string, error) {
 	return before + begins + part + ends + after, nil
 }
 
-// Table is the counts of each package on each backend, passed/failed/skipped, then what differs and
-// why. A test with subtests is not counted beside them. Times are left out, so that the same
-// results give the same text. A dash is a run that was not done.
+// Table returns a table with the passed/failed/skipped counts of each package on each backend, and
+// a table of the differences and their reasons. A test with subtests is not counted itself. The
+// tables contain no times, so that the same results produce the same text. A dash is a run without
+// results.
 func Table(runs Runs, packages []string, backends []Backend, found []Difference, reasons []Reason) string {
 	var b strings.Builder
 	b.WriteString("\n| package |")
@@ -74,15 +75,15 @@ func Table(runs Runs, packages []string, backends []Backend, found []Difference,
 	return b.String()
 }
 
-// notDone is the cell of a run that was not done.
+// notDone is the cell of a run without results.
 const notDone = " – |"
 
-// Poorer says whether a page has more runs that were not done than another, which has a table.
+// Poorer reports whether a page lacks more runs than another page that has a table.
 func Poorer(page, than string) bool {
 	return strings.Contains(than, "| all |") && strings.Count(page, notDone) > strings.Count(than, notDone)
 }
 
-// counted writes counts as passed/failed/skipped; a program's end in the midst is a failure.
+// counted formats counts as passed/failed/skipped. Broken tests count as failed.
 func counted(counts map[Outcome]int) string {
 	return fmt.Sprintf("%d/%d/%d", counts[Pass], counts[Fail]+counts[Broken], counts[Skip])
 }

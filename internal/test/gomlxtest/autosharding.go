@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// AutoSharding runs programs of GoMLX's strategy AutoSharding: the program is one for all devices,
-// and its arguments are split over a mesh. The backend has at least 8 devices.
+// AutoSharding tests GoMLX's AutoSharding strategy, in which one program runs on all devices and
+// its arguments are split over a mesh. The backend must have at least 8 devices.
 func AutoSharding(t *testing.T, b compute.Backend) {
 	run(t, b, []testCase{
 		{"splits of operands", operandSplits},
@@ -34,7 +34,7 @@ func AutoSharding(t *testing.T, b compute.Backend) {
 	})
 }
 
-// product returns the product of x and w, of which row i of x is that of numbers.
+// product returns the matrix product of x and w.
 func product(x, w [][]float32) [][]float32 {
 	out := make([][]float32, len(x))
 	for i := range out {
@@ -48,7 +48,7 @@ func product(x, w [][]float32) [][]float32 {
 	return out
 }
 
-// operandSplits multiplies matrices under every split of both operands over a mesh of two axes.
+// operandSplits multiplies matrices with every split of both operands over a mesh of two axes.
 func operandSplits(t *testing.T, b compute.Backend) {
 	m := mesh(t, []int{4, 2}, "replica", "logical")
 	x, w := numbers(8, 8, -20), numbers(8, 8, -30)
@@ -75,7 +75,7 @@ func operandSplits(t *testing.T, b compute.Backend) {
 }
 
 func resultSplit(t *testing.T, b compute.Backend) {
-	// The names are not in the order of the alphabet.
+	// The names are not in alphabetical order.
 	m := mesh(t, []int{2, 2, 2}, "z", "m", "a")
 	g := graph.NewGraph(b, "split result")
 	require.NoError(t, g.SetAutoSharding(m))
@@ -100,7 +100,7 @@ func resultSplit(t *testing.T, b compute.Backend) {
 	}
 }
 
-// namedResult calls a function that says how its result is split.
+// namedResult calls a function that specifies the sharding of its result.
 func namedResult(t *testing.T, b compute.Backend) {
 	m := mesh(t, []int{8}, "replica")
 	g := graph.NewGraph(b, "named")
@@ -123,7 +123,7 @@ func namedResult(t *testing.T, b compute.Backend) {
 	}
 }
 
-// openResults leaves the results' shardings to the partitioner.
+// openResults lets the partitioner choose the shardings of the results.
 func openResults(t *testing.T, b compute.Backend) {
 	m := mesh(t, []int{8}, "replica")
 	g := graph.NewGraph(b, "open")
@@ -142,7 +142,7 @@ func openResults(t *testing.T, b compute.Backend) {
 	}
 }
 
-// openVariable updates a variable in its split, with no word on how results are split.
+// openVariable updates a sharded variable without specifying the shardings of the results.
 func openVariable(t *testing.T, b compute.Backend) {
 	m := mesh(t, []int{8}, "replica")
 	store := model.NewStore()
@@ -189,7 +189,7 @@ func autoAssignment(t *testing.T, b compute.Backend) {
 	assert.Equal(t, float32(10), out[1].Shards()[3].Value())
 }
 
-// twoMeshes splits one argument over one mesh and one over another of the same devices.
+// twoMeshes splits two arguments over different meshes of the same devices.
 func twoMeshes(t *testing.T, b compute.Backend) {
 	flat, grid := mesh(t, []int{8}, "all"), mesh(t, []int{4, 2}, "row", "column")
 	flat.SetName("flat")
@@ -208,7 +208,8 @@ func twoMeshes(t *testing.T, b compute.Backend) {
 	assert.Equal(t, product(x, w), out[0].Shards()[5].Value())
 }
 
-// autoVariables updates variables for some steps; the program says how the updated ones are split.
+// autoVariables updates variables for some steps. The program specifies the shardings of the
+// updated variables.
 func autoVariables(t *testing.T, b compute.Backend) {
 	m := mesh(t, []int{2, 4}, "replica", "logical")
 	store := model.NewStore()
@@ -228,7 +229,7 @@ func autoVariables(t *testing.T, b compute.Backend) {
 	finalized(t, exec)
 	rows := split(t, m, "replica", "")
 	x := numbers(2, 4, 1)
-	// Variables come first, in the order of the store.
+	// The variables precede the other values, in the order of the store.
 	exec.AutoSharding(m).WithInputShardingSpecs(rows).WithOutputShardingSpecs(split(t, m), columns, split(t, m))
 	for step := range 3 {
 		out, err := exec.DistributedExec(shard(t, rows, x))
@@ -284,7 +285,7 @@ func autoInitializer(t *testing.T, b compute.Backend) {
 	}
 }
 
-// autoRandom draws the numbers of one device, whatever the split.
+// autoRandom checks that random numbers do not depend on the sharding.
 func autoRandom(t *testing.T, b compute.Backend) {
 	draw := func(m *distributed.DeviceMesh) [][]float32 {
 		store := model.NewStore()
@@ -306,8 +307,8 @@ func autoRandom(t *testing.T, b compute.Backend) {
 	assert.Equal(t, draw(nil), draw(mesh(t, []int{8}, "replica")))
 }
 
-// partsRandom gives the results a split that the state of the generator, which GoMLX returns beside
-// them under the same one, does not have.
+// partsRandom specifies a sharding of the results that is not valid for the state of the random
+// number generator. GoMLX returns the state with the same sharding.
 func partsRandom(t *testing.T, b compute.Backend) {
 	m := mesh(t, []int{8}, "replica")
 	draw := func(spec *distributed.ShardingSpec) (drawn [][]float32) {
@@ -336,7 +337,7 @@ func partsRandom(t *testing.T, b compute.Backend) {
 	assert.Equal(t, whole, draw(split(t, m, "replica")))
 }
 
-// autoOps has ops that partitioners get wrong, or end the process for, where they are split.
+// autoOps tests sharded operations that partitioners compute incorrectly or that make them crash.
 func autoOps(t *testing.T, b compute.Backend) {
 	m := mesh(t, []int{4, 2}, "replica", "logical")
 	program := func(x, i *graph.Node) []*graph.Node {

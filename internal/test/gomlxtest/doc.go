@@ -1,9 +1,8 @@
-// Package gomlxtest runs GoMLX's own interface to several devices over a backend: SPMD,
-// AutoSharding, tensors in parts (package dtensor), variables with shardings, and what has to be
-// refused.
+// Package gomlxtest contains tests of GoMLX's interface for several devices: SPMD, AutoSharding,
+// sharded tensors (package dtensor), sharded variables, and expected errors.
 //
-// The same tests run over this module's two backends, and, with the build tag upstream, over the
-// backend that GoMLX ships with.
+// The tests run on this module's two backends. With the build tag upstream they also run on GoMLX's
+// own backend.
 package gomlxtest
 
 import (
@@ -21,7 +20,7 @@ type testCase struct {
 	test func(*testing.T, compute.Backend)
 }
 
-// run runs tests. A panic fails its test only.
+// run runs test cases. A panic fails only the test case in which it occurs.
 func run(t *testing.T, b compute.Backend, cases []testCase) {
 	t.Helper()
 	for _, c := range cases {
@@ -36,8 +35,8 @@ func run(t *testing.T, b compute.Backend, cases []testCase) {
 	}
 }
 
-// finalized finalizes an Exec when the test ends. GoMLX's own Finalize waits forever for a
-// compilation that ended in a panic.
+// finalized finalizes an Exec at the end of the test, with a timeout. GoMLX's Finalize hangs after
+// a panic during compilation.
 func finalized(t testing.TB, exec interface{ Finalize() }) {
 	t.Helper()
 	t.Cleanup(func() { plugintest.Within(t, 10*time.Second, exec.Finalize) })

@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 )
 
-// onAll returns the backend of 8 devices, whose numbers GoMLX may name.
+// onAll returns the backend with 8 devices. GoMLX programs may address the devices by number.
 func onAll(t *testing.T) compute.Backend {
 	t.Helper()
 	b, err := gomlx.New(plugintest.System(t, 8), gomlx.Options{LogicalDevices: 2, Compiler: plugintest.Programs(t)})

@@ -15,12 +15,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Refused gives the backend what it cannot run: each case is an error of a kind, and the backend
-// runs programs afterwards. The backend has exactly 8 devices.
+// Refused tests that invalid programs return errors of the expected kind and that the backend is
+// usable afterwards. The backend must have exactly 8 devices.
 func Refused(t *testing.T, b compute.Backend) {
 	grid := func(t *testing.T) *distributed.DeviceMesh { return mesh(t, []int{4, 2}, "row", "column") }
-	// call calls an Exec that returns its argument, whose result is to be split by a sharding that
-	// GoMLX did not check.
+	// call calls an Exec that negates its argument. GoMLX does not validate the sharding of the
+	// result.
 	call := func(t *testing.T, b compute.Backend, in any, axes ...distributed.AxisSpec) error {
 		m := grid(t)
 		exec, err := graph.NewExec(b, func(x *graph.Node) *graph.Node { return graph.Neg(x) })
@@ -35,7 +35,7 @@ func Refused(t *testing.T, b compute.Backend) {
 		return err
 	}
 	vector := []float32{1, 2, 3, 4, 5, 6, 7, 8}
-	// Without a kind are the cases that GoMLX refuses itself.
+	// Cases without a kind are errors of GoMLX itself.
 	const invalid = errkind.InvalidArgumentError
 	for _, c := range []struct {
 		name, want string
@@ -127,7 +127,7 @@ func Refused(t *testing.T, b compute.Backend) {
 	}
 }
 
-// repeated returns a value as so many arguments.
+// repeated returns n copies of a value.
 func repeated(n int, value any) []any {
 	all := make([]any, n)
 	for i := range all {
@@ -136,7 +136,7 @@ func repeated(n int, value any) []any {
 	return all
 }
 
-// caught returns the error that a function panics with.
+// caught returns the error with which a function panics.
 func caught(f func()) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

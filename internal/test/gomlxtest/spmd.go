@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// SPMD runs programs of GoMLX's strategy SPMD: each device runs the program on tensors of its own,
-// and collectives are the program's. The backend has at least 8 devices.
+// SPMD tests GoMLX's SPMD strategy, in which each device runs the program on its own tensors and
+// the program contains the collectives. The backend must have at least 8 devices.
 func SPMD(t *testing.T, b compute.Backend) {
 	run(t, b, []testCase{
 		{"all-reduce of each kind", allReduceKinds},
@@ -30,7 +30,7 @@ func SPMD(t *testing.T, b compute.Backend) {
 	})
 }
 
-// mesh returns a mesh; its axes are named in order.
+// mesh returns a mesh with the given axis sizes and names.
 func mesh(t testing.TB, sizes []int, names ...string) *distributed.DeviceMesh {
 	t.Helper()
 	m, err := distributed.NewDeviceMesh(sizes, names)
@@ -38,7 +38,8 @@ func mesh(t testing.TB, sizes []int, names ...string) *distributed.DeviceMesh {
 	return m
 }
 
-// split returns a sharding over a mesh: one axis of the mesh, or "", for each of the tensor's.
+// split returns a sharding over a mesh. axes contains the mesh axis of each tensor dimension, or ""
+// for dimensions that are not split.
 func split(t testing.TB, m *distributed.DeviceMesh, axes ...string) *distributed.ShardingSpec {
 	t.Helper()
 	build := distributed.BuildSpec(m)
@@ -54,7 +55,7 @@ func split(t testing.TB, m *distributed.DeviceMesh, axes ...string) *distributed
 	return spec
 }
 
-// shard cuts a value as the sharding says.
+// shard splits a value according to a sharding.
 func shard(t testing.TB, spec *distributed.ShardingSpec, value any) *dtensor.Tensor {
 	t.Helper()
 	d, err := dtensor.ShardTensor(spec, tensors.MustFromAnyValue(value))
@@ -62,7 +63,7 @@ func shard(t testing.TB, spec *distributed.ShardingSpec, value any) *dtensor.Ten
 	return d
 }
 
-// numbers returns rows of so many columns, counting from start.
+// numbers returns a matrix of consecutive numbers from start.
 func numbers(rows, columns int, start float32) [][]float32 {
 	out := make([][]float32, rows)
 	for i := range out {
@@ -114,7 +115,7 @@ func allReduceDTypes(t *testing.T, b compute.Backend) {
 	}
 }
 
-// allReduceAlong combines along each axis of a mesh with two, and along both.
+// allReduceAlong reduces over each axis of a mesh with two axes, and over both.
 func allReduceAlong(t *testing.T, b compute.Backend) {
 	m := mesh(t, []int{2, 4}, "row", "column")
 	g := graph.NewGraph(b, "along")
@@ -138,7 +139,7 @@ func allReduceAlong(t *testing.T, b compute.Backend) {
 	}
 }
 
-// allReduceOnOne is what GoMLX refuses with a panic of its own, before a backend is asked.
+// allReduceOnOne uses a collective without a mesh. GoMLX panics before it calls the backend.
 func allReduceOnOne(t *testing.T, b compute.Backend) {
 	exec, err := graph.NewExec(b, func(x *graph.Node) *graph.Node {
 		return x.Graph().Distributed().AllReduceOne(x, compute.ReduceOpSum)
@@ -174,7 +175,7 @@ func spmdDTensors(t *testing.T, b compute.Backend) {
 	}
 }
 
-// spmdAssignment runs a program on devices of the caller's order: results are where it says.
+// spmdAssignment runs a program with a device assignment and checks the devices of the results.
 func spmdAssignment(t *testing.T, b compute.Backend) {
 	g := graph.NewGraph(b, "assigned")
 	require.NoError(t, g.SetSPMD(mesh(t, []int{2}, "replica")))
@@ -192,8 +193,7 @@ func spmdAssignment(t *testing.T, b compute.Backend) {
 	}
 }
 
-// spmdVariables has a variable that is the same on all devices and one of which each has its part,
-// and updates both.
+// spmdVariables updates a replicated and a sharded variable.
 func spmdVariables(t *testing.T, b compute.Backend) {
 	m := mesh(t, []int{4}, "replica")
 	store := model.NewStore()

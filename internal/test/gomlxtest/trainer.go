@@ -22,8 +22,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Trainer trains with GoMLX's Trainer and Loop over datasets that GoMLX distributes. The backend
-// has at least 8 devices.
+// Trainer tests GoMLX's Trainer and Loop with distributed datasets. The backend must have at least
+// 8 devices.
 func Trainer(t *testing.T, b compute.Backend) {
 	run(t, b, []testCase{
 		{"auto-sharding, as one device", trainAuto},
@@ -36,10 +36,10 @@ func Trainer(t *testing.T, b compute.Backend) {
 	})
 }
 
-// rows is how many rows the data have, and global how many a batch of all devices has.
+// rows is the number of rows of the data. global is the number of rows of a batch for all devices.
 const rows, global = 64, 16
 
-// samples returns data of a model that can be learnt.
+// samples returns data that a model can learn.
 func samples() (x, y [][]float32) {
 	random := rand.New(rand.NewSource(11))
 	for range rows {
@@ -54,7 +54,7 @@ func samples() (x, y [][]float32) {
 	return x, y
 }
 
-// batches is the data in order, in batches of so many rows, again and again.
+// batches returns an infinite dataset of the samples in batches of the given size.
 func batches(t testing.TB, b compute.Backend, size int) *dataset.InMemoryDataset {
 	t.Helper()
 	x, y := samples()
@@ -64,7 +64,8 @@ func batches(t testing.TB, b compute.Backend, size int) *dataset.InMemoryDataset
 	return ds.BatchSize(size, true).Infinite(true)
 }
 
-// distribute is the same data in batches of all devices, of which each row of the mesh has a part.
+// distribute returns a dataset of batches for all devices. The batches are split over the first
+// axis of the mesh.
 func distribute(t testing.TB, b compute.Backend, source train.Dataset, m *distributed.DeviceMesh,
 	strategy distributed.Strategy) train.Dataset {
 	t.Helper()
@@ -74,19 +75,19 @@ func distribute(t testing.TB, b compute.Backend, source train.Dataset, m *distri
 	return ds
 }
 
-// learner is a model of two layers.
+// learner is a model with two layers.
 func learner(scope *model.Scope, x *graph.Node) *graph.Node {
 	hidden := graph.Tanh(layers.Dense(scope.In("hidden"), x, true, 8))
 	return layers.Dense(scope.In("output"), hidden, true, 1)
 }
 
-// trained is what training gave: the loss of each step, and the variables.
+// trained contains the losses and the variables of a training run.
 type trained struct {
 	losses []float32
 	store  *model.Store
 }
 
-// fit trains for some steps from the same first values.
+// fit trains a model for some steps. The initial values are always the same.
 func fit(t testing.TB, b compute.Backend, ds train.Dataset, steps int, opt optimizer.Interface,
 	body func(*model.Scope, *graph.Node) *graph.Node, prepare func(*model.Store, *train.Trainer)) (trained, error) {
 	t.Helper()
@@ -109,7 +110,7 @@ func fit(t testing.TB, b compute.Backend, ds train.Dataset, steps int, opt optim
 	return out, err
 }
 
-// same compares what two trainings gave.
+// same checks that two training runs have the same losses and variables.
 func same(t testing.TB, want, got trained) {
 	t.Helper()
 	require.Len(t, got.losses, len(want.losses))
@@ -119,7 +120,7 @@ func same(t testing.TB, want, got trained) {
 	require.NotEqual(t, got.losses[len(got.losses)-1], got.losses[0])
 	for v := range want.store.IterVariables() {
 		if strings.HasPrefix(v.Path(), "/"+metric.Scope) {
-			continue // their names are of one process
+			continue // the names of metrics differ between trainers
 		}
 		other := got.store.GetVariable(v.Path())
 		require.NotNil(t, other, v.Path())
@@ -165,8 +166,8 @@ func trainDropout(t *testing.T, b compute.Backend) {
 	same(t, want, got)
 }
 
-// trainState sets the state of the random numbers before the Trainer knows of a mesh. GoMLX makes
-// a variable for it that belongs to no store, so that it wants a sharding of its own.
+// trainState sets the random state before the Trainer knows the mesh. GoMLX creates a variable for
+// the random state that is in no store and therefore must have its own sharding.
 func trainState(t *testing.T, b compute.Backend) {
 	m := mesh(t, []int{8}, "replica")
 	prepare := func(store *model.Store, _ *train.Trainer) {
@@ -181,7 +182,7 @@ func trainState(t *testing.T, b compute.Backend) {
 	require.NoError(t, err)
 }
 
-// summing is an optimizer for SPMD: it takes the mean of all devices' gradients.
+// summing is an optimizer for SPMD. It averages the gradients of all devices.
 type summing struct {
 	optimizer.Interface
 	devices float64
@@ -196,8 +197,9 @@ func (o summing) UpdateGraph(scope *model.Scope, g *graph.Graph, theLoss *graph.
 	o.Interface.(train.OptimizeWithGradients).UpdateGraphWithGradients(scope, grads, theLoss.DType())
 }
 
-// trainSPMD trains replicas of a program that all-reduces its gradients: the variables are those of
-// one device, and so is the mean of the losses, of which GoMLX shows device 0's.
+// trainSPMD trains replicas of a program that all-reduces its gradients. The variables must be
+// equal to those of one device. The losses are not compared, because GoMLX returns only the loss of
+// device 0.
 func trainSPMD(t *testing.T, b compute.Backend) {
 	want, err := fit(t, b, batches(t, b, global), 4, adam(), learner, nil)
 	require.NoError(t, err)
@@ -213,10 +215,9 @@ func trainSPMD(t *testing.T, b compute.Backend) {
 	}
 }
 
-// trainSplit has a variable in parts. GoMLX's Trainer asks for every result whole, updated
-// variables with them, and takes the whole for a part at the next step. A hook asks for
-// nothing, and updated variables come as they
-// went in.
+// trainSplit trains a sharded variable. By default, GoMLX's Trainer requests replicated results,
+// including updated variables, and then passes them as shards to the next step. The hook removes
+// this request, so that updated variables keep their sharding.
 func trainSplit(t *testing.T, b compute.Backend) {
 	m := mesh(t, []int{4, 2}, "replica", "logical")
 	columns := split(t, m, "", "logical")
@@ -261,7 +262,7 @@ func evaluate(t *testing.T, b compute.Backend) {
 	}
 }
 
-// accumulate is what GoMLX's Trainer has not implemented for a distribution of its own.
+// accumulate tests that GoMLX's Trainer does not support gradient accumulation with distribution.
 func accumulate(t *testing.T, b compute.Backend) {
 	m := mesh(t, []int{8}, "replica")
 	ds := distribute(t, b, batches(t, b, global/8), m, distributed.AutoSharding)

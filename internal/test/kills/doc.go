@@ -1,13 +1,14 @@
-// Package kills holds the tests that kill training runs for real.
+// Package kills contains tests that kill and restart training runs.
 //
-// Hosts are operating-system processes
-// ([github.com/tpustrategy/tpustrategy/internal/test/prochost]) that train a small model on a few
-// numbered examples. A supervisor starts them, harms one or all of them at a moment that chance
-// picks, waits until the others have noticed and ended, and starts them again: as another number of
-// hosts, and where the run says so on another number of replicas and logical devices. When the run is
-// through, its losses, its examples and its last checkpoint are held against those of a run that
-// nobody disturbed. The moments are also aimed at: in starts, in saves, in restores and in agreements.
-// Whoever is left ends in seconds, with a code by which a supervisor starts all of them again.
+// The hosts are operating-system processes
+// ([github.com/tpustrategy/tpustrategy/internal/test/prochost]). They train a small model on a few
+// numbered examples. A life is one start of all hosts until their exit. In each life, a supervisor
+// starts the hosts, injects a fault into one or all of them at a random moment, and waits until all
+// hosts have exited. The next life may have another number of hosts and, in some runs, another number
+// of replicas and logical devices. Some faults are injected during a start, a save, a restore or an
+// agreement between hosts. The remaining hosts must exit in seconds, with an exit code that makes a
+// supervisor restart all hosts. A completed run must have the same losses, examples and last
+// checkpoint as an undisturbed run.
 //
-// `make test` harms a few runs, `make test-kills` as many as 500 lives.
+// `make test` kills a few lives, `make test-kills` up to 500.
 package kills

@@ -21,22 +21,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
-// patience is how long hosts wait for each other, and limit how long they may take to end once one
-// of them has been harmed.
+// patience is the timeout of waits between hosts. limit is the time within which the hosts must
+// exit after a fault.
 const (
 	patience = 3 * time.Second
 	limit    = 25 * time.Second
 )
 
-// harm is what is done to the hosts of a life, at a moment that chance picks. It returns once it
-// has been done and, where hosts do not end of it by themselves, undone.
+// harm is a fault that is injected into a life at a random moment. The function do returns after
+// the fault. If the hosts do not exit because of the fault, do also undoes it.
 type harm struct {
 	name string
 	do   func(c *campaign, l *life, victim int)
-	// at is what the victim is to be at: "start", "save", "restore" or "exchange", which is an
-	// agreement; "" leaves that to chance.
+	// at is the activity of the victim during the fault: "start", "save", "restore" or "exchange",
+	// which is an agreement between hosts. If it is empty, the moment is random.
 	at string
-	// store is what the store does wrong from the beginning.
+	// store contains the faults of the store. They begin with the life.
 	store faults
 	needs string // "", "others", "tmpfs" or "store"
 }
@@ -87,7 +87,7 @@ var harms = []harm{
 
 func (l *life) signal(v int, s syscall.Signal) { _ = l.hosts[v].cmd.Process.Signal(s) }
 
-// terminate asks one host to end. All end, after the same step, which is saved.
+// terminate sends SIGTERM to one host. All hosts must exit after the same step and save it.
 func (c *campaign) terminate(l *life, v int) {
 	l.signal(v, syscall.SIGTERM)
 	if hung := l.end(limit); hung != nil {
@@ -98,7 +98,7 @@ func (c *campaign) terminate(l *life, v int) {
 	for i, p := range l.hosts {
 		n, interrupted := strings.CutPrefix(p.last(), "interrupted ")
 		if !interrupted {
-			continue // it was at its start, or at its end
+			continue // the host was starting or had finished
 		}
 		step, _ := strconv.ParseInt(n, 10, 64)
 		if taken >= 0 && step != taken {
@@ -110,11 +110,11 @@ func (c *campaign) terminate(l *life, v int) {
 		}
 	}
 	if taken > 0 {
-		c.next = taken // is where the next life has to go on
+		c.next = taken // the next life must resume from this step
 	}
 }
 
-// stop stops a host until the others have given it up.
+// stop stops a host with SIGSTOP until the other hosts have exited.
 func (c *campaign) stop(l *life, v int) {
 	l.signal(v, syscall.SIGSTOP)
 	late := time.After(limit)
@@ -134,7 +134,8 @@ func (c *campaign) stop(l *life, v int) {
 	}
 }
 
-// fill fills the disk, lets the run go on without its checkpoints for some steps, and kills it.
+// fill fills the disk, lets the run continue for some steps without saving checkpoints, and kills
+// it.
 func (c *campaign) fill(l *life, _ int) {
 	filler := filepath.Join(c.dir, "filler")
 	f, err := os.Create(filler)
@@ -147,7 +148,7 @@ func (c *campaign) fill(l *life, _ int) {
 			block = block[:len(block)/2]
 		}
 	}
-	_ = f.Close() // it is full
+	_ = f.Close() // the disk is full, so errors are expected
 	before, _ := l.hosts[0].at()
 	l.until(3*time.Second, func() bool {
 		step, _ := l.hosts[0].at()
@@ -159,7 +160,7 @@ func (c *campaign) fill(l *life, _ int) {
 	}
 }
 
-// mountSmall mounts a small file system, or says that it cannot.
+// mountSmall mounts a small file system. It returns false if that is not possible.
 func mountSmall(t *testing.T, dir string) bool {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
 		t.Logf("no small file system can be mounted, so no disk is filled: %v", err)
@@ -173,17 +174,17 @@ func mountSmall(t *testing.T, dir string) bool {
 	return true
 }
 
-// campaign is a training run that is harmed until it is through.
+// campaign is a training run that is killed and restarted until it completes.
 type campaign struct {
 	t       *testing.T
 	machine *prochost.Machine
 	chance  *rand.Rand
 	dir     string
 	tmpfs   bool
-	// next is where the next life has to begin, if that is known; 0 if not.
+	// next is the step from which the next life must resume, or 0 if it is not known.
 	next   int64
 	saving saving
-	// lied says that the store has lied in this run, so that checkpoints may be damaged.
+	// lied is true if the store has corrupted data in this run, so that checkpoints may be damaged.
 	lied   bool
 	counts map[string]int
 	failed bool
@@ -194,14 +195,14 @@ func (c *campaign) fail(l *life, format string, args ...any) {
 	c.t.Errorf("%s: "+format+"\n%v", append(append([]any{l.name}, args...), l)...)
 }
 
-// odd notes what may come of a busy machine.
+// odd logs an unexpected event that a busy machine can cause.
 func (c *campaign) odd(l *life, format string, args ...any) {
 	c.counts["odd"]++
 	c.t.Logf("%s: "+format, append([]any{l.name}, args...)...)
 }
 
-// live is one life: hosts go on with the run, and one of the harms is done to them, if it is one. It
-// reports whether the run is through.
+// live runs one life: it starts the hosts, which resume the run, and injects the fault h, if there
+// is one. It reports whether the run has completed.
 func (c *campaign) live(name string, hosts int, j job, h harm) (through bool) {
 	j.Faults = h.store
 	j.Faults.Seed, j.Faults.Lie = c.chance.Uint64(), h.store.Lie/float64(hosts)
@@ -215,11 +216,11 @@ func (c *campaign) live(name string, hosts int, j job, h harm) (through bool) {
 	case h.at != "":
 		times, p := 1+c.chance.IntN(3), l.hosts[victim]
 		if h.at == "restore" {
-			times = 1 // there is no more in a life
+			times = 1 // a life restores only once
 		}
 		l.until(time.Minute, func() bool { return p.did(h.at) >= times || p.over() })
 		time.Sleep(time.Duration(c.chance.IntN(12)) * time.Millisecond)
-	case c.chance.IntN(8) == 0: // in the start-up
+	case c.chance.IntN(8) == 0: // during startup
 		time.Sleep(time.Duration(c.chance.IntN(700)) * time.Millisecond)
 	default:
 		after := int64(1 + c.chance.IntN(2*saveEvery))
@@ -249,7 +250,7 @@ func (c *campaign) live(name string, hosts int, j job, h harm) (through bool) {
 			c.fail(l, "host %d went on from step %d, the run was saved at step %d", i, resumed, known)
 		}
 		if known > 0 && resumed < 0 && c.next == 0 {
-			c.next = known // nobody got as far
+			c.next = known // this host did not resume
 		}
 		if other := l.hosts[0].resumed; resumed >= 0 && other >= 0 && resumed != other {
 			c.fail(l, "host %d went on from step %d, host 0 from step %d", i, resumed, other)
@@ -268,11 +269,11 @@ func (c *campaign) live(name string, hosts int, j job, h harm) (through bool) {
 	return through
 }
 
-// codes checks that whoever starts the hosts again would: the hosts that nobody killed were done, were
-// interrupted, or say that another does not answer.
+// codes checks the exit codes of hosts that were not killed. They must be the code of success, or
+// the code of an interruption or of a missing host, after which a supervisor restarts the hosts.
 func (c *campaign) codes(l *life, h harm) {
 	if h.store != (faults{}) || h.needs == "tmpfs" {
-		return // what a store or a disk says is an end of its own
+		return // a failing store or disk may cause other exit codes
 	}
 	for i, p := range l.hosts {
 		if p.signal < 0 && p.code != 0 && p.code != interrupt.ExitCode && p.code != watchdog.ExitCode {
@@ -281,9 +282,9 @@ func (c *campaign) codes(l *life, h harm) {
 	}
 }
 
-// repaired reports whether a run that is through has its last checkpoint, where its store has lied: if
-// not, another life finds that out and makes it again. Where every checkpoint is damaged, which the
-// hosts say, the run begins anew.
+// repaired reports whether the last checkpoint of a completed run is intact. If it is damaged, the
+// next life must detect that and write it again. If the hosts report that every checkpoint is
+// damaged, repaired deletes the files, and the run starts from the beginning.
 func (c *campaign) repaired(l *life) bool {
 	for _, p := range l.hosts {
 		if strings.Contains(p.log(), "every checkpoint is damaged") {

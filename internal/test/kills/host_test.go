@@ -36,7 +36,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// The run: four passes over eighty examples, which are numbered from 1, in batches of eight.
+// The run has four passes over eighty examples in batches of eight. The examples are numbered from
+// 1.
 const (
 	examples  = 80
 	rows      = 8
@@ -46,25 +47,25 @@ const (
 	keep      = 3
 )
 
-// job says what the hosts of a life do.
+// job contains the options of the hosts of a life.
 type job struct {
 	Directory         string
 	Replicas, Logical int
-	// Dataset trains on a dataset that is dealt to the hosts. Otherwise each host has all batches,
-	// and takes the rows of its replicas.
+	// Dataset trains on a dataset that is sharded over the hosts. Otherwise each host reads all
+	// batches and uses the rows of its replicas.
 	Dataset bool
-	// Saving is how checkpoints are saved.
+	// Saving is the mode of saving checkpoints.
 	Saving saving
-	// Pause is how long a host rests after a step.
+	// Pause is the sleep time after each step.
 	Pause time.Duration
-	// Faults are those of the store, where checkpoints go to one.
+	// Faults are the faults of the store, if checkpoints are saved to a store.
 	Faults faults
 }
 
-// saving is how a run saves its checkpoints.
+// saving is a mode of saving checkpoints.
 type saving string
 
-// The ways of saving.
+// The modes of saving checkpoints.
 const (
 	inStep     saving = "while the steps wait"
 	background saving = "in the background"
@@ -73,7 +74,7 @@ const (
 
 const jobVariable = "KILLS_TEST_JOB"
 
-// all are the examples: the features of each, and its number.
+// all returns the features and the numbers of all examples.
 func all() (xs, ys []float32) {
 	xs, ys = make([]float32, examples*8), make([]float32, examples)
 	for i := range xs {
@@ -85,7 +86,7 @@ func all() (xs, ys []float32) {
 	return xs, ys
 }
 
-// dataset deals one pass after the other.
+// dataset returns a dataset of one pass.
 func dataset() (fit.Data, error) {
 	xs, ys := all()
 	x, err := input.NewTensor(xs, examples, 8)
@@ -100,7 +101,7 @@ func dataset() (fit.Data, error) {
 		input.ShuffleOptions{Seed: 5}).Batch(rows, true)), nil
 }
 
-// batches has all passes in a row, each in another order.
+// batches returns the batches of all passes. Each pass has another order.
 func batches() fit.Data {
 	xs, ys := all()
 	return fit.Batches(func(yield func([]any, error) bool) {
@@ -127,7 +128,7 @@ func batches() fit.Data {
 	})
 }
 
-// loss is that of a model whose hidden layer is split over the logical devices.
+// loss returns the loss of a model whose hidden layer is split over the logical devices.
 func loss(logicalDevices int) train.Loss {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		h := graph.Tanh(logical.Split(layers.Dense(rc.Scope("hidden"), in[0], true, 16), 1, logicalDevices))
@@ -136,15 +137,15 @@ func loss(logicalDevices int) train.Loss {
 	}
 }
 
-// numbers adds up a power of the numbers of a batch's examples: the sums tell which they are,
-// whatever the replicas and hosts are.
+// numbers returns a metric that sums a power of the numbers of a batch's examples. The sums
+// identify the examples independently of replicas and hosts.
 func numbers(power int) func(*strategy.ReplicaContext, []*graph.Node) (values, weights *graph.Node) {
 	return func(_ *strategy.ReplicaContext, in []*graph.Node) (values, weights *graph.Node) {
 		return graph.PowScalar(graph.Reshape(in[1], -1), power), nil
 	}
 }
 
-// host is the program of a host. It tells on lines what it does, and returns its exit code.
+// host runs a host and returns its exit code. It reports its progress on lines of standard output.
 func host(h prochost.Host) int {
 	ctx, stop := interrupt.Notify(context.Background(), interrupt.Options{Grace: 20 * time.Second})
 	defer stop()
@@ -176,7 +177,7 @@ func host(h prochost.Host) int {
 }
 
 func runHost(ctx context.Context, h prochost.Host, j job) (err error) {
-	fmt.Println("doing start") // for the devices, and then for the other hosts, and the first program
+	fmt.Println("doing start") // this includes the devices, the other hosts and the first program
 	starting, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	sys, err := system.Open(starting, system.Options{Connect: h.Connect()})

@@ -36,13 +36,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// meshes are the replicas and logical devices of a run on eight devices, and hostCounts its hosts.
+// meshes contains the replicas and logical devices of a run on eight devices. hostCounts contains
+// the numbers of hosts.
 var (
 	meshes     = [][2]int{{4, 2}, {8, 1}, {2, 4}, {1, 8}}
 	hostCounts = []int{1, 2, 4, 8}
 )
 
-// number reads a number from the environment.
+// number returns the integer value of an environment variable, or a default value.
 func number(t *testing.T, name string, otherwise int) int {
 	text := os.Getenv(name)
 	if text == "" {
@@ -53,8 +54,8 @@ func number(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// TestRunsAreKilledAndLoseNothing harms runs until so many lives were harmed. In the end each run
-// has the losses, the examples and the checkpoint of a run that nobody harmed.
+// TestRunsAreKilledAndLoseNothing kills runs until the requested number of lives had a fault. Each
+// completed run must have the same losses, examples and checkpoint as an undisturbed run.
 func TestRunsAreKilledAndLoseNothing(t *testing.T) {
 	kills, seed := number(t, "TPUSTRATEGY_KILLS", 5), number(t, "TPUSTRATEGY_KILLS_SEED", 1)
 	base := plugintest.System(t, 8)
@@ -70,7 +71,7 @@ func TestRunsAreKilledAndLoseNothing(t *testing.T) {
 	wholes := map[plan]*outcome{}
 	whole := func(p plan) *outcome {
 		if !p.dataset {
-			p.hosts = 1 // they all have the same rows for each replica
+			p.hosts = 1 // the number of hosts does not affect the rows of a replica
 		}
 		p.saving = inStep
 		if wholes[p] == nil {
@@ -91,8 +92,9 @@ func TestRunsAreKilledAndLoseNothing(t *testing.T) {
 			c.dir, c.tmpfs = filepath.Join(t.TempDir(), fmt.Sprint(run)), false
 		}
 		require.NoError(t, os.Mkdir(c.dir, 0o755))
-		// The first plan is that of what the run is held against. Of a dataset that is dealt to hosts
-		// each replica has other rows on another number of hosts: that is another order of sums.
+		// The first plan is also the plan of the undisturbed run. If the dataset is sharded over
+		// hosts, the number of hosts determines the rows of each replica and therefore the order of
+		// summation.
 		first := plan{mesh: meshes[c.chance.IntN(len(meshes))], hosts: c.hosts(), dataset: run%2 == 1}
 		first.saving = []saving{inStep, background, toStore}[run%3]
 		c.saving = first.saving
@@ -107,7 +109,7 @@ func TestRunsAreKilledAndLoseNothing(t *testing.T) {
 			}
 			j := p.job(c.dir)
 			j.Pause = time.Duration(c.chance.IntN(4)) * time.Millisecond
-			var h harm // the last life of all is left alone
+			var h harm // the last life has no fault
 			if harmed < kills {
 				h = c.harm(p.hosts)
 			}
@@ -136,7 +138,7 @@ func TestRunsAreKilledAndLoseNothing(t *testing.T) {
 	t.Logf("%d harmed of %d lives in %v", harmed, lives, time.Since(start).Round(time.Second))
 }
 
-// plan says how a life is run.
+// plan contains the options of a life.
 type plan struct {
 	mesh    [2]int
 	hosts   int
@@ -156,10 +158,10 @@ func (p plan) job(dir string) job {
 	return job{Directory: dir, Replicas: p.mesh[0], Logical: p.mesh[1], Dataset: p.dataset, Saving: p.saving}
 }
 
-// hosts picks the number of hosts of a life.
+// hosts returns a random number of hosts.
 func (c *campaign) hosts() int { return hostCounts[c.chance.IntN(len(hostCounts))] }
 
-// harm picks what is done to a life.
+// harm returns a random fault.
 func (c *campaign) harm(hosts int) harm {
 	for {
 		h := harms[c.chance.IntN(len(harms))]
@@ -173,14 +175,14 @@ func (c *campaign) harm(hosts int) harm {
 	}
 }
 
-// outcome is what a run has left.
+// outcome contains the files and values that a run has written.
 type outcome struct {
-	table   map[string][]float64 // columns
+	table   map[string][]float64 // values by column
 	files   []string
-	tensors map[string]string // of the last checkpoint
+	tensors map[string]string // of the last checkpoint, by path
 }
 
-// read reads what a run has left.
+// read reads the outcome of a run.
 func read(t *testing.T, dir string) *outcome {
 	t.Helper()
 	o := &outcome{table: map[string][]float64{}}
@@ -222,7 +224,7 @@ var (
 	shardFile = regexp.MustCompile(`^step-\d{10}/([0-9a-z-]+)/host-\d{4}\.(json|safetensors)$`)
 )
 
-// tidy checks that a run has left its last checkpoints, each whole, and nothing else.
+// tidy checks that the last checkpoints are complete and that there are no other files.
 func (o *outcome) tidy(t *testing.T) {
 	t.Helper()
 	manifests, saves := map[string]bool{}, map[string]bool{}
@@ -242,7 +244,7 @@ func (o *outcome) tidy(t *testing.T) {
 	assert.Len(t, saves, keep, "%v", o.files)
 }
 
-// complete checks that each step was taken once, and each example once in each pass.
+// complete checks that the run contains each step once, and each example once per pass.
 func (o *outcome) complete(t *testing.T) {
 	t.Helper()
 	require.Len(t, o.table["step"], steps)
@@ -258,8 +260,8 @@ func (o *outcome) complete(t *testing.T) {
 	}
 }
 
-// compare holds a run that was harmed against one that was not. Where it was on one mesh all of its
-// life, they are the same to the last bit.
+// compare compares a run with an undisturbed run. If same is true, all lives used one mesh, and the
+// values must be bitwise equal.
 func (o *outcome) compare(t *testing.T, want *outcome, same bool) {
 	t.Helper()
 	for _, name := range []string{"step", "examples", "squares"} {

@@ -16,15 +16,15 @@ import (
 
 const harmedScheme = "harmed"
 
-// faults are what a store does wrong. The zero faults are none.
+// faults describes the faults of a store. The zero value has no faults.
 type faults struct {
 	Seed uint64
-	// Fail is the share of its operations that fail: some before they are done, some after.
+	// Fail is the fraction of operations that fail, before or after they take effect.
 	Fail float64
-	// Slow is the longest time that an operation takes more.
+	// Slow is the maximum additional time of an operation.
 	Slow time.Duration
-	// Lie has the store put shards with bytes that are not those that were written, and say that it
-	// has put what it has not, in a share of its puts.
+	// Lie is the fraction of writes of shards that corrupt the data or write nothing, but return
+	// success.
 	Lie float64
 }
 
@@ -37,7 +37,7 @@ type harmed struct {
 	chance *rand.Rand
 }
 
-// errHarmed says nothing of what the store holds, as its kind tells.
+// errHarmed does not indicate whether the operation took effect.
 var errHarmed = errkind.New(errkind.UnavailableError, "the store has a bad day")
 
 func (h *harmed) below(share float64) bool {
@@ -46,7 +46,7 @@ func (h *harmed) below(share float64) bool {
 	return h.chance.Float64() < share
 }
 
-// slow takes its time.
+// slow waits for a random time.
 func (h *harmed) slow(ctx context.Context) error {
 	if h.faults.Slow == 0 {
 		return nil
@@ -71,7 +71,7 @@ func (h *harmed) Put(ctx context.Context, name string, opts storage.PutOptions, 
 	}
 	if strings.HasSuffix(name, ".safetensors") && h.below(h.faults.Lie) {
 		if h.below(0.5) {
-			return nil // and there is nothing
+			return nil // nothing is written
 		}
 		honest := write
 		write = func(w io.Writer) error { return honest(&flipped{to: w}) }
@@ -80,7 +80,7 @@ func (h *harmed) Put(ctx context.Context, name string, opts storage.PutOptions, 
 		return err
 	}
 	if h.below(h.faults.Fail / 2) {
-		return errHarmed // and yet it is there
+		return errHarmed // the object is written
 	}
 	return h.slow(ctx)
 }
@@ -112,7 +112,7 @@ func (h *harmed) Remove(ctx context.Context, name string) error {
 	return h.Store.Remove(ctx, name)
 }
 
-// Sweep has the store below clear what killed puts left.
+// Sweep lets the underlying store delete the remains of interrupted writes.
 func (h *harmed) Sweep(ctx context.Context, prefix string, live func(name string) bool) error {
 	if s, ok := h.Store.(storage.Sweeper); ok {
 		return s.Sweep(ctx, prefix, live)
@@ -120,7 +120,7 @@ func (h *harmed) Sweep(ctx context.Context, prefix string, live func(name string
 	return nil
 }
 
-// flipped changes the last byte of what is written to it.
+// flipped is a writer that flips a bit of the last byte of each write.
 type flipped struct{ to io.Writer }
 
 func (f *flipped) Write(p []byte) (int, error) {

@@ -20,27 +20,27 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/prochost"
 )
 
-// process is a host as its supervisor sees it.
+// process is a host process and its reported progress.
 type process struct {
 	cmd *exec.Cmd
 
 	mu      sync.Mutex
 	said    []string
-	doing   map[string]int // how often it has told of each thing that it does
-	step    int64          // the last it told of; -1 before the first
-	resumed int64          // -1 before it is known
+	doing   map[string]int // number of reports by activity
+	step    int64          // the last reported step, or -1
+	resumed int64          // the step from which the host resumed, or -1
 	stderr  bytes.Buffer
 	ended   chan struct{}
 	code    int
 	signal  syscall.Signal
 }
 
-// life is the hosts of one run of a machine.
+// life is one start of all hosts until their exit.
 type life struct {
 	machine *prochost.Machine
 	name    string
 	hosts   []*process
-	news    chan struct{} // something was said
+	news    chan struct{} // receives a value after each report or exit
 }
 
 // begin starts the hosts of a life.
@@ -60,7 +60,7 @@ func begin(t *testing.T, m *prochost.Machine, name string, hosts int, j job) *li
 		}
 		p := &process{cmd: exec.Command(os.Args[0]), step: -1, resumed: -1, doing: map[string]int{},
 			ended: make(chan struct{})}
-		// One thread of Go for each: many processes share few processors.
+		// Limit the Go threads, because many processes share few processors.
 		p.cmd.Env = append(os.Environ(), env, jobVariable+"="+string(text), "GOMAXPROCS=2", "TF_CPP_MIN_LOG_LEVEL=2")
 		p.cmd.Stderr = &locked{to: &p.stderr, mu: &p.mu}
 		out, err := p.cmd.StdoutPipe()
@@ -79,7 +79,7 @@ func begin(t *testing.T, m *prochost.Machine, name string, hosts int, j job) *li
 				default:
 				}
 			}
-			_ = p.cmd.Wait() // the state says how it ended
+			_ = p.cmd.Wait() // ProcessState contains the exit status
 			status := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 			p.code, p.signal = status.ExitStatus(), -1
 			if status.Signaled() {
@@ -95,7 +95,7 @@ func begin(t *testing.T, m *prochost.Machine, name string, hosts int, j job) *li
 	return l
 }
 
-// locked is a writer that others read from.
+// locked is a writer to a buffer that other goroutines read.
 type locked struct {
 	to *bytes.Buffer
 	mu *sync.Mutex
@@ -126,28 +126,28 @@ func (p *process) hear(line string) {
 	}
 }
 
-// at returns the last step that the host has told of, and from where it began.
+// at returns the last reported step and the step from which the host resumed.
 func (p *process) at() (step, resumed int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.step, p.resumed
 }
 
-// did returns how often the host has told of a thing that it does.
+// did returns how often the host has reported an activity.
 func (p *process) did(what string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.doing[what]
 }
 
-// log returns what the host wrote to its standard error.
+// log returns the standard error of the host.
 func (p *process) log() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stderr.String()
 }
 
-// last returns the last line that the host said, of those that tell how it ended.
+// last returns the last line of the host that is not an activity.
 func (p *process) last() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,7 +157,7 @@ func (p *process) last() string {
 	return p.said[len(p.said)-1]
 }
 
-// over reports whether the host has ended.
+// over reports whether the host has exited.
 func (p *process) over() bool {
 	select {
 	case <-p.ended:
@@ -167,7 +167,7 @@ func (p *process) over() bool {
 	}
 }
 
-// until waits for something, and reports false if all hosts have ended or the time is over before.
+// until waits for a condition. It returns false if all hosts exit or the time limit expires first.
 func (l *life) until(limit time.Duration, is func() bool) bool {
 	late := time.After(limit)
 	for {
@@ -189,7 +189,8 @@ func (l *life) until(limit time.Duration, is func() bool) bool {
 	}
 }
 
-// end waits until all hosts have ended by themselves. What has not by then is killed, and named.
+// end waits until all hosts have exited. It kills the hosts that exceed the time limit and returns
+// their indices.
 func (l *life) end(limit time.Duration) (hung []int) {
 	late := time.After(limit)
 	for i, p := range l.hosts {
@@ -197,7 +198,7 @@ func (l *life) end(limit time.Duration) (hung []int) {
 		case <-p.ended:
 		case <-late:
 			hung = append(hung, i)
-			_ = p.cmd.Process.Signal(syscall.SIGQUIT) // its goroutines
+			_ = p.cmd.Process.Signal(syscall.SIGQUIT) // prints the goroutines
 			select {
 			case <-p.ended:
 			case <-time.After(time.Second):
@@ -210,7 +211,7 @@ func (l *life) end(limit time.Duration) (hung []int) {
 	return hung
 }
 
-// killed ends all hosts at once.
+// killed kills all hosts.
 func (l *life) killed() {
 	for _, p := range l.hosts {
 		_ = p.cmd.Process.Kill()
@@ -220,7 +221,7 @@ func (l *life) killed() {
 	}
 }
 
-// String tells of all hosts what they said last.
+// String describes the state and the last report of each host.
 func (l *life) String() string {
 	var b strings.Builder
 	for i, p := range l.hosts {
@@ -232,7 +233,7 @@ func (l *life) String() string {
 	return b.String()
 }
 
-// inOurs returns a log without the goroutines outside of packages strategy and fit.
+// inOurs removes the goroutines outside packages strategy and fit from a log.
 func inOurs(log string) string {
 	blocks := strings.Split(log, "\n\n")
 	ours := blocks[:0]

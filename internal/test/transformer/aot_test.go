@@ -21,8 +21,8 @@ import (
 
 const mebibyte = 1 << 20
 
-// compiled compiles a decoder's step for a slice and logs what the table of docs/large-models.md says
-// of it.
+// compiled compiles a decoder's step for a slice and logs the values for the table of
+// docs/large-models.md.
 func compiled(t *testing.T, slice string, c transformer.Config, logicalDevices int) *report.Report {
 	t.Helper()
 	s := strategytest.Ahead(t, slice, c.Options(0, logicalDevices))
@@ -39,7 +39,7 @@ func compiled(t *testing.T, slice string, c transformer.Config, logicalDevices i
 	return r
 }
 
-// line is a report as text on a few lines.
+// line returns a report as a few lines of text.
 func line(c transformer.Config, r *report.Report, text int) string {
 	var b strings.Builder
 	mib := func(bytes int64) int64 { return (bytes + mebibyte/2) / mebibyte }
@@ -58,8 +58,9 @@ func line(c transformer.Config, r *report.Report, text int) string {
 	return b.String()
 }
 
-// TestAOTLargeBillion compiles 1.3 billion parameters for v5e:4x4. The bounds are the figures of the
-// same model in JAX 0.10.2 by the same compiler, see docs/large-models.md, and a twentieth.
+// TestAOTLargeBillion compiles a model with 1.3 billion parameters for v5e:4x4. Its memory limits
+// are 5 percent above the values of the same model in JAX 0.10.2 with the same compiler; see
+// docs/large-models.md.
 func TestAOTLargeBillion(t *testing.T) {
 	for _, form := range []struct {
 		state                  logical.StateSharding
@@ -85,7 +86,7 @@ func TestAOTLargeBillion(t *testing.T) {
 	}
 }
 
-// TestAOTLargeLlama compiles Llama 3 with its parameters, gradients and moments shared out among the
+// TestAOTLargeLlama compiles Llama 3 with parameters, gradients and moments sharded over the
 // replicas.
 func TestAOTLargeLlama(t *testing.T) {
 	for _, size := range []struct {

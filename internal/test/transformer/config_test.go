@@ -8,7 +8,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/transformer"
 )
 
-// TestSizesAreThoseOfTheirNames holds the numbers of parameters: those of Llama 3 are published.
+// TestSizesAreThoseOfTheirNames checks the numbers of parameters. The numbers of Llama 3 are
+// published.
 func TestSizesAreThoseOfTheirNames(t *testing.T) {
 	assert.Equal(t, 1_343_868_928, transformer.Billion().Parameters())
 	assert.Equal(t, 8_030_261_248, transformer.Llama8B().Parameters())

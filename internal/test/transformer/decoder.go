@@ -11,28 +11,29 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// decoder builds the step of a filled config.
+// decoder builds the step of a config whose default values are set.
 type decoder struct {
 	Config
 	rc *strategy.ReplicaContext
-	// cache is what a generator keeps, and positions are the places of the tokens at hand; nil where
-	// whole sequences are read.
+	// cache is the key-value cache of a generator. positions contains the positions of the current
+	// tokens. Both are nil if the input is a complete sequence.
 	cache     *generate.Cache
 	positions *Node
 }
 
-// values are the variables of one part of the model by name.
+// values maps the variable names of one part of the model to nodes.
 type values map[string]*Node
 
-// Loss returns the mean cross-entropy of a replica's next tokens. It is the loss of [Config.Step].
+// Loss returns the mean cross-entropy of the next tokens of a replica. It is the loss of
+// [Config.Step].
 func (c Config) Loss(rc *strategy.ReplicaContext, in []*Node) *Node {
 	tokens, labels := graph.Slice(in[0], graph.AxisRange(), graph.AxisRange(0, c.Sequence)),
 		graph.Slice(in[0], graph.AxisRange(), graph.AxisRange(1))
 	return crossEntropy(c.Logits(rc, tokens, nil), labels)
 }
 
-// Logits returns a replica's logits of the tokens that follow those of tokens, in Float32. It is a
-// generate.ModelFunc. A row has Config.Sequence tokens at most.
+// Logits returns the Float32 logits of the next tokens of a replica. It is a generate.ModelFunc. A
+// row has at most Config.Sequence tokens.
 func (c Config) Logits(rc *strategy.ReplicaContext, tokens *Node, cache *generate.Cache) *Node {
 	d := decoder{Config: c.filled(), rc: rc, cache: cache}
 	if cache != nil {
@@ -67,14 +68,15 @@ func (c Config) Logits(rc *strategy.ReplicaContext, tokens *Node, cache *generat
 	return graph.ConvertDType(logits, dtypes.Float32)
 }
 
-// Generator returns the options of a generator of the model.
+// Generator returns the options of a generator for the model.
 func (c Config) Generator() generate.Options {
 	c = c.filled()
 	return generate.Options{Layers: c.Layers, KeyHeads: c.KeyHeads, HeadSize: c.Width / c.Heads, Vocabulary: c.Vocabulary,
 		MaxLength: c.Sequence, DType: c.Compute}
 }
 
-// crossEntropy is written without a gather, as each logical device has a part of the vocabulary.
+// crossEntropy returns the mean cross-entropy. It does not use a gather, because the vocabulary is
+// sharded over the logical devices.
 func crossEntropy(logits, labels *Node) *Node {
 	largest := graph.StopGradient(graph.ReduceAndKeep(logits, graph.ReduceMax, -1))
 	sum := graph.Log(graph.ReduceSum(graph.Exp(graph.Sub(logits, largest)), -1))
@@ -87,8 +89,8 @@ func crossEntropy(logits, labels *Node) *Node {
 	return graph.ReduceAllMean(graph.Sub(sum, chosen))
 }
 
-// values makes the variables of a part of the model in a scope. The seeds of their first values are
-// those from seed on.
+// values creates the variables of a part of the model in a scope. Their seeds are consecutive and
+// start at seed.
 func (d decoder) values(scope *model.Scope, of []variable, seed int) values {
 	all := values{}
 	for i, v := range of {
@@ -97,7 +99,7 @@ func (d decoder) values(scope *model.Scope, of []variable, seed int) values {
 	return all
 }
 
-// compute is x in the dtype of activations.
+// compute converts x to the dtype of activations.
 func (d decoder) compute(x *Node) *Node {
 	if x.DType() == d.Compute {
 		return x
@@ -105,7 +107,7 @@ func (d decoder) compute(x *Node) *Node {
 	return graph.ConvertDType(x, d.Compute)
 }
 
-// split cuts a dimension of x over the logical devices.
+// split splits a dimension of x over the logical devices.
 func (d decoder) split(x *Node, dim int) *Node {
 	parts := make([]int, x.Rank())
 	for i := range parts {
@@ -115,8 +117,7 @@ func (d decoder) split(x *Node, dim int) *Node {
 	return logical.Split(x, parts...)
 }
 
-// weights are those with which each query reads the values at and before its place. scores are
-// [..., query, key].
+// weights returns the causal attention weights. scores has the shape [..., query, key].
 func (d decoder) weights(scores *Node) *Node {
 	g, n := scores.Graph(), scores.Shape().Dim(-1)
 	places := shapes.Make(dtypes.Int32, n, n)

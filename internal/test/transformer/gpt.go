@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// gpt is the block of the comparison.
+// gpt applies a GPT block.
 func (d decoder) gpt(x *Node, v values) *Node {
 	h := d.layerNorm(x, v["g1"], v["c1"])
 	project := func(name string) *Node {
@@ -26,7 +26,7 @@ func (d decoder) gpt(x *Node, v values) *Node {
 	return graph.Add(x, logical.Replicate(h))
 }
 
-// attention is that of as many heads of keys as of queries.
+// attention applies attention with as many key heads as query heads.
 func (d decoder) attention(q, k, value *Node) *Node {
 	if d.cache != nil {
 		return d.cache.Attend(q, k, value)
@@ -36,10 +36,10 @@ func (d decoder) attention(q, k, value *Node) *Node {
 	return graph.Einsum("bhqs,bshk->bqhk", weights, value)
 }
 
-// bias is a bias as a tensor of the rank of what it is added to.
+// bias expands a bias to the given rank.
 func (d decoder) bias(b *Node, rank int) *Node { return graph.ExpandLeftToRank(d.compute(b), rank) }
 
-// layerNorm normalises the last dimension in Float32.
+// layerNorm normalizes the last dimension in Float32.
 func (d decoder) layerNorm(x, gain, offset *Node) *Node {
 	x = graph.ConvertDType(x, dtypes.Float32)
 	x = graph.Sub(x, graph.ReduceAndKeep(x, graph.ReduceMean, -1))
@@ -47,10 +47,10 @@ func (d decoder) layerNorm(x, gain, offset *Node) *Node {
 	return d.compute(graph.Add(graph.Mul(x, graph.ExpandLeftToRank(gain, 3)), graph.ExpandLeftToRank(offset, 3)))
 }
 
-// inverseRoot is 1/sqrt(x + 1e-5). GoMLX has no gradient for its Rsqrt.
+// inverseRoot returns 1/sqrt(x + 1e-5). GoMLX has no gradient for Rsqrt.
 func inverseRoot(x *Node) *Node { return graph.Reciprocal(graph.Sqrt(graph.AddScalar(x, 1e-5))) }
 
-// gelu is the approximation by tanh, with a cube in place of GoMLX's power.
+// gelu computes the tanh approximation. It multiplies x three times instead of using GoMLX's Pow.
 func gelu(x *Node) *Node {
 	cube := graph.Mul(graph.Mul(x, x), x)
 	t := graph.Tanh(graph.MulScalar(graph.Add(x, graph.MulScalar(cube, 0.044715)), math.Sqrt(2/math.Pi)))

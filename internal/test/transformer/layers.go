@@ -9,8 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/remat"
 )
 
-// layers runs the blocks, in a loop or one after another. The first variable of the first layer has
-// the seed.
+// layers applies the blocks, in a loop or unrolled. seed is the seed of the first variable of the
+// first layer.
 func (d decoder) layers(x *Node, seed int) *Node {
 	variables := d.layer()
 	block := func(scope *model.Scope, x *Node, seed int) *Node {

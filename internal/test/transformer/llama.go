@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// llama is a block of Llama 3.
+// llama applies a Llama 3 block.
 func (d decoder) llama(x *Node, v values) *Node {
 	h := d.rmsNorm(x, v["g1"])
 	project := func(name string) *Node {
@@ -27,14 +27,14 @@ func (d decoder) llama(x *Node, v values) *Node {
 	return graph.Add(x, logical.Replicate(graph.Einsum("bsf,fd->bsd", h, d.compute(v["w2"]))))
 }
 
-// grouped is the attention of heads of queries that share heads of keys.
+// grouped applies grouped-query attention.
 func (d decoder) grouped(q, k, value *Node) *Node {
 	if d.cache != nil {
 		return d.cache.Attend(q, k, value)
 	}
 	rows, places, size := q.Shape().Dim(0), q.Shape().Dim(1), d.Width/d.Heads
-	// The heads of queries that read one head of keys are neighbors, so a split by heads is one by
-	// heads of keys.
+	// The query heads of one key head are adjacent, so splitting the query heads also splits the
+	// key heads.
 	q = d.split(graph.Reshape(q, rows, places, d.KeyHeads, d.Heads/d.KeyHeads, size), 2)
 	scores := graph.ConvertDType(graph.Einsum("bqhgk,bshk->bhgqs", q, k), dtypes.Float32)
 	weights := d.weights(graph.DivScalar(scores, math.Sqrt(float64(size))))
@@ -42,22 +42,22 @@ func (d decoder) grouped(q, k, value *Node) *Node {
 	return graph.Reshape(out, rows, places, d.Heads, size)
 }
 
-// rmsNorm divides by the root of the mean square of the last dimension, in Float32.
+// rmsNorm applies RMS normalization to the last dimension in Float32.
 func (d decoder) rmsNorm(x, gain *Node) *Node {
 	x = graph.ConvertDType(x, dtypes.Float32)
 	x = graph.Mul(x, inverseRoot(graph.ReduceAndKeep(graph.Square(x), graph.ReduceMean, -1)))
 	return d.compute(graph.Mul(x, graph.ExpandLeftToRank(gain, 3)))
 }
 
-// rotated turns pairs of elements of each head, [rows, places, heads, size], by an angle that grows
-// with the place: element i with element i + size/2.
+// rotated applies rotary positions to x, which has the shape [rows, positions, heads, size]. It
+// rotates the pairs of elements i and i + size/2 of each head.
 func (d decoder) rotated(x *Node) *Node {
 	g, n, half := x.Graph(), x.Shape().Dim(1), x.Shape().Dim(-1)/2
 	table := shapes.Make(dtypes.Float32, 1, n, 1, half)
 	speed := graph.Exp(graph.MulScalar(graph.Iota(g, table, 3), -math.Log(500000)/float64(half)))
 	angle := graph.Mul(graph.Iota(g, table, 1), speed)
 	if d.positions != nil {
-		places := graph.InsertAxes(graph.ConvertDType(d.positions, dtypes.Float32), -1, -1) // [rows, places, 1, 1]
+		places := graph.InsertAxes(graph.ConvertDType(d.positions, dtypes.Float32), -1, -1) // [rows, positions, 1, 1]
 		dims := []int{x.Shape().Dim(0), n, 1, half}
 		angle = graph.Mul(graph.BroadcastToDims(places, dims...), graph.BroadcastToDims(graph.Slice(speed, graph.AxisRange(),
 			graph.AxisElem(0)), dims...))

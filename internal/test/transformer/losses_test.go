@@ -14,10 +14,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// devices are those that the tests' meshes share.
+// devices is the number of devices of the tests' meshes.
 const devices = 8
 
-// losses are those of a number of steps on the same tokens.
+// losses returns the losses of training steps on the same tokens.
 func losses(t *testing.T, sys *system.System, c transformer.Config, replicas, logicalDevices,
 	steps int) (all []float64) {
 	t.Helper()
@@ -32,11 +32,11 @@ func losses(t *testing.T, sys *system.System, c transformer.Config, replicas, lo
 	return all
 }
 
-// jaxLosses are the first three losses of the same model as a program of JAX 0.10.2, on one device
-// of the same plugin: peer.py --batch 8 --plugin xla_cpu_pjrt.so
+// jaxLosses contains the first three losses of the same model in JAX 0.10.2, on one device of the
+// same plugin: peer.py --batch 8 --plugin xla_cpu_pjrt.so
 var jaxLosses = []float64{5.607492923736572, 5.209209442138672, 5.002259254455566}
 
-// The mesh has replicas and logical devices, so that one mesh stands for all.
+// TestLossesAreThoseOfJAX uses one mesh with several replicas and several logical devices.
 func TestLossesAreThoseOfJAX(t *testing.T) {
 	sys := plugintest.System(t, devices)
 	c := transformer.Peer()

@@ -18,7 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// form is a form of the same training.
+// form is a combination of mesh and options for the same training.
 type form struct {
 	replicas, logicalDevices int
 	state                    logical.StateSharding
@@ -48,8 +48,8 @@ func (f form) config() transformer.Config {
 	return c
 }
 
-// forms are those that the tests sample, each value of each part at least once, or with the variable
-// in the environment all of them.
+// forms returns the tested combinations. If TPUSTRATEGY_FORMS is set, it returns all of them.
+// Otherwise it returns a sample that includes each value at least once.
 func forms() (all []form) {
 	if os.Getenv("TPUSTRATEGY_FORMS") == "" {
 		return []form{
@@ -73,12 +73,12 @@ func forms() (all []form) {
 	return all
 }
 
-// rounding is how far, relatively, a loss may be from that on one device: sums are taken in another
-// order, and twenty steps carry on what that changes.
+// rounding is the largest relative difference between a loss and the loss on one device. The order
+// of summation differs, and the differences grow over twenty steps.
 const rounding = 2e-5
 
-// TestEachFormGivesTheLossesOfOneDevice trains for 20 steps in forms that give the same numbers. make
-// forms takes all of them.
+// TestEachFormGivesTheLossesOfOneDevice compares the losses of 20 steps with the losses on one
+// device. make forms tests all combinations.
 func TestEachFormGivesTheLossesOfOneDevice(t *testing.T) {
 	sys := plugintest.System(t, devices)
 	const steps = 20
@@ -96,8 +96,8 @@ func TestEachFormGivesTheLossesOfOneDevice(t *testing.T) {
 	}
 }
 
-// TestStateInPartsIsGatheredAndScatteredWithinItsSplit holds that no logical device gets the part of
-// a variable or of a gradient that another one has.
+// TestStateInPartsIsGatheredAndScatteredWithinItsSplit checks that sharded state is gathered and
+// scattered over the replicas only, not over the logical devices.
 func TestStateInPartsIsGatheredAndScatteredWithinItsSplit(t *testing.T) {
 	for _, state := range []logical.StateSharding{logical.ShardGradients, logical.ShardParameters} {
 		c := form{loop: true, state: state, keep: remat.Nothing()}.config()

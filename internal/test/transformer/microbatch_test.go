@@ -14,7 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// Of 8 microbatches a step needs the temporaries of one, and one set of gradients.
+// TestMicrobatchesNeedTheMemoryOfOne checks that a step with 8 microbatches uses the temporaries of
+// one microbatch and one set of gradients.
 func TestMicrobatchesNeedTheMemoryOfOne(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	temporaries := func(c transformer.Config, n int) int64 {

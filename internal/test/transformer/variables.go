@@ -12,13 +12,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// variable is one variable of the model.
+// variable describes one variable of the model.
 type variable struct {
 	name string
 	dims []int
-	// deviation is the standard deviation of its first values; ones stands for a variable of ones.
+	// deviation is the standard deviation of the initial values, or the constant ones.
 	deviation float64
-	// split is the dimension that is cut over the logical devices, whole for none.
+	// split is the dimension that is sharded over the logical devices, or the constant whole.
 	split int
 }
 
@@ -27,8 +27,9 @@ const (
 	whole = -1
 )
 
-// first are the variables before the layers, layer those of one layer, and last those after the
-// layers. The place of a variable in this order is the seed of its first values.
+// first returns the variables before the layers, layer the variables of one layer, and last the
+// variables after the layers. The index of a variable in this order is the seed of its initial
+// values.
 func (c Config) first() []variable {
 	all := []variable{{"emb", []int{c.Vocabulary, c.Width}, 0.02, 0}}
 	if !c.Llama {
@@ -69,7 +70,7 @@ func (c Config) last() []variable {
 	return append(all, variable{"head", []int{c.Width, c.Vocabulary}, 0.02, 1})
 }
 
-// Parameters returns the number of the model's parameters.
+// Parameters returns the number of parameters of the model.
 func (c Config) Parameters() (sum int) {
 	c = c.filled()
 	count := func(of []variable, times int) {
@@ -87,7 +88,8 @@ func (c Config) Parameters() (sum int) {
 	return sum
 }
 
-// Rules split the variables, and the optimizer's state for them, over p logical devices.
+// Rules returns the rules that shard the variables and their optimizer state over p logical
+// devices.
 func (c Config) Rules(p int) (rules logical.Rules) {
 	if p == 1 {
 		return nil
@@ -113,7 +115,7 @@ func (c Config) Rules(p int) (rules logical.Rules) {
 	return rules
 }
 
-// make returns a variable, which it adds to the store if it is not there.
+// make returns a variable. It adds the variable to the store if necessary.
 func (v variable) make(scope *model.Scope, seed int) *model.Variable {
 	return scope.WithInitializer(v.initializer(seed, 0)).VariableWithShape(v.name, shapes.Make(dtypes.Float32, v.dims...))
 }
@@ -125,9 +127,9 @@ func (v variable) stack(scope *model.Scope, n, seed, step int) {
 		append([]int{n}, v.dims...)...))
 }
 
-// initializer returns the first values: zeros, ones, or numbers of the variable's deviation around
-// zero that are a hash of the element's index and the seed. A stack of layers has one dimension more
-// than the variable, along which the seed grows by step.
+// initializer returns an initializer for zeros, ones, or pseudorandom numbers with the variable's
+// deviation. The numbers are a hash of the element's index and the seed. A stack of layers has one
+// more leading dimension, over which the seed increases by step.
 func (v variable) initializer(seed, step int) model.VariableInitializer {
 	return func(g *graph.Graph, shape shapes.Shape) *Node {
 		switch v.deviation {

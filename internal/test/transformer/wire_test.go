@@ -23,8 +23,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// reduced are the bytes that a core reduces over the logical devices, by dtype. Nothing else may
-// cross that axis.
+// reduced returns the number of bytes that a core reduces over the logical devices, by dtype. It
+// fails the test if another collective uses this axis.
 func reduced(t *testing.T, step *train.Step, batch shapes.Shape) map[string]int64 {
 	t.Helper()
 	x, err := step.Compiled(t.Context(), batch)
@@ -41,9 +41,10 @@ func reduced(t *testing.T, step *train.Step, batch shapes.Shape) map[string]int6
 	return by
 }
 
-// TestAOTHalfPrecisionCrossesTheLogicalDevicesInHalfPrecision counts what a layer must send: its
-// two results, and the adjoints of its two inputs, of which the query's, the key's and the value's
-// are added before they are sent. The embedding and the gradient of the head's input add one each.
+// TestAOTHalfPrecisionCrossesTheLogicalDevicesInHalfPrecision counts the reduced bytes. Each layer
+// reduces two results and the adjoints of two inputs. The adjoints of query, key and value are
+// added before the reduction. The embedding and the gradient of the head's input add one reduction
+// each.
 func TestAOTHalfPrecisionCrossesTheLogicalDevicesInHalfPrecision(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return
@@ -60,12 +61,12 @@ func TestAOTHalfPrecisionCrossesTheLogicalDevicesInHalfPrecision(t *testing.T) {
 		got := reduced(t, c.Step(s, model.NewStore()), c.TokensShape())
 		t.Log(name, got)
 		assert.InDelta(t, 2*activations, got["bf16"], 2048, name)
-		// The largest logit and the sum of each token are float32.
+		// The maximum logit and the sum of each token are float32.
 		assert.LessOrEqual(t, got["f32"], 2*4*tokens, name)
 	}
 
-	// The same of GoMLX's own layers over half-precision variables: a result and an adjoint a pair
-	// of dense layers.
+	// GoMLX's layers with half-precision variables: each pair of dense layers reduces one result
+	// and one adjoint.
 	const rows, width, pairs = 128, 256, 2
 	dense := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		x := graph.ConvertDType(in[0], dtypes.BFloat16)

@@ -1,6 +1,6 @@
-// Command earlystop trains the linear model of GoMLX's MNIST example until its loss on held-out
-// images has not fallen for a while. GoMLX's loop has no early stop of its own: a hook that returns
-// an error ends the loop, and the best checkpoint is read again.
+// Command earlystop trains the linear model of GoMLX's MNIST example with early stopping. GoMLX's loop
+// does not support early stopping, so a hook stops the loop with an error when the loss on held-out
+// images no longer decreases. The command then restores the best checkpoint. Usage:
 //
 //	earlystop DATA CHECKPOINT
 package main

@@ -23,12 +23,12 @@ import (
 
 const (
 	every    = 5    // steps between evaluations
-	patience = 4    // evaluations without a better loss, until the end
-	better   = 1e-3 // by so much a loss must be lower
-	most     = 500  // steps
+	patience = 4    // evaluations without a better loss before the loop stops
+	better   = 1e-3 // minimum decrease of the loss
+	most     = 500  // maximum number of steps
 )
 
-// errStop ends the loop.
+// errStop stops the loop.
 var errStop = errors.New("the loss does not fall any more")
 
 func main() {
@@ -73,7 +73,7 @@ func trained(data, kept string) error {
 	}
 	fmt.Printf("\nstopped at step %d: %v\n", loop.LoopStep, errStop)
 
-	// The best checkpoint, in a store of its own, has the loss that it was saved with.
+	// The best checkpoint, restored into a new store, must have the same loss as before.
 	restored := model.NewStore()
 	if _, err := checkpoint.Build(restored).Dir(kept).Done(); err != nil {
 		return err
@@ -94,7 +94,7 @@ func newTrainer(backend compute.Backend, store *model.Store) *train.Trainer {
 		optimizer.Adam().LearningRate(0.003).Done(), nil, nil)
 }
 
-// evaluated is the mean loss on a data set.
+// evaluated returns the mean loss on a dataset.
 func evaluated(trainer *train.Trainer, ds train.Dataset) (float64, error) {
 	metrics, err := trainer.Eval(ds)
 	if err != nil {

@@ -1,7 +1,5 @@
-// Command makedata writes small data sets of made-up but learnable content, in the formats that
-// GoMLX's examples read, where they look for them: so nothing is downloaded.
+// Command makedata generates small, learnable datasets in the formats of GoMLX's examples, so that the
+// examples download nothing. It writes one folder per example into DIR. The data are always the same.
 //
 //	makedata DIR
-//
-// writes a folder for each example into DIR. Every call writes the same data.
 package main

@@ -13,8 +13,8 @@ import (
 	"github.com/gomlx/gomlx/examples/mnist"
 )
 
-// picture is an image of a class: a bright band whose place and slope are the class's, and noise.
-// Its bytes are in the order row, column, channel.
+// picture returns an image with a bright band, whose position and slope depend on the class, and
+// noise. The bytes are in the order row, column, channel.
 func picture(r *rand.Rand, class, classes, size, channels int) []byte {
 	p := make([]byte, size*size*channels)
 	for y := range size {
@@ -33,7 +33,7 @@ func picture(r *rand.Rand, class, classes, size, channels int) []byte {
 	return p
 }
 
-// mnistImages writes the four compressed files of handwritten digits.
+// mnistImages returns a function that writes the four compressed files of handwritten digits.
 func mnistImages(train, test int) func(dir string, r *rand.Rand) error {
 	return func(dir string, r *rand.Rand) error {
 		return mnistParts(dir, r, train, test)
@@ -83,14 +83,14 @@ func compressed(name string, data []byte) error {
 	return os.WriteFile(name, b.Bytes(), 0o644)
 }
 
-// cifarImages writes one of the six files of 10,000 images and links the others to it: the example
-// reads all of them at their real size.
+// cifarImages writes one of the six files of 10,000 images and creates links to it for the other
+// files, because the example requires all files at full size.
 func cifarImages(dir string, r *rand.Rand) error {
 	dir = filepath.Join(dir, cifar.C10SubDir)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	const size, kinds = 32, 40 // so many different images of a class
+	const size, kinds = 32, 40 // distinct images per class
 	var images [10][][]byte
 	for class := range images {
 		for range kinds {

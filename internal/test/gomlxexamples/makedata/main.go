@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// makers write a data set each, into a folder of that name.
+// makers contains the functions that write the datasets. The name is the folder of the dataset.
 var makers = []struct {
 	name string
 	make func(dir string, r *rand.Rand) error

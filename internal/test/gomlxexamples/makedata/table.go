@@ -10,10 +10,10 @@ import (
 	"github.com/gomlx/gomlx/examples/adult"
 )
 
-// quantiles is how many the examples ask for: part of the name of the file that they load.
+// quantiles is the number of quantiles that the examples request. It is part of a file name.
 const quantiles = 100
 
-// adultTable writes the census table as the example keeps it once it is read.
+// adultTable writes the census table in the example's cache format.
 func adultTable(dir string, r *rand.Rand) error {
 	train, test := filepath.Join(dir, "train.csv"), filepath.Join(dir, "test.csv")
 	if err := os.WriteFile(train, []byte(people(r, 2048)), 0o644); err != nil {
@@ -30,8 +30,8 @@ func adultTable(dir string, r *rand.Rand) error {
 	return adult.SaveBinaryData(dir, quantiles)
 }
 
-// people are rows of the table; who is older, schooled longer and works more earns more. The numbers
-// are small, in units of ten: one example feeds them to its layers as they are.
+// people returns random rows of the table. Age, education and working hours determine the income.
+// The values are divided by ten, because one example does not normalize its inputs.
 func people(r *rand.Rand, rows int) string {
 	pick := func(of ...string) string { return of[r.IntN(len(of))] }
 	var b strings.Builder

@@ -10,7 +10,7 @@ import (
 	"github.com/gomlx/gomlx/examples/imdb"
 )
 
-// imdbTexts writes film reviews, one a file; what a review says of the film is in a few of its words.
+// imdbTexts writes film reviews, one per file. A few words of a review determine its label.
 func imdbTexts(dir string, r *rand.Rand) error {
 	words := map[string][]string{
 		"pos": {"great", "wonderful", "moving", "superb"}, "neg": {"dull", "awful", "boring", "poor"},
