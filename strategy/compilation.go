@@ -18,7 +18,7 @@ type Compilation struct {
 	Name                     string
 	TextBytes                int // size of the step's StableHLO text
 	Replicas, LogicalDevices int // LogicalDevices is per replica
-	Passed                   time.Duration
+	Elapsed                  time.Duration
 }
 
 func (c Compilation) String() string {
@@ -27,7 +27,7 @@ func (c Compilation) String() string {
 		size = fmt.Sprintf("%.1f MB", float64(c.TextBytes)/1e6)
 	}
 	return fmt.Sprintf("compiling %s for %d x %d devices goes on: %s so far, %s of program",
-		c.Name, c.Replicas, c.LogicalDevices, c.Passed.Round(time.Second), size)
+		c.Name, c.Replicas, c.LogicalDevices, c.Elapsed.Round(time.Second), size)
 }
 
 // progressCallback returns a function that reports long compilations to the user, or nil if the
@@ -38,7 +38,7 @@ func (o *Options) progressCallback() func(engine.Compilation) {
 		return func(c engine.Compilation) { o.Compiling(Compilation(c)) }
 	case o.Logger != nil:
 		return func(c engine.Compilation) {
-			o.Logger.Info("strategy: a compilation goes on", "step", c.Name, "passed", c.Passed.Round(time.Second),
+			o.Logger.Info("strategy: a compilation is still running", "step", c.Name, "elapsed", c.Elapsed.Round(time.Second),
 				"text_bytes", c.TextBytes, "replicas", c.Replicas, "logical_devices", c.LogicalDevices)
 		}
 	}

@@ -72,7 +72,7 @@ func (c *visualizeCmd) Run(a *app, root *cli) error {
 	}
 	answer := visualizeAnswer{Split: l.split, Mesh: l.mesh, Shape: append([]int{}, c.Shape...), Devices: []deviceShard{}}
 	for device := range l.devices {
-		ranges, holds, err := l.ranges(device)
+		ranges, hasShard, err := l.ranges(device)
 		if err != nil {
 			return newUsageError("visualize", err)
 		}
@@ -80,7 +80,7 @@ func (c *visualizeCmd) Run(a *app, root *cli) error {
 		for _, r := range ranges {
 			h.Ranges = append(h.Ranges, [2]int{r.Start, r.Stop})
 		}
-		if holds {
+		if hasShard {
 			answer.Devices = append(answer.Devices, h)
 		}
 	}
@@ -92,7 +92,7 @@ func (c *visualizeCmd) Run(a *app, root *cli) error {
 type layout struct {
 	split, mesh string
 	devices     int
-	ranges      func(device int) (ranges []sharding.Range, holds bool, err error)
+	ranges      func(device int) (ranges []sharding.Range, hasShard bool, err error)
 	draw        func(io.Writer, sharding.VisualizeOptions) error
 }
 

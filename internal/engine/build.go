@@ -27,8 +27,8 @@ type Compilation struct {
 	TextBytes int
 	// The program has Replicas replicas of LogicalDevices devices each.
 	Replicas, LogicalDevices int
-	// Passed is the time since the start of the compilation.
-	Passed time.Duration
+	// Elapsed is the time since the start of the compilation.
+	Elapsed time.Duration
 }
 
 type buildKey [sha256.Size]byte
@@ -135,7 +135,7 @@ func (m *Runtime) reportProgress(name string, program pjrt.Program, opts pjrt.Co
 	c := Compilation{Name: name, TextBytes: len(program.Code), Replicas: max(devices/m.group, 1),
 		LogicalDevices: min(devices, m.group)}
 	return heartbeat.Start(func(passed time.Duration) {
-		c.Passed = passed
+		c.Elapsed = passed
 		m.opts.Progress(c)
 	})
 }

@@ -18,7 +18,7 @@ func ModelFLOPs(text []byte) (flops float64, unknown int) {
 	c.all = append(c.all, rest)
 	c.addRegion(rest, program, 1, &constants{})
 	for _, f := range c.all {
-		flops += f.flops * f.runs(map[*countedFunction]bool{})
+		flops += f.flops * f.runCount(map[*countedFunction]bool{})
 	}
 	return flops, c.unknown
 }
@@ -68,10 +68,10 @@ func symbolOf(op *operation) string {
 	return ""
 }
 
-// runs returns how often the program runs a function. A function that is not called runs once.
+// runCount returns how often the program runs a function. A function that is not called runs once.
 // callees are the functions for which the number is being computed; they are needed to detect
 // recursion.
-func (f *countedFunction) runs(callees map[*countedFunction]bool) float64 {
+func (f *countedFunction) runCount(callees map[*countedFunction]bool) float64 {
 	if len(f.calls) == 0 || callees[f] {
 		return 1
 	}
@@ -82,7 +82,7 @@ func (f *countedFunction) runs(callees map[*countedFunction]bool) float64 {
 	defer delete(callees, f)
 	total := 0.0
 	for _, call := range f.calls {
-		total += call.from.runs(callees) * call.times
+		total += call.from.runCount(callees) * call.times
 	}
 	f.times = total
 	return total
