@@ -8,11 +8,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// observeRows accumulates the metrics of the arguments, for the rows of the batch or of one microbatch.
+// observeRows accumulates the metrics that are computed from the arguments, for all rows of the
+// batch or of one microbatch.
 func observeRows(p *stepBuilder) { p.recorder.observeRows(p.in) }
 
-// accumulate returns a stage that runs the given stages for each of n microbatches, in a loop on the
-// devices, and sums the losses and gradients. The given stages must build a loss and its gradients.
+// accumulate returns a stage that runs the given stages once for each of n microbatches, in a loop
+// on the devices, and sums the resulting losses and gradients. The given stages must build a loss
+// and its gradients.
 func accumulate(n int, policy precision.Policy, stages []stage) stage {
 	return func(p *stepBuilder) {
 		var one *stepBuilder
@@ -41,8 +43,9 @@ func accumulate(n int, policy precision.Policy, stages []stage) stage {
 	}
 }
 
-// toSumDType converts x, a loss or gradient of a microbatch, to the dtype of the sum over microbatches.
-// For a weighted loss it also reverses the division by the weight.
+// toSumDType converts x, the loss or a gradient of one microbatch, to the dtype in which the
+// microbatches are summed. If the loss is weighted, it also multiplies x by the weight by which
+// weightLoss has divided the loss.
 func (p *stepBuilder) toSumDType(policy precision.Policy, x *graph.Node) *graph.Node {
 	if p.weight == nil {
 		return convertToSumDType(policy, x)
@@ -51,7 +54,8 @@ func (p *stepBuilder) toSumDType(policy precision.Policy, x *graph.Node) *graph.
 	return graph.Mul(x, graph.ConvertDType(p.divisor, x.DType()))
 }
 
-// meanFromSum converts a sum over microbatches to the loss or gradient of the batch, in the given dtype.
+// meanFromSum converts the sum of a loss or gradient over all microbatches to the value for the
+// batch, in the given dtype.
 func (p *stepBuilder) meanFromSum(sum *graph.Node, dtype dtypes.DType) *graph.Node {
 	if p.weight != nil {
 		sum = graph.Div(sum, graph.ConvertDType(p.divisor, sum.DType()))
@@ -59,8 +63,8 @@ func (p *stepBuilder) meanFromSum(sum *graph.Node, dtype dtypes.DType) *graph.No
 	return graph.ConvertDType(sum, dtype)
 }
 
-// convertToSumDType converts half-precision x to the policy's Accumulate dtype, by default float32. It
-// does not convert x to a narrower dtype.
+// convertToSumDType converts half-precision x to the dtype Accumulate of the policy, by default
+// float32. It returns x unchanged if that dtype is narrower.
 func convertToSumDType(policy precision.Policy, x *graph.Node) *graph.Node {
 	in := policy.WithDefaults().Accumulate
 	if in == dtypes.InvalidDType {

@@ -27,7 +27,7 @@ func averagePath(step, path string) string { return model.JoinPath(averagesScope
 
 func averageCountPath(step string) string { return model.JoinPath(averagesScope, step, "updates") }
 
-// updateAverages updates the moving averages, which are sharded like the optimizer's state.
+// updateAverages updates the moving averages. They are sharded like the optimizer's state.
 func (o *Options) updateAverages(p *stepBuilder) {
 	p.updateVariables(p.gradients, false, func(scope *model.Scope, gradients []*graph.Node) {
 		g, store := gradients[0].Graph(), scope.Store()
@@ -60,15 +60,15 @@ func (o *Options) updateAverages(p *stepBuilder) {
 	})
 }
 
-// averagePair is a trained variable and a step's average of it.
+// averagePair is a trained variable together with its moving average.
 type averagePair struct {
 	variable, average *model.Variable
 	// of is the trained variable if it belongs to the strategy's scope, and otherwise nil.
 	of *strategy.Variable
 }
 
-// findAverages returns the averages of a step and the variable that counts their updates. It panics if
-// the store has no averages of this step.
+// findAverages returns the moving averages that a step has in the store, and the variable that
+// counts the updates of the averages. It panics if the store has no averages of this step.
 func findAverages(rc *strategy.ReplicaContext, step string) (all []averagePair, count *model.Variable) {
 	store := rc.Scope().Store()
 	count = store.GetVariable(averageCountPath(step))
@@ -93,8 +93,8 @@ func errNoAverages(step string) error {
 		Hint: "set Options.Average of the step of this name, and take a step before", Class: errkind.ValueError}
 }
 
-// read returns the variable's current value and its average in the variable's dtype. Before the
-// first update the average equals the value.
+// read returns the variable's current value and its average, which is converted to the variable's
+// dtype. Before the first update the average equals the value.
 func (a averagePair) read(rc *strategy.ReplicaContext, count *model.Variable) (value, average *graph.Node) {
 	g := rc.Graph()
 	if a.of != nil {
@@ -125,7 +125,7 @@ func Averaged(rc *strategy.ReplicaContext, step string, f func()) {
 	f()
 }
 
-// swapIn replaces the variable's value by x in the traced code until restore is called.
+// swapIn makes traced code read x instead of the variable's value, until restore is called.
 func (a averagePair) swapIn(rc *strategy.ReplicaContext, x *graph.Node) (restore func()) {
 	x = region.AllowCapture(rc.Graph().Backend().(region.Target), x)
 	if a.of != nil {
@@ -160,7 +160,8 @@ func (t *Step) SwapAverages(ctx context.Context) error {
 	return err
 }
 
-// newSwapFunction returns a function whose first call creates the program of [Step.SwapAverages].
+// newSwapFunction returns the function that [Step.SwapAverages] runs on the devices. Its program is
+// compiled at the first call.
 func newSwapFunction(s *strategy.TPUStrategy, store *model.Store, step string) func() *strategy.Function {
 	swap := func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		all, count := findAverages(rc, step)

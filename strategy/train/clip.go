@@ -7,8 +7,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// measureNorm computes the global norm of the gradients. It must run before the step checks the norm and
-// the gradients for non-finite values.
+// measureNorm computes the global norm of the gradients. It must run before the step checks whether
+// the norm and the gradients are finite.
 func measureNorm(p *stepBuilder) { p.norm = p.globalNorms(p.gradients)[0] }
 
 // clip returns a stage that scales the gradients so that their global norm is at most limit, like

@@ -23,9 +23,11 @@ import (
 // optimizers need one, or two if some variables are updated with global tensors.
 const maxShardTraces = 4
 
-// proveShardUpdates returns, by path, the shards of the variables for which an update of shards is proven
-// to be elementwise. It returns no shards if the optimizer panics in a trace. global is the temporary
-// graph of the update with global tensors.
+// proveShardUpdates determines which variables the optimizer can update shard by shard. This is
+// possible if the update is elementwise, which proveShardUpdates proves by comparing a trace with
+// shards and a trace with global tensors. The result over has the shards by the path of their
+// variable. It is nil if the optimizer panics in a trace. The result global is the temporary graph
+// of the trace with global tensors.
 func (t *trainer) proveShardUpdates(gradients []*graph.Node, finite bool,
 	update optimizerUpdate) (over map[string]spmd.ReplicaShard, global *graph.Graph) {
 	varying := t.varyingVariables()
@@ -53,9 +55,9 @@ func (t *trainer) proveShardUpdates(gradients []*graph.Node, finite bool,
 	return nil, global
 }
 
-// traceUpdate traces an update of a store's variables in a separate graph. Gradients of variables whose
-// paths are in over have the shape of a shard. ok is false if the optimizer panics, for example because
-// it uses nodes of the step's graph.
+// traceUpdate traces the optimizer's update of a store's variables in a separate graph. A gradient
+// has the shape of a shard if over contains the path of its variable. The result ok is false if the
+// optimizer panics, for example because it uses nodes of the step's graph.
 func (t *trainer) traceUpdate(store *model.Store, gradients []*graph.Node, over map[string]spmd.ReplicaShard,
 	update optimizerUpdate) (g *graph.Graph, ok bool) {
 	defer func() {
@@ -87,8 +89,8 @@ func (t *trainer) traceUpdate(store *model.Store, gradients []*graph.Node, over 
 // all paths of variables, which begin with a slash.
 func gradientName(i int) string { return fmt.Sprintf("gradient %d", i) }
 
-// varyingVariables returns the paths of the variables whose values may differ between replicas at this
-// point of the step. The random number state is one of them.
+// varyingVariables returns the paths of the variables whose values may differ between replicas at
+// this point of the step. They include the random number state.
 func (t *trainer) varyingVariables() map[string]bool {
 	all := map[string]bool{model.JoinPath("/", model.RNGStateVariableName): true}
 	var paths []string
@@ -106,9 +108,9 @@ func (t *trainer) varyingVariables() map[string]bool {
 	return all
 }
 
-// findUnproven returns the paths of the variables in s.shards for which the update of shards is not proven
-// to be elementwise. global and local are the graphs of traceUpdate with global tensors and with the
-// store of s.
+// findUnproven returns the paths of the variables in s.shards that the optimizer cannot safely
+// update shard by shard, because the update is not proven to be elementwise. global is the graph of
+// traceUpdate with global tensors, and local is its graph with the store of s.
 func (s *shardStore) findUnproven(global, local *graph.Graph, finite bool, varying map[string]bool) map[string]bool {
 	leaves, owners := map[string]spmd.ShardedParameter{}, map[string]string{}
 	for path := range varying {
@@ -172,8 +174,9 @@ func (s *shardStore) findUnproven(global, local *graph.Graph, finite bool, varyi
 	return all
 }
 
-// isProven reports whether the update of a variable is proven to be elementwise. pair has the variable's
-// new value with global tensors and with shards, or nil values if the optimizer does not update it.
+// isProven reports whether the update of a variable is proven to be elementwise. pair has the
+// variable's new value in the trace with global tensors and in the trace with shards. A value is
+// nil if the optimizer does not update the variable.
 func isProven(proof *spmd.ShardProof, pair [2]*graph.Node, over spmd.ReplicaShard) bool {
 	if pair[0] == nil || pair[1] == nil {
 		return false

@@ -167,7 +167,8 @@ func (e *Evaluation) Close() error {
 // MetricNames returns the names of the metrics in the order of [Evaluation.Results].
 func (e *Evaluation) MetricNames() []string { return e.metrics.names() }
 
-// Arguments returns how the batch's tensors are sharded over the logical devices; see [Options].
+// Arguments returns how the batch's tensors are sharded over the logical devices; see
+// [Options].Arguments.
 func (e *Evaluation) Arguments() []logical.Annotation {
 	return engine.Internal(e.function).ArgumentAnnotations()
 }
@@ -182,7 +183,8 @@ func (e *Evaluation) Lowered(ctx context.Context, batch ...any) (*spmd.Module, e
 	return e.function.Lowered(ctx, batch...)
 }
 
-// checkReady returns an error in a traced function, without devices, and for a closed evaluation.
+// checkReady returns an error if the evaluation is closed, if the strategy has no devices, or if it
+// is called in a traced function.
 func (e *Evaluation) checkReady(ctx context.Context, call string) error {
 	return cmp.Or(engine.Internal(e.function.Strategy()).CheckUsable(ctx, "train: "+e.name+": "+call),
 		engine.Internal(e.function).CheckOpen())

@@ -8,13 +8,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// freezer selects the variables that a step does not train.
+// freezer selects the variables that a step uses but does not train.
 type freezer struct {
 	patterns []*regexp.Regexp
 	is       func(path string) bool
 }
 
-// freezer compiles the patterns of the options. It returns nil if the options freeze no variable.
+// freezer compiles the patterns that select frozen variables. It returns nil if the options freeze
+// no variable.
 func (o *Options) freezer() (*freezer, error) {
 	if len(o.Freeze) == 0 && o.FreezeIf == nil {
 		return nil, nil
@@ -37,7 +38,7 @@ func (f *freezer) isFrozen(path string) bool {
 		func(p *regexp.Regexp) bool { return p.MatchString(path) })
 }
 
-// freezeVariables freezes the selected variables. It must run before the loss is built.
+// freezeVariables marks the selected variables as frozen. It must run before the loss is built.
 func (f *freezer) freezeVariables(p *stepBuilder) { p.freeze(f.isFrozen) }
 
 // checkPatterns panics if a pattern matches no variable of the loss, or if all variables of the loss are frozen.

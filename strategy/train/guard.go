@@ -27,7 +27,8 @@ type guard struct {
 	names []string // names of the gradients' variables
 }
 
-// newGuard returns the guard of the step with the given name, or nil for mode [Apply].
+// newGuard returns the guard of the step with the given name. It returns nil for mode [Apply],
+// which does not check for non-finite values.
 func newGuard(mode NonFinite, name string) *guard {
 	if mode == Apply || !mode.isKnown() {
 		return nil
@@ -35,14 +36,15 @@ func newGuard(mode NonFinite, name string) *guard {
 	return &guard{mode: mode, path: savedstep.GuardPath(name)}
 }
 
-// Saved returns the guard's description for a step file.
+// Saved describes the guard for a step file.
 func (g *guard) Saved() savedstep.Guard {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return savedstep.Guard{Mode: int(g.mode), Gradients: g.names}
 }
 
-// Launched is called after each launch of the step. It returns a [*NonFiniteError] if the step stopped.
+// Launched checks the result of a launch of the step. It returns a [*NonFiniteError] if the step
+// stopped.
 func (g *guard) Launched(ctx context.Context, f *strategy.Function) error {
 	if g.mode != Stop {
 		return nil
@@ -54,7 +56,8 @@ func (g *guard) Launched(ctx context.Context, f *strategy.Function) error {
 	return &NonFiniteError{Function: f.Name(), Step: n.Last, What: n.What}
 }
 
-// decideUpdate adds the decision whether the step's update is applied, and counts the step.
+// decideUpdate adds to the graph the decision whether the step's update is applied. It also counts
+// the step.
 func (g *guard) decideUpdate(p *stepBuilder) {
 	g.mu.Lock()
 	g.names = p.trained
@@ -82,10 +85,11 @@ func (g *guard) decideUpdate(p *stepBuilder) {
 	p.common.Applied, p.common.Counters = graph.LogicalAnd(runs, all), append(p.overflow.updateScale(p, runs), v)
 }
 
-// findNonFinite returns the index of the first non-finite value of the step, and the index of its first
-// non-finite gradient. Index 0 is the loss, and the gradients follow from index 1. The index after the
-// last gradient is the gradient norm, if the step computes the norm. If no value is non-finite, the
-// result is past, the index after all values. The results are int64 scalars, equal on all replicas.
+// findNonFinite returns the index of the first non-finite value of the step, and the index of its
+// first non-finite gradient. Index 0 is the loss, and the gradients start at index 1. If the step
+// computes the gradient norm, its index follows the last gradient. If no value is non-finite, the
+// result is past, the index after all values. The results are int64 scalars and are equal on all
+// replicas.
 func (p *stepBuilder) findNonFinite() (value, gradient, past *graph.Node) {
 	in := p.rc.Graph()
 	past = intConstant(in, len(p.gradients)+1)
@@ -136,7 +140,7 @@ func isFinite(x *graph.Node) *graph.Node {
 	return graph.LogicalAll(x)
 }
 
-// readCounts reads the counts from a device. It waits for running steps.
+// readCounts reads the counts of non-finite steps from a device. It waits for running steps.
 func (g *guard) readCounts(ctx context.Context, f *strategy.Function) (NonFiniteSteps, error) {
 	v, ok := engine.Internal(f).LookupVariable(g.path)
 	if !ok {
@@ -166,7 +170,7 @@ func readLocal[T gotype.Supported](ctx context.Context, f *strategy.Function, v 
 	return all, nil
 }
 
-// describeSource describes the value with index i of findNonFinite for users.
+// describeSource describes the value with index i of findNonFinite for an error message.
 func (g *guard) describeSource(i int) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -92,7 +92,7 @@ func newScaler(policy precision.Policy, name string) *scaler {
 	return &scaler{policy.LossScale.WithDefaults(), name}
 }
 
-// stepScaler is the state of a scaler during one trace of the step.
+// stepScaler has the variables and nodes of a scaler during one trace of the step.
 type stepScaler struct {
 	*scaler
 	factor *graph.Node // the scale as a float32 scalar
@@ -100,8 +100,8 @@ type stepScaler struct {
 	scale, counts *model.Variable
 }
 
-// readScale reads the scale from its variable. It uses the initial scale instead of a stored scale that is
-// not finite or below 1, as in a store filled with zeros.
+// readScale reads the scale from its variable. If the stored scale is not finite or below 1, as in
+// a store filled with zeros, readScale uses the initial scale.
 func (s *scaler) readScale(p *stepBuilder) {
 	p.scaling = &stepScaler{scaler: s}
 	initial := graph.Const(p.rc.Graph(), float32(s.Initial))
@@ -139,7 +139,7 @@ func (s *scaler) unscaleGradients(p *stepBuilder) {
 	}
 }
 
-// overflow describes whether gradients overflowed in a step with a dynamic loss scale.
+// overflow records whether gradients overflowed in a step with a dynamic loss scale.
 type overflow struct {
 	*stepScaler
 	// any is a bool scalar that is true if any gradient is not finite. scaled is true if the step's
@@ -147,8 +147,9 @@ type overflow struct {
 	any, scaled *graph.Node
 }
 
-// adjustScale returns a stage that detects overflows of the gradients. If guarded is false, the stage also
-// decides whether the update is applied. Otherwise guard.decideUpdate must follow.
+// adjustScale returns a stage that detects overflows of the gradients and adjusts the scale. If
+// guarded is true, guard.decideUpdate must run later to decide whether the step's update is
+// applied. Otherwise this stage decides.
 func (s *scaler) adjustScale(guarded bool) stage {
 	return func(p *stepBuilder) {
 		_, gradient, past := p.findNonFinite()
@@ -163,8 +164,9 @@ func (s *scaler) adjustScale(guarded bool) stage {
 	}
 }
 
-// updateScale updates the scale and its counts after a step, if the bool scalar runs is true or runs is
-// nil. It returns the variables that it updated.
+// updateScale updates the scale and its counts after a step. If runs is not nil, it is a bool
+// scalar, and the update only takes effect if runs is true. updateScale returns the variables that
+// it updated.
 func (o *overflow) updateScale(p *stepBuilder, runs *graph.Node) []*model.Variable {
 	if o == nil {
 		return nil

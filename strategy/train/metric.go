@@ -73,8 +73,9 @@ func BitsPerToken() Metric { return Metric{Name: "bits", loss: true, Form: Bits}
 // name. It is a mean; set the metric's Form for another form.
 func Reported(name string) Metric { return Metric{Name: name} }
 
-// Correct returns the values of an accuracy: 1 where the label is the index of the greatest logit,
-// otherwise 0. logits have shape [..., classes]. labels are integers of shape [...] or [..., 1].
+// Correct returns the values of an accuracy metric: 1 where the label is the index of the greatest
+// logit, otherwise 0. logits have shape [..., classes]. labels are integers of shape [...] or [...,
+// 1].
 func Correct(logits, labels *graph.Node) *graph.Node {
 	if labels.Rank() == logits.Rank() && labels.Rank() > 0 && labels.Shape().Dimensions[labels.Rank()-1] == 1 {
 		labels = graph.Squeeze(labels, -1)
@@ -86,8 +87,8 @@ func Correct(logits, labels *graph.Node) *graph.Node {
 	return graph.Equal(graph.ArgMax(graph.StopGradient(logits), -1, labels.DType()), labels)
 }
 
-// checkMetrics returns an error for metrics without a unique name or a defined form. others are the
-// names of the step's own metrics.
+// checkMetrics returns an error if a metric has an undefined form or a name that is not unique.
+// others are the names that the step itself uses for metrics.
 func checkMetrics(metrics []Metric, others []string) error {
 	seen := map[string]bool{}
 	for _, name := range others {

@@ -16,9 +16,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// accumulator is the state of a step's metrics on the devices. The state is a sync-on-read variable of
-// shape [n, 2]. In each replica it has, for each metric, a weighted sum and the sum of the weights. The
-// metrics are followed by the gauges. A gauge is a value of the last applied step, with weight 1.
+// accumulator stores a step's metrics on the devices, in a sync-on-read variable of shape [n, 2].
+// In each replica the variable has a row for each metric: a weighted sum and the sum of the
+// weights. The rows after the metrics are gauges. A gauge is a value of the last applied step, with
+// weight 1.
 type accumulator struct {
 	metrics []Metric
 	gauges  []string
@@ -41,7 +42,7 @@ func newAccumulator(s *strategy.TPUStrategy, step string, metrics []Metric, gaug
 	return a, err
 }
 
-// savedMetrics returns the description of the metrics for a step file.
+// savedMetrics describes the metrics for a step file.
 func (a *accumulator) savedMetrics() savedstep.Metrics {
 	m := savedstep.Metrics{State: a.state.Path(), Names: a.names()}
 	for _, metric := range a.metrics {
@@ -50,7 +51,8 @@ func (a *accumulator) savedMetrics() savedstep.Metrics {
 	return m
 }
 
-// accumulatorOf returns the accumulator of a function, or nil for a function without metrics.
+// accumulatorOf returns the accumulator of a function that was loaded from a step file. It returns
+// nil for a function without metrics.
 func accumulatorOf(f *strategy.Function) *accumulator {
 	m, state := engine.Internal(f).Metrics()
 	if state == nil {
@@ -89,7 +91,7 @@ func (a *accumulator) describe() (all []string) {
 	return all
 }
 
-// read sums the states of all replicas and returns the metrics' values.
+// read computes the values of the metrics from the sums of all replicas.
 func (a *accumulator) read(ctx context.Context) ([]Reading, error) {
 	value, err := a.state.Value(ctx)
 	if err != nil {
@@ -158,7 +160,8 @@ func (t *Step) MetricState() *strategy.Variable {
 	return t.metrics.state
 }
 
-// requireMetrics returns an error for a step without metrics, a closed step, and in a traced function.
+// requireMetrics returns an error if the step has no metrics or is closed, or if it is called in a
+// traced function.
 func (t *Step) requireMetrics(ctx context.Context, call string) error {
 	if err := strategy.RefuseTracing(ctx, call, fault.InsteadOfReading); err != nil {
 		return err

@@ -95,8 +95,8 @@ func splitMicrobatches(s *strategy.TPUStrategy, microbatches int, arguments []st
 	return c, nil
 }
 
-// paddedRows returns a function that computes the padded number of rows of a microbatch from a step's
-// arguments. The function returns 0 if no microbatch is padded.
+// paddedRows returns a function that computes how many rows a microbatch has after padding, from a
+// step's arguments. The function returns 0 if no microbatch is padded.
 func paddedRows(s *strategy.TPUStrategy, microbatches int) func(arguments []strategy.Value) int {
 	return func(arguments []strategy.Value) int {
 		if c, err := splitMicrobatches(s, microbatches, arguments); err == nil && c.n > 1 && c.padded {
@@ -106,7 +106,8 @@ func paddedRows(s *strategy.TPUStrategy, microbatches int) func(arguments []stra
 	}
 }
 
-// microbatch describes the microbatch of the loop's body while the body is traced.
+// microbatch describes the current microbatch while the body of the loop over microbatches is
+// traced.
 type microbatch struct {
 	real *graph.Node // number of rows without padding; nil if no rows are padding
 	rows int         // number of rows with padding
@@ -135,9 +136,9 @@ func (t *trainer) sumOverMicrobatches(n int, arguments []*graph.Node,
 	}
 }
 
-// microbatchLoop is the state of one call of sumOverMicrobatches. The variables that body writes are
-// carried from one iteration of the loop to the next. They are known only after a trace, so that body is
-// traced repeatedly until a trace finds no more variables.
+// microbatchLoop is the state of one call of sumOverMicrobatches. The loop carries the variables
+// that body writes from one iteration to the next. A trace of body may discover more such
+// variables. The trace is therefore repeated until it discovers no more.
 type microbatchLoop struct {
 	*trainer
 	microbatchSplit
@@ -175,7 +176,8 @@ func (l *microbatchLoop) split(arguments []*graph.Node) {
 	}
 }
 
-// stackRows pads the rows of x and splits them into a new leading axis of microbatches.
+// stackRows pads the rows of x and reshapes x so that its new leading axis is the index of the
+// microbatch.
 func (l *microbatchLoop) stackRows(x *graph.Node) *graph.Node {
 	if !l.padded {
 		return spmd.SplitMicrobatches(x, l.n, 0)
@@ -188,7 +190,8 @@ func (l *microbatchLoop) stackRows(x *graph.Node) *graph.Node {
 	return spmd.SplitMicrobatches(x, l.n, l.common.MicrobatchRows)
 }
 
-// tryTrace traces the loop. ok is false if body wrote variables that the loop does not carry yet.
+// tryTrace traces the loop. The result ok is false if body wrote variables that the loop does not
+// carry yet.
 func (l *microbatchLoop) tryTrace() (sums []*graph.Node, ok bool) {
 	g := l.graph
 	target := g.Backend().(region.Target)
@@ -246,7 +249,8 @@ func (l *microbatchLoop) tryTrace() (sums []*graph.Node, ok bool) {
 	return all[:number:number], true
 }
 
-// enterBody prepares the trainer for a trace of body. leave reverses it.
+// enterBody prepares the trainer for a trace of body. Call leave after the trace to restore the
+// trainer.
 func (l *microbatchLoop) enterBody() (leave func()) {
 	l.slices = map[string]*graph.Node{}
 	l.micro = &microbatch{rows: l.size, meanWeight: 1 / float64(l.n)}
@@ -324,7 +328,7 @@ func (l *microbatchLoop) traceBody(in []*graph.Node, writes *region.WriteRecorde
 	return results, true
 }
 
-// setArguments replaces the step's arguments by the arguments of a microbatch, with the same sharding.
+// setArguments replaces the step's arguments by the rows of a microbatch, with the same sharding.
 func (l *microbatchLoop) setArguments(in []*graph.Node) []*graph.Node {
 	sizes := map[int]*graph.Node{}
 	of := l.common.Sizes
@@ -364,7 +368,7 @@ func toInt32s(dims []int) []int32 {
 	return all
 }
 
-// divides reports whether an annotation divides a tensor's dimensions evenly.
+// divides reports whether an annotation splits each dimension of a tensor evenly.
 func (l *microbatchLoop) divides(a logical.Annotation, dims []int) bool {
 	for d, parts := range a.PartsOn(l.rc.Strategy().LogicalMesh()) {
 		if d >= len(dims) || parts > 0 && dims[d]%parts != 0 {

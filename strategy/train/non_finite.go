@@ -50,8 +50,8 @@ type NonFiniteSteps struct {
 	Stopped bool
 }
 
-// NonFiniteError reports that a non-finite value ended the training: a step stopped ([Stop]), or
-// the hook fit.TerminateOnNaN ended a run.
+// NonFiniteError reports that a non-finite value ended the training. Either a step stopped because
+// of the mode [Stop], or the hook fit.TerminateOnNaN ended a run.
 type NonFiniteError struct {
 	// Function is the step's name, and Step its number, counted from 1.
 	Function string

@@ -10,7 +10,8 @@ const (
 	learningRate  = "learning_rate"
 )
 
-// gauges returns the names of the metrics that are values of the last applied step.
+// gauges returns the names of the metrics that only have the value of the last applied step and are
+// not accumulated.
 func (o *Options) gauges() (names []string) {
 	if o.Norms {
 		names = append(names, gradientNorm, parameterNorm)
@@ -24,11 +25,12 @@ func (o *Options) gauges() (names []string) {
 	return names
 }
 
-// saveValues saves the values of the trained variables before the update, for the update norm.
+// saveValues saves the values that the trained variables have before the update, to compute the
+// update norm.
 func saveValues(p *stepBuilder) { p.before = p.trainedValues() }
 
-// computeNorms returns the norms that the options enable, by the name of their metric. It must run after
-// all updates. The norms share one all-reduce.
+// computeNorms computes the norms that the options enable and returns them by the name of their
+// metric. It must run after all updates. All norms share one all-reduce.
 func (o *Options) computeNorms(p *stepBuilder) map[string]*graph.Node {
 	var names []string
 	var sets [][]*graph.Node

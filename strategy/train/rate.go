@@ -20,8 +20,9 @@ import (
 // ratePath is the path of the variable from which GoMLX's optimizers read the learning rate.
 var ratePath = model.JoinPath("/", optimizer.Scope, optimizer.ParamLearningRate)
 
-// setLearningRate returns a stage that sets the optimizer's learning rate from the schedule and the number
-// of applied steps, which GoMLX's optimizers count in the store.
+// setLearningRate returns a stage that sets the optimizer's learning rate to the schedule's rate
+// for the current step. The number of applied steps is the counter that GoMLX's optimizers have in
+// the store.
 func setLearningRate(opt optimizer.Interface, s schedule.Schedule) stage {
 	return func(p *stepBuilder) {
 		g, store := p.rc.Graph(), p.rc.Scope().Store()

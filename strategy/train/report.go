@@ -39,7 +39,7 @@ func Report(rc *strategy.ReplicaContext, name string, values, weights *graph.Nod
 
 type recorderKey struct{}
 
-// recorder adds the accumulation of a step's metrics to the step's graph.
+// recorder adds operations to the step's graph that accumulate the step's metrics.
 type recorder struct {
 	*accumulator
 	*trainer
@@ -48,7 +48,7 @@ type recorder struct {
 	left     []string // reported names without a metric
 }
 
-// prepare prepares the trace for calls of [Report].
+// prepare makes the trace accept calls of [Report].
 func (a *accumulator) prepare(p *stepBuilder) {
 	p.rc.Read(a.state) // so that loops and blocks can write it
 	p.recorder = &recorder{accumulator: a, trainer: p.trainer, in: p.in, reported: make([]bool, len(a.metrics))}
@@ -65,8 +65,9 @@ func (r *recorder) observeRows(in []*graph.Node) {
 	}
 }
 
-// observeLoss accumulates the metrics of the loss. The loss is a mean over the given weight, or over the
-// replica's rows if weight is nil. observeLoss panics if the loss function did not report a metric.
+// observeLoss accumulates the metrics of the loss. The loss is a mean over the given weight, or
+// over the replica's rows if weight is nil. observeLoss panics if the loss function did not report
+// a metric that it should report.
 func (r *recorder) observeLoss(loss, weight *graph.Node) {
 	for i, m := range r.metrics {
 		switch {
@@ -85,7 +86,7 @@ func (r *recorder) observeLoss(loss, weight *graph.Node) {
 	}
 }
 
-// addValues accumulates values with weights in metric i.
+// addValues adds values with the given weights to metric i.
 func (r *recorder) addValues(i int, values, weights *graph.Node) {
 	name := r.metrics[i].Name
 	switch {
@@ -125,7 +126,8 @@ func (r *recorder) addValues(i int, values, weights *graph.Node) {
 	r.rc.AssignAdd(r.state, r.metricRow(i, sum, weight))
 }
 
-// setGauges replaces the metrics from index first on by the given values of this step.
+// setGauges sets the gauges to the given values of this step. The first gauge has index first in
+// the metrics' state.
 func (r *recorder) setGauges(first int, values []*graph.Node) {
 	now := r.rc.Read(r.state)
 	rows := []*graph.Node{}
@@ -140,7 +142,8 @@ func (r *recorder) setGauges(first int, values []*graph.Node) {
 	r.rc.Assign(r.state, graph.Concatenate(rows, 0))
 }
 
-// metricRow returns a tensor of the state's shape with sum and weight in row i and zeros elsewhere.
+// metricRow returns a tensor that adds sum and weight to metric i when it is added to the metrics'
+// state. All its other rows are zero.
 func (r *recorder) metricRow(i int, sum, weight *graph.Node) *graph.Node {
 	g, n := r.rc.Graph(), r.len()
 	var rows []*graph.Node

@@ -14,15 +14,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// optimizerUpdate builds an optimizer's update of a scope's variables. Gradient i belongs to variable i.
+// optimizerUpdate adds an optimizer's update of a scope's variables to the graph. Gradient i
+// belongs to trained variable i.
 type optimizerUpdate = func(scope *model.Scope, gradients []*graph.Node)
 
-// updateVariables applies an optimizer's update with the gradients of meanGradients. finite is true if all
-// elements of the gradients are known to be finite.
+// updateVariables applies an optimizer's update. gradients are the results of meanGradients. finite
+// is true if all elements of the gradients are known to be finite.
 //
-// If the state of a variable is sharded, each replica updates its shard and the shards are then gathered,
-// provided that proveShardUpdates proves that the result is the same. All other variables are updated with
-// global gradients and global state.
+// If the optimizer's state of a variable is sharded, each replica updates only its own shard of the
+// variable, and the updated shards are then gathered. This is done only if proveShardUpdates proves
+// that the result is the same. All other variables are updated with global gradients and global
+// state.
 func (t *trainer) updateVariables(gradients []*graph.Node, finite bool, update optimizerUpdate) {
 	if !t.hasShardedGradients() {
 		t.withoutFrozen(t.store(), func() { update(t.rc.Scope(), gradients) })
@@ -61,26 +63,27 @@ func (t *trainer) updateVariables(gradients []*graph.Node, finite bool, update o
 	}
 }
 
-// shardStore is a temporary store for an optimizer that updates shards. Its variables have the paths of
-// the step's variables. Variables that are updated on shards have the shape of a replica's shard, so that
-// the optimizer creates their state in this shape. GoMLX finds the nodes of a variable by its path,
-// independent of the store.
+// shardStore is a temporary store for an optimizer that updates shards. It has variables at the
+// same paths as the step's store. Variables that are updated shard by shard have the shape of a
+// replica's shard, so that the optimizer creates their state in this shape. GoMLX finds the nodes
+// of a variable by its path, independent of the store.
 type shardStore struct {
 	*trainer
 	store  *model.Store
 	shards []shardVariable
 }
 
-// shardVariable is a trained variable of which the optimizer updates the replica's shard. shadow is the
-// variable of the shardStore with the shape of the shard.
+// shardVariable is a trained variable that each replica updates only on its own shard. The field
+// shadow is the variable of the shardStore that has the shape of the shard.
 type shardVariable struct {
 	variable, shadow *model.Variable
 	over             spmd.ReplicaShard
 }
 
-// newShardStore returns a temporary store for an update of shards. over has the shards by the path of
-// their variable. global is the graph of the same update with global tensors. The store omits state that
-// may have the shape of a shard, because the optimizer creates it.
+// newShardStore returns a temporary store for an update of shards. over has the shards by the path
+// of their variable. global is the graph of the same update with global tensors. The store omits
+// optimizer state that may be sharded, because the optimizer creates this state in the shape of a
+// shard.
 func (t *trainer) newShardStore(over map[string]spmd.ReplicaShard, global *graph.Graph) *shardStore {
 	s := &shardStore{trainer: t, store: model.NewStore()}
 	for path, value := range t.store().IterParams() {
@@ -106,12 +109,13 @@ func (t *trainer) newShardStore(over map[string]spmd.ReplicaShard, global *graph
 	return s
 }
 
-// isTrained reports whether the step trains the variable at a path of the store.
+// isTrained reports whether the step trains the store variable at a path.
 func (t *trainer) isTrained(path string) bool {
 	return slices.ContainsFunc(t.trainedVariables(), func(v *model.Variable) bool { return v.Path() == path })
 }
 
-// shardedStates returns, by path, the optimizer's state variables that have the shape of a shard in g.
+// shardedStates returns the optimizer's state variables that the graph g uses in the shape of a
+// shard. The keys are the paths of these variables.
 func (s *shardStore) shardedStates(g *graph.Graph) map[string]shardVariable {
 	all := map[string]shardVariable{}
 	stored := map[string]*model.Variable{}

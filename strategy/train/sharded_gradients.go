@@ -12,10 +12,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// layerSlices prepares a stacked variable for a loop over layers. The loop slices the returned stacks and
-// calls layer with the slices of each iteration to get the layer's value. For a stack that is sharded
-// over the replicas, layer gathers the value. For a replicated stack with sharded state, layer scatters
-// the gradient. For any other variable the results are nil.
+// layerSlices prepares a variable that stacks the weights of several layers for a loop over the
+// layers. In each iteration the loop slices the returned stacks and passes the slices to layer,
+// which returns the weights of one layer. If the variable is sharded over the replicas, layer
+// gathers the weights. If only its optimizer state is sharded, layer scatters the gradient. For any
+// other variable both results are nil.
 func (t *trainer) layerSlices(v *model.Variable) (stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node) {
 	part, stacks, gather := engine.Internal(t.rc).LayerSlices(v)
 	if part == nil {
@@ -34,8 +35,9 @@ func (t *trainer) layerSlices(v *model.Variable) (stacks []*graph.Node, layer fu
 	}
 }
 
-// gradientSlices is layerSlices for a replicated stack whose gradient is sharded. Within a microbatch it
-// returns nil, because gradients of microbatches are summed before they are reduced over the replicas.
+// gradientSlices implements layerSlices for a replicated variable whose gradient is sharded. Within
+// a microbatch it returns nil, because gradients of microbatches are summed before they are reduced
+// over the replicas.
 func (t *trainer) gradientSlices(v *model.Variable) (stacks []*graph.Node,
 	layer func(slices []*graph.Node) *graph.Node) {
 	parameter := engine.Internal(t.rc).UnwrittenParameter(v)
@@ -69,8 +71,8 @@ func (t *trainer) gradientSlices(v *model.Variable) (stacks []*graph.Node,
 	}
 }
 
-// meanGradients averages the gradients over the replicas. For a variable with sharded state the result is
-// the replica's shard of the mean: see [logical.StateSharding].
+// meanGradients averages the gradients over the replicas. For a variable with sharded state it
+// returns only the replica's shard of the average; see [logical.StateSharding].
 func (t *trainer) meanGradients(gradients []*graph.Node) []*graph.Node {
 	means, trained := make([]*graph.Node, len(gradients)), t.trainedVariables()
 	for i, gradient := range gradients {
@@ -90,8 +92,8 @@ func (t *trainer) meanGradients(gradients []*graph.Node) []*graph.Node {
 	return means
 }
 
-// zeroNonFinite replaces each gradient that has a non-finite element by zeros on all replicas. If no
-// gradient is sharded, it does nothing, because the optimizer does the same.
+// zeroNonFinite replaces each gradient that has a non-finite element on any replica by zeros. If no
+// gradient is sharded, it does nothing, because the optimizer itself replaces such gradients.
 func (t *trainer) zeroNonFinite(gradients []*graph.Node) []*graph.Node {
 	if !t.hasShardedGradients() {
 		return gradients
@@ -122,10 +124,11 @@ func (t *trainer) trainedValues() (values []*graph.Node) {
 	return values
 }
 
-// globalNorms returns the global norm of each set of tensors: the square root of the sum of the squares
-// of all elements. A set has one tensor for each trained variable, from meanGradients or trainedValues.
-// A norm is a scalar that is equal on all replicas. It is float64 if any tensor is float64 or complex128,
-// and otherwise float32. If tensors are sharded, globalNorms uses one all-reduce for all sets.
+// globalNorms returns the global norm of each set of tensors: the square root of the sum of the
+// squares of all elements. A set has one tensor for each trained variable, as returned by
+// meanGradients or trainedValues. A norm is a scalar that is equal on all replicas. It is float64
+// if any tensor is float64 or complex128, and otherwise float32. If tensors are sharded,
+// globalNorms uses one all-reduce for all sets.
 func (t *trainer) globalNorms(sets ...[]*graph.Node) []*graph.Node {
 	trained, dtype := t.trainedVariables(), dtypes.Float32
 	for _, set := range sets {
@@ -161,7 +164,7 @@ func (t *trainer) globalNorms(sets ...[]*graph.Node) []*graph.Node {
 	return whole
 }
 
-// squares returns the squares of the absolute values of the elements of x, in the given dtype.
+// squares returns the square of the absolute value of each element of x, in the given dtype.
 func squares(x *graph.Node, dtype dtypes.DType) *graph.Node {
 	if x.DType().IsComplex() {
 		return graph.Add(squares(graph.Real(x), dtype), squares(graph.Imag(x), dtype))
@@ -169,7 +172,7 @@ func squares(x *graph.Node, dtype dtypes.DType) *graph.Node {
 	return graph.Square(graph.ConvertDType(x, dtype))
 }
 
-// zeroPadding replaces the padding of a replica's shard by zeros.
+// zeroPadding replaces those elements of a replica's shard that are padding by zeros.
 func (t *trainer) zeroPadding(part *graph.Node, over spmd.ReplicaShard) *graph.Node {
 	replicas := t.rc.NumReplicasInSync()
 	size := over.ShardSize(replicas)

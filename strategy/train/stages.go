@@ -18,7 +18,7 @@ import (
 // selects the stages by the options. A stage panics with its error.
 type stage func(p *stepBuilder)
 
-// stepBuilder is the state that the stages of a step share during one trace.
+// stepBuilder is the state that the stages of a training step share during one trace.
 type stepBuilder struct {
 	*trainer
 	in []*graph.Node
@@ -54,7 +54,7 @@ func (p *stepBuilder) meanLoss() *graph.Node {
 	return p.mean
 }
 
-// newStepFunc returns a step function that runs the stages and returns the mean loss.
+// newStepFunc returns a step function that runs the stages in order and returns the mean loss.
 func newStepFunc(stages []stage) strategy.StepFunc {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		p := &stepBuilder{trainer: newTrainer(rc), in: in}
@@ -69,7 +69,8 @@ func newStepFunc(stages []stage) strategy.StepFunc {
 	}
 }
 
-// buildLoss returns a stage that builds the loss in the dtypes of the policy.
+// buildLoss returns a stage that calls the loss function. The loss is computed in the dtypes of the
+// precision policy.
 func buildLoss(loss Loss, policy precision.Policy) stage {
 	return func(p *stepBuilder) {
 		p.reduceIn, p.common.Weighted = policy.Reduce, [2]*graph.Node{}
@@ -94,8 +95,8 @@ func buildLoss(loss Loss, policy precision.Policy) stage {
 	}
 }
 
-// addRegularizers adds the regularization terms of the graph's layers to the loss l, unless l already
-// contains these terms. If weight is not nil, the terms are multiplied by weight.
+// addRegularizers adds the regularization terms of the layers to the loss l, unless l already
+// contains these terms. If weight is not nil, it multiplies the terms by weight.
 func addRegularizers(l, weight *graph.Node) *graph.Node {
 	terms := gomlxtrain.GetRegularizationLoss(l.Graph())
 	if terms == nil {
@@ -137,8 +138,9 @@ func buildGradients(p *stepBuilder) {
 	}
 }
 
-// reduceGradients returns a stage that averages the gradients over the replicas in the policy's dtype. The
-// gradient of a variable with sharded state becomes the replica's shard of the mean.
+// reduceGradients returns a stage that averages the gradients over the replicas, in the dtype of
+// the precision policy. For a variable with sharded state each replica only keeps its shard of the
+// average.
 func reduceGradients(policy precision.Policy) stage {
 	return func(p *stepBuilder) {
 		in := make([]*graph.Node, len(p.gradients))
@@ -172,7 +174,8 @@ func dropsNonFinite(opt optimizer.Interface) bool {
 	return !sgd && of.Kind() == reflect.Pointer && of.Elem().PkgPath() == reflect.TypeFor[optimizer.SGDConfig]().PkgPath()
 }
 
-// finishStep runs the per-step updates of layers and restores the layer states of replicas without rows.
+// finishStep runs the per-step updates of layers. On replicas without rows it restores the states
+// of layers.
 func finishStep(p *stepBuilder) {
 	p.keepFrozen(func() { gomlxtrain.ExecPerStepUpdateGraphFn(p.graph) })
 	engine.Internal(p.rc).RestoreStatesWithoutRows()

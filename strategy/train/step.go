@@ -223,8 +223,8 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	return t, nil
 }
 
-// checkArguments returns an error if an argument is nil, if the strategy is a zero value or closed, or if
-// an annotation is invalid for every shape.
+// checkArguments returns an error if an argument is nil, if the strategy is closed or was not
+// created by New, or if an annotation is invalid for every shape.
 func checkArguments(s *strategy.TPUStrategy, store *model.Store, loss Loss, arguments []logical.Annotation) error {
 	switch {
 	case s == nil:
@@ -274,7 +274,8 @@ func (o *Options) validate() error {
 	return cmp.Or(o.Precision.Validate(), checkMetrics(o.Metrics, o.gauges()))
 }
 
-// observeStep accumulates the metrics of the step's loss and norms. It must run after all updates.
+// observeStep accumulates the metrics of the step's loss and norms. It must run after all updates
+// of variables.
 func (o *Options) observeStep(p *stepBuilder) {
 	if o.Accumulate < 2 {
 		observeRows(p)
@@ -393,12 +394,14 @@ func (t *Step) Close() error {
 	return err
 }
 
-// newOptionError returns an error of kind ValueError. reason is a format string. hint suggests a correction.
+// newOptionError returns an error of kind ValueError. reason is a format string, and hint suggests
+// a correction.
 func newOptionError(hint, reason string, args ...any) error {
 	return &errkind.Fault{Op: "train", Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }
 
-// panicInvalid panics with a newOptionError. The trace converts the panic to an error.
+// panicInvalid panics with the error of newOptionError. The trace recovers the panic and returns
+// the error.
 func panicInvalid(hint, reason string, args ...any) { panic(newOptionError(hint, reason, args...)) }
 
 // Strategy returns the strategy that the step runs on.

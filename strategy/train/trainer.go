@@ -23,12 +23,12 @@ import (
 )
 
 // trainer determines which variables a step trains, and how their gradients and optimizer state are
-// sharded. It belongs to one trace.
+// sharded. A trainer is used for one trace.
 //
-// GoMLX's optimizers only update variables of a store. For each trained variable of the strategy's scope,
-// the store therefore contains a proxy while the step is traced: a variable with the same graph
-// parameter. Values that the optimizer writes to the proxy are written to the variable. The optimizer's
-// state remains in the store under the proxy's path.
+// GoMLX's optimizers only update variables of a store. Therefore, while the step is traced, the
+// store contains a proxy for each trained variable of the strategy's scope. A proxy is a store
+// variable with the same graph parameter. Values that the optimizer writes to the proxy are written
+// to the original variable. The optimizer's state remains in the store under the proxy's path.
 type trainer struct {
 	rc     *strategy.ReplicaContext
 	common *stepstate.State // shared with package strategy
@@ -50,7 +50,8 @@ type trainer struct {
 	looped map[*graph.Node]bool
 }
 
-// proxy is a temporary variable of the store that represents a variable of the strategy's scope.
+// proxy is a temporary store variable that represents a variable of the strategy's scope, because
+// GoMLX's optimizers only update store variables.
 type proxy struct {
 	of    *strategy.Variable
 	model *model.Variable
@@ -71,13 +72,14 @@ func (t *trainer) begin() {
 
 func (t *trainer) store() *model.Store { return t.rc.Scope().Store() }
 
-// isTrained reports whether a training step trains v, a variable of the scope that its loss reads.
+// isTrained reports whether a training step trains the variable v of the strategy's scope if its
+// loss reads v.
 func isTrained(v *strategy.Variable) bool {
 	dtype := v.Shape().DType
 	return v.Trainable() && v.Synchronization() == strategy.OnWrite && (dtype.IsFloat() || dtype.IsComplex())
 }
 
-// addProxy creates the proxy of v in the store if the step trains v. It returns the proxy's path, its
+// addProxy creates a proxy of v in the store if the step trains v. It returns the proxy's path and
 // value, and a function that the strategy calls with each new value of v.
 func (t *trainer) addProxy(op string, v *strategy.Variable) (path string, first *graph.Node,
 	wrote func(x *graph.Node)) {
@@ -111,9 +113,10 @@ func (t *trainer) findProxy(path string) *proxy {
 	return t.proxies[i]
 }
 
-// moveProxiesToEnd moves the proxies after the store's other variables, in the order of their first use.
-// The first trace creates variables between the proxies, and later traces find these variables in the
-// store. The move makes the order of the variables, and therefore the program, equal for all traces.
+// moveProxiesToEnd moves the proxies after the store's other variables, in the order of their first
+// use. In the first trace, layers create variables between the proxies; in later traces these
+// variables already exist. The move makes the order of the variables, and therefore the program,
+// equal for all traces.
 func (t *trainer) moveProxiesToEnd() {
 	t.deleteProxies()
 	for _, s := range t.proxies { // the graph finds its nodes by path
@@ -137,7 +140,8 @@ func (t *trainer) deleteProxies() {
 	}
 }
 
-// userPath returns the path of a variable for users. For a proxy it is the path of the original variable.
+// userPath returns the path of a variable for messages to users. For a proxy it is the path of the
+// original variable.
 func (t *trainer) userPath(path string) string {
 	if s := t.findProxy(path); s != nil {
 		return s.of.Path()
@@ -169,7 +173,7 @@ func (t *trainer) trainedVariables() []*model.Variable {
 	return slices.DeleteFunc(t.usedVariables(), t.isFrozen)
 }
 
-// userPaths returns the path of each variable for users.
+// userPaths returns the path of each variable for messages to users.
 func (t *trainer) userPaths(of []*model.Variable) (all []string) {
 	for _, v := range of {
 		all = append(all, t.userPath(v.Path()))
@@ -177,7 +181,7 @@ func (t *trainer) userPaths(of []*model.Variable) (all []string) {
 	return all
 }
 
-// withoutFrozen runs f while the store's frozen variables are not trainable.
+// withoutFrozen runs f while the frozen variables of the store are marked as not trainable.
 func (t *trainer) withoutFrozen(store *model.Store, f func()) {
 	var all []*model.Variable
 	for v := range store.IterVariables() {
@@ -193,7 +197,7 @@ func (t *trainer) withoutFrozen(store *model.Store, f func()) {
 	f()
 }
 
-// keepFrozen runs f and then restores the frozen variables.
+// keepFrozen runs f and undoes the changes that f makes to frozen variables.
 func (t *trainer) keepFrozen(f func()) {
 	keep := map[*model.Variable]*graph.Node{}
 	for _, v := range t.usedVariables() {
@@ -225,14 +229,15 @@ func (t *trainer) placementOf(v *model.Variable) placement {
 
 func (t *trainer) gradientShard(v *model.Variable) spmd.ReplicaShard { return t.placementOf(v).over }
 
-// hasShardedGradients reports whether some gradients are sharded over the replicas.
+// hasShardedGradients reports whether at least one gradient is sharded over the replicas.
 func (t *trainer) hasShardedGradients() bool {
 	return slices.ContainsFunc(t.trainedVariables(),
 		func(v *model.Variable) bool { return t.gradientShard(v).IsSharded() })
 }
 
-// weightByRows scales a mean over a replica's rows so that its average over the replicas is the mean over
-// all rows of the batch. Within a microbatch, this holds for the sum over the microbatches.
+// weightByRows scales a mean over a replica's rows so that the average of the scaled means over the
+// replicas is the mean over all rows of the batch. Within a microbatch it scales the mean so that
+// the sum over the microbatches has this property.
 func (t *trainer) weightByRows(mean *graph.Node) *graph.Node {
 	if rows, _ := engine.Internal(t.rc).RowCounts(); rows != nil || t.micro == nil {
 		return engine.Internal(t.rc).WeightByRows(mean)
@@ -240,8 +245,8 @@ func (t *trainer) weightByRows(mean *graph.Node) *graph.Node {
 	return multiplyByScalar(mean, constant(t.graph, factorDType(mean.DType()), t.micro.meanWeight))
 }
 
-// rowCount returns the number of rows of the replica or microbatch without padding, as an int32 scalar. It
-// returns nil outside of a microbatch if no rows are padding.
+// rowCount returns the number of rows of the replica or of its current microbatch, without padding,
+// as an int32 scalar. Outside of a microbatch it returns nil if no rows are padding.
 func (t *trainer) rowCount() *graph.Node {
 	rows, _ := engine.Internal(t.rc).RowCounts()
 	if rows == nil && t.micro != nil {
@@ -250,13 +255,14 @@ func (t *trainer) rowCount() *graph.Node {
 	return rows
 }
 
-// selectIfRows returns x on replicas with rows and y on replicas without rows. rows is the number of rows.
+// selectIfRows returns x on replicas that have rows, and y on replicas without rows. The parameter
+// rows is the replica's number of rows.
 func selectIfRows(rows, x, y *graph.Node) *graph.Node {
 	return graph.Where(graph.GreaterThan(rows, graph.ZerosLike(rows)), x, y)
 }
 
-// computeGradients returns the gradients of the replica's loss for the trained variables. On a replica
-// without rows the gradients are zero.
+// computeGradients returns the gradients of the replica's loss with respect to the trained
+// variables. On a replica without rows the gradients are zero.
 func (t *trainer) computeGradients(loss *graph.Node) []*graph.Node {
 	rows, _ := engine.Internal(t.rc).RowCounts()
 	t.moveProxiesToEnd()
@@ -279,8 +285,9 @@ func (t *trainer) computeGradients(loss *graph.Node) []*graph.Node {
 	return gradients
 }
 
-// computeSliceGradients returns the gradients of the loss for the trained variables, whose values are
-// nodes. The gradient of a variable in t.slices is the replica's shard of the sum over the replicas.
+// computeSliceGradients returns the gradients of the loss with respect to the trained variables,
+// whose values are nodes. For a variable in t.slices the gradient is already summed over the
+// replicas, and the result is the replica's shard of the sum.
 func (t *trainer) computeSliceGradients(loss *graph.Node, trained []*model.Variable,
 	nodes []*graph.Node) []*graph.Node {
 	at := map[int]int{} // index of each variable's shard in nodes

@@ -51,8 +51,8 @@ func Weighted(f func(rc *strategy.ReplicaContext, in []*graph.Node) (sum, weight
 	}
 }
 
-// checkWeighted panics unless x, a result of a weighted loss function, is a scalar for whose dtype fits
-// returns true and that has more than half precision.
+// checkWeighted checks x, a result of the function that was passed to [Weighted]. It panics unless
+// x is a scalar, fits returns true for its dtype, and the dtype has more than half precision.
 func checkWeighted(name string, x *graph.Node, fits func(dtype dtypes.DType) bool) {
 	switch {
 	case x == nil:
@@ -67,8 +67,8 @@ func checkWeighted(name string, x *graph.Node, fits func(dtype dtypes.DType) boo
 	}
 }
 
-// weightOf returns the weight of a loss of [Weighted], or nil for any other loss. It panics if the loss
-// function changed the result of [Weighted].
+// weightOf returns the weight of a loss that [Weighted] built, or nil for any other loss. It panics
+// if the loss function does not return the result of [Weighted] unchanged.
 func (t *trainer) weightOf(loss *graph.Node) *graph.Node {
 	registered := t.common.Weighted
 	if registered[0] != nil && registered[0] != loss {
@@ -78,9 +78,10 @@ func (t *trainer) weightOf(loss *graph.Node) *graph.Node {
 	return registered[1]
 }
 
-// weightLoss scales the loss of the replica or microbatch. Afterwards the mean over the replicas, summed
-// over the microbatches, is the loss of the whole batch. A microbatch of a weighted loss is divided by its
-// own weight, which accumulate reverses, so that half-precision gradients do not underflow.
+// weightLoss scales the loss of a replica or microbatch so that its mean over the replicas, summed
+// over the microbatches, is the loss of the complete batch. It divides a weighted loss by the
+// weight of the microbatch, so that half-precision gradients do not underflow; toSumDType reverses
+// this division.
 func weightLoss(p *stepBuilder) {
 	if p.weight == nil {
 		p.loss = p.weightByRows(p.own)

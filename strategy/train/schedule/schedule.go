@@ -14,7 +14,8 @@ import (
 // schedule; see [Schedule.IsSet]. A Schedule is immutable.
 type Schedule struct{ f function }
 
-// function computes a schedule on the host and in a graph. Step numbers are never negative.
+// function computes the rate of a schedule, both on the host and in a graph. Step numbers are never
+// negative.
 type function interface {
 	at(step int64) float64
 	graph(step *graph.Node) *graph.Node
@@ -72,7 +73,8 @@ func fault(hint, reason string, args ...any) error {
 	return &errkind.Fault{Op: "schedule", Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }
 
-// checkRates describes the first number that is not a valid learning rate. It returns "" if all are valid.
+// checkRates describes the first of the numbers that is not a valid learning rate. It returns "" if
+// all are valid.
 func checkRates(all ...float64) string {
 	for _, x := range all {
 		if !(x >= 0) || x > math.MaxFloat32 {
@@ -82,7 +84,7 @@ func checkRates(all ...float64) string {
 	return ""
 }
 
-// checkSteps is like checkRates, and also requires at least one step.
+// checkSteps is like checkRates, and also describes a number of steps below 1.
 func checkSteps(steps int64, rates ...float64) string {
 	if steps < 1 {
 		return fmt.Sprintf("%d steps", steps)
@@ -98,7 +100,7 @@ func float32Const(g *graph.Graph, x float64) *graph.Node {
 
 func int64Const(g *graph.Graph, n int64) *graph.Node { return graph.Const(g, n) }
 
-// fraction returns min(step, steps)/steps in float32.
+// fraction returns min(step, steps)/steps in float32: the completed part of a phase of a schedule.
 func fraction(step *graph.Node, steps int64) *graph.Node {
 	g := step.Graph()
 	done := graph.ConvertDType(graph.Min(step, int64Const(g, steps)), dtypes.Float32)

@@ -49,7 +49,8 @@ type cosine struct {
 	steps    int64
 }
 
-// at uses cos²(x/2), which equals (1+cos x)/2 and is more precise where the value is small.
+// at computes the rate with cos²(x/2), which equals (1+cos x)/2 and is more precise where the value
+// is small.
 func (c cosine) at(step int64) float64 {
 	half := math.Cos(math.Pi / 2 * float64(min(step, c.steps)) / float64(c.steps))
 	return c.to + (c.from-c.to)*half*half
@@ -61,8 +62,8 @@ func (c cosine) graph(step *graph.Node) *graph.Node {
 	return interpolate(c.to, c.from, graph.Square(half))
 }
 
-// InverseSquareRoot returns a schedule with a constant rate for the given number of steps. Afterwards the
-// rate is rate * sqrt(steps / step).
+// InverseSquareRoot returns a schedule whose rate is constant for the given number of steps.
+// Afterwards the rate is rate * sqrt(steps / step).
 func InverseSquareRoot(rate float64, steps int64) Schedule {
 	return Schedule{inverseSquareRoot{rate, steps}}
 }
@@ -85,8 +86,8 @@ func (i inverseSquareRoot) graph(step *graph.Node) *graph.Node {
 	return graph.Mul(float32Const(g, i.rate), graph.Sqrt(graph.Div(float32Const(g, float64(i.steps)), now)))
 }
 
-// Then returns a schedule that follows s for the given number of steps, and then follows next. next counts
-// its steps from this change.
+// Then returns a schedule that follows s for the given number of steps, and then follows next.
+// After the change, the step numbers of next start at 0.
 func (s Schedule) Then(steps int64, next Schedule) Schedule {
 	return Schedule{sequence{s, steps, next}}
 }
@@ -125,9 +126,9 @@ func (t sequence) graph(step *graph.Node) *graph.Node {
 	return graph.Where(graph.LessThan(step, at), t.first.f.graph(step), t.next.f.graph(after))
 }
 
-// WarmUp returns a schedule that rises linearly from 0 to the first rate of next over the given number of
-// steps, and then follows next. next counts its steps from the end of the warm-up. The rate of the first
-// step is 0.
+// WarmUp returns a schedule that rises linearly from 0 to the first rate of next over the given
+// number of steps, and then follows next. After the warm-up, the step numbers of next start at 0.
+// The rate of the first step of the warm-up is 0.
 func WarmUp(steps int64, next Schedule) Schedule {
 	return Schedule{warmUp{sequence{Linear(0, next.At(0), steps), steps, next}}}
 }
@@ -136,7 +137,7 @@ type warmUp struct{ sequence }
 
 func (w warmUp) String() string { return fmt.Sprintf("WarmUp(%d, %s)", w.steps, w.next) }
 
-// check checks next first, because the final rate of the warm-up is the first rate of next.
+// check validates next before the warm-up, because the warm-up rises to the first rate of next.
 func (w warmUp) check() string {
 	if w.next.IsSet() {
 		if wrong := w.next.f.check(); wrong != "" {
