@@ -61,9 +61,9 @@ func Libtpu(t testing.TB) string {
 	return Path(t, "tpu")
 }
 
-// CUDA returns the plugin that compiles for GPUs. The test is skipped unless the environment has
-// TPUSTRATEGY_GPU_AOT=1, because the plugin has a size of half a gigabyte. `make test-gpu-aot` runs
-// the tests whose names start with TestGPU.
+// CUDA returns the path of the plugin that compiles for GPUs. The test is skipped unless the
+// environment has TPUSTRATEGY_GPU_AOT=1, because the plugin has a size of half a gigabyte. `make
+// test-gpu-aot` runs the tests whose names start with TestGPU.
 func CUDA(t testing.TB) string {
 	t.Helper()
 	if !strings.HasPrefix(t.Name(), "TestGPU") {

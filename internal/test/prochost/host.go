@@ -30,7 +30,7 @@ type Host struct {
 // variable is the environment variable that contains the configuration of a host process.
 const variable = "TPUSTRATEGY_HOST"
 
-// Environ returns "NAME=value" for the environment of a child process, in which [FromEnviron] reads
+// Environ encodes h as an environment entry "NAME=value" for a child process. [FromEnviron] decodes
 // it.
 func (h Host) Environ() (string, error) {
 	text, err := json.Marshal(h)
@@ -40,8 +40,8 @@ func (h Host) Environ() (string, error) {
 	return variable + "=" + string(text), nil
 }
 
-// FromEnviron reads the configuration of this process. It reports false if this process is not a
-// host.
+// FromEnviron decodes the configuration that [Host.Environ] encoded. It reports false if the
+// environment does not contain one, so that this process is not a host.
 func FromEnviron(getenv func(string) string) (h Host, here bool, err error) {
 	text := getenv(variable)
 	if text == "" {

@@ -79,8 +79,7 @@ func BatchShapes(rows int) (x, y shapes.Shape) {
 	return shapes.Make(dtypes.Float32, rows, 8), shapes.Make(dtypes.Float32, rows, 1)
 }
 
-// Losses runs the training steps with numbers from up to, but not including, to, and returns their
-// losses.
+// Losses runs training steps on the batches from, from+1, ..., to-1 and returns their losses.
 func Losses(t testing.TB, step *train.Step, from, to int) (all []float64) {
 	t.Helper()
 	for i := from; i < to; i++ {

@@ -111,8 +111,8 @@ func NamedBatch(step int) (x, y *tensors.Tensor) {
 	return tensors.FromFlatDataAndDimensions(xs, 8, 4), tensors.FromFlatDataAndDimensions(ys, 8, 4, 8)
 }
 
-// NamedLosses runs the training steps with numbers from up to, but not including, to, and returns
-// their losses.
+// NamedLosses runs training steps on the named batches from, from+1, ..., to-1 and returns their
+// losses.
 func NamedLosses(t testing.TB, step *train.Step, from, to int) (all []float64) {
 	t.Helper()
 	for i := from; i < to; i++ {

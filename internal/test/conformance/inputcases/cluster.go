@@ -47,8 +47,8 @@ type Outcome struct {
 	Err   error
 }
 
-// RunCluster runs all hosts of a cluster concurrently. They synchronize at each vote. If limit is
-// negative, the number of steps is not limited.
+// RunCluster runs all hosts of a cluster concurrently. limit is the maximum number of steps. If
+// limit is negative, the number of steps is not limited. Hosts that vote wait for each other.
 func RunCluster(t *testing.T, ds input.Dataset, cl Cluster, opts input.Options, limit int) Outcome {
 	t.Helper()
 	return RunHosts(t, cl, opts, limit, func(o input.Options) (*input.DistributedDataset,
