@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// refused adds the operation at the position in the compiler's message to the error of a program.
+// refused adds the operation to a compile error. It finds the operation by the position in the
+// message.
 func refused(err error, text []byte) error {
 	at := place.FindStringSubmatch(err.Error())
 	if at == nil {

@@ -121,7 +121,7 @@ func TestThePagesCodeCompiles(t *testing.T) {
 }
 
 // rank orders packages of the same name. Packages of this module have the lowest rank, then
-// packages of GoMLX, then those of the standard library.
+// packages of GoMLX, then packages of the standard library.
 func rank(path string) int {
 	for i, prefix := range []string{"github.com/tpustrategy/tpustrategy/", "github.com/gomlx/"} {
 		if strings.HasPrefix(path, prefix) && !strings.Contains(path, "/internal/") {

@@ -61,7 +61,7 @@ func (p *pkg) add(f *ast.File, test bool) {
 func (p *pkg) declare(s *ast.TypeSpec) {
 	name := s.Name.Name
 	p.objects[name], p.types[name] = true, true
-	fields := &ast.FieldList{List: []*ast.Field{{Type: s.Type}}} // it may have members
+	fields := &ast.FieldList{List: []*ast.Field{{Type: s.Type}}} // as in type A B
 	switch of := s.Type.(type) {
 	case *ast.StructType:
 		fields = of.Fields

@@ -28,15 +28,15 @@ const (
 	limit    = 25 * time.Second
 )
 
-// harm is a fault that is injected into a life at a random moment. The function do returns after
-// the fault. If the hosts do not exit because of the fault, do also undoes it.
+// harm is a fault that is injected into running hosts at a random moment. The function do returns
+// after the fault. If the hosts do not exit because of the fault, do also undoes it.
 type harm struct {
 	name string
 	do   func(c *campaign, l *life, victim int)
 	// at is the activity of the victim during the fault: "start", "save", "restore" or "exchange",
 	// which is an agreement between hosts. If it is empty, the moment is random.
 	at string
-	// store contains the faults of the store. They begin with the life.
+	// store contains the faults of the store. They are active from the start.
 	store faults
 	needs string // "", "others", "tmpfs" or "store"
 }
@@ -201,8 +201,8 @@ func (c *campaign) odd(l *life, format string, args ...any) {
 	c.t.Logf("%s: "+format, append([]any{l.name}, args...)...)
 }
 
-// live runs one life: it starts the hosts, which resume the run, and injects the fault h, if there
-// is one. It reports whether the run has completed.
+// live starts the hosts, which resume the run, injects the fault h, if there is one, and waits until
+// the hosts have exited. It reports whether the run has completed.
 func (c *campaign) live(name string, hosts int, j job, h harm) (through bool) {
 	j.Faults = h.store
 	j.Faults.Seed, j.Faults.Lie = c.chance.Uint64(), h.store.Lie/float64(hosts)

@@ -47,7 +47,7 @@ const (
 	keep      = 3
 )
 
-// job contains the options of the hosts of a life.
+// job contains the options that the supervisor passes to the host processes.
 type job struct {
 	Directory         string
 	Replicas, Logical int
@@ -101,7 +101,7 @@ func dataset() (fit.Data, error) {
 		input.ShuffleOptions{Seed: 5}).Batch(rows, true)), nil
 }
 
-// batches returns the batches of all passes. Each pass has another order.
+// batches returns the batches of all passes. Each pass has a different order.
 func batches() fit.Data {
 	xs, ys := all()
 	return fit.Batches(func(yield func([]any, error) bool) {

@@ -138,7 +138,7 @@ func TestRunsAreKilledAndLoseNothing(t *testing.T) {
 	t.Logf("%d harmed of %d lives in %v", harmed, lives, time.Since(start).Round(time.Second))
 }
 
-// plan contains the options of a life.
+// plan contains the options of the hosts from a start to their exit.
 type plan struct {
 	mesh    [2]int
 	hosts   int

@@ -37,7 +37,7 @@ type harmed struct {
 	chance *rand.Rand
 }
 
-// errHarmed does not indicate whether the operation took effect.
+// errHarmed is the error of injected failures. The operation may have taken effect.
 var errHarmed = errkind.New(errkind.UnavailableError, "the store has a bad day")
 
 func (h *harmed) below(share float64) bool {

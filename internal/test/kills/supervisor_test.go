@@ -35,7 +35,7 @@ type process struct {
 	signal  syscall.Signal
 }
 
-// life is one start of all hosts until their exit.
+// life is the lifetime of the hosts, from their common start to the exit of the last one.
 type life struct {
 	machine *prochost.Machine
 	name    string
@@ -43,7 +43,7 @@ type life struct {
 	news    chan struct{} // receives a value after each report or exit
 }
 
-// begin starts the hosts of a life.
+// begin starts the host processes.
 func begin(t *testing.T, m *prochost.Machine, name string, hosts int, j job) *life {
 	t.Helper()
 	l := &life{machine: m, name: name, news: make(chan struct{}, 1)}
