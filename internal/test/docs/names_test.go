@@ -47,7 +47,7 @@ var python = regexp.MustCompile("(?s)```python\n.*?```")
 var foreign = strings.Fields(`
 	TensorFlow TensorBoard MirroredStrategy MirroredVariable SyncOnReadVariable StrategyV1 StrategyExtendedV1 RebatchDataset LegacyRebatchDataset
 	DistributedIterator DeviceOrderMode AdamOptimizer LossScaleOptimizer GradientTape UnionResolver SimpleClusterResolver
-	SavedModel AttributeError PartitionSpec NumPy PyPI
+	SavedModel AttributeError PartitionSpec NumPy PyPI JavaScript
 	MiB GiB KiB NaN NaNs TensorCore TensorCores PowerPC
 	DeepSeek StarCoder AdamW ZeRO WaveNet ResNet ResNeXt PointNet MobileNet FlowMatching SplitMix64 ByteLevel BpeTrainer
 	JobSet OpenTelemetry MaxText GoNB CrossSliceDimension GetPjrtApi RestartForceExitStatus MemAvailable MemTotal StableHLO CapEff AbortIncompleteMultipartUpload
