@@ -60,7 +60,7 @@ func TestACompilationOutlivesItsDeadline(t *testing.T) {
 	f := s.Function(double, strategy.FunctionOptions{})
 	err := compiler.run(f)
 	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorContains(t, err, "goes on for a later call")
+	require.ErrorContains(t, err, "continues for a later call")
 	for range 5 {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		_, err := f.Run(ctx, float32(1))

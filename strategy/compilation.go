@@ -26,7 +26,7 @@ func (c Compilation) String() string {
 	if c.TextBytes >= 1e6 {
 		size = fmt.Sprintf("%.1f MB", float64(c.TextBytes)/1e6)
 	}
-	return fmt.Sprintf("compiling %s for %d x %d devices goes on: %s so far, %s of program",
+	return fmt.Sprintf("compiling %s for %d x %d devices: running for %s, %s of program",
 		c.Name, c.Replicas, c.LogicalDevices, c.Elapsed.Round(time.Second), size)
 }
 

@@ -53,8 +53,8 @@ func TestALongCompilationShowsThatItGoesOn(t *testing.T) {
 			assert.Positive(t, said[i].TextBytes)
 			assert.Equal(t, []int{2, 2}, []int{said[i].Replicas, said[i].LogicalDevices})
 		}
-		assert.Regexp(t, `^compiling identity for 2 x 2 devices goes on: 1m10s so far, 0\.\d kB of program$|^compiling `+
-			`identity for 2 x 2 devices goes on: 1m10s so far, 1\.\d kB of program$`, said[2].String())
+		assert.Regexp(t, `^compiling identity for 2 x 2 devices: running for 1m10s, 0\.\d kB of program$|^compiling `+
+			`identity for 2 x 2 devices: running for 1m10s, 1\.\d kB of program$`, said[2].String())
 		require.NoError(t, s.Close())
 	})
 	synctest.Test(t, func(t *testing.T) {

@@ -74,7 +74,7 @@ func (m *Runtime) Build(ctx context.Context, name string, program pjrt.Program, 
 		select {
 		case <-b.done:
 		case <-ctx.Done():
-			return nil, 0, m.wrapError("compiling "+name+", which goes on for a later call", context.Cause(ctx))
+			return nil, 0, m.wrapError("compiling "+name+", which continues for a later call", context.Cause(ctx))
 		}
 		m.builds.mu.Lock()
 		mine := m.builds.running[key] == b
