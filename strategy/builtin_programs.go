@@ -22,7 +22,8 @@ type builtinCall struct {
 	step StepFunc
 }
 
-// run compiles the program once for each signature, and runs it.
+// run runs the program. It compiles the program once for each combination of the arguments' shapes,
+// dtypes and layouts.
 func (c builtinCall) run(ctx context.Context, s *TPUStrategy) ([]Value, error) {
 	if err := RefuseTracing(ctx, c.name, fault.InsteadOfRunning); err != nil {
 		return nil, err

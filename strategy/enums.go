@@ -8,7 +8,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
-// VariableSynchronization selects when the components of a variable are combined: TensorFlow's
+// VariableSynchronization selects when the components of a variable are combined, like TensorFlow's
 // tf.VariableSynchronization.
 type VariableSynchronization int
 
@@ -30,7 +30,7 @@ func (s VariableSynchronization) String() string {
 }
 
 // VariableAggregation selects how writes to an OnWrite variable, or the components of an OnRead
-// variable, are combined: TensorFlow's tf.VariableAggregation.
+// variable, are combined, like TensorFlow's tf.VariableAggregation.
 type VariableAggregation int
 
 const (
@@ -116,7 +116,7 @@ const (
 
 func (s Semantics) String() string { return enum.Name(s, "default", "TPUStrategy", "MirroredStrategy") }
 
-// ReduceOp selects how the replicas' values are combined: TensorFlow's tf.distribute.ReduceOp.
+// ReduceOp selects how the replicas' values are combined, like TensorFlow's tf.distribute.ReduceOp.
 type ReduceOp int
 
 const (

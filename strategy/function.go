@@ -70,9 +70,9 @@ type FunctionOptions struct {
 	own bool
 }
 
-// Function is a step function of a strategy: TensorFlow's tf.function under Strategy.run. It is
-// compiled once for each signature: the dtypes, shapes and layouts of its arguments. It is safe for
-// concurrent use.
+// Function is a step function of a strategy, like a TensorFlow tf.function that Strategy.run runs.
+// It is compiled once for each signature, which consists of the dtypes, shapes and layouts of its
+// arguments. It is safe for concurrent use.
 type Function struct {
 	functionAccess
 	strategy *TPUStrategy
@@ -116,8 +116,8 @@ type Function struct {
 	programs map[string]*program // guarded by mu
 }
 
-// Function creates a function of the strategy: TensorFlow's tf.function. The step is traced when
-// the function first runs.
+// Function creates a function of the strategy, like TensorFlow's tf.function. The step is traced
+// when the function first runs.
 func (s *TPUStrategy) Function(step StepFunc, opts FunctionOptions) *Function {
 	if opts.Name == "" {
 		opts.Name = "step"
@@ -180,18 +180,19 @@ func (f *Function) Name() string { return f.opts.Name }
 
 func (f *Function) Strategy() *TPUStrategy { return f.strategy }
 
-// Run runs the function on every replica and returns one value for each result: TensorFlow's
-// Strategy.run. An argument is one tensor: a *[PerReplica] or *[Mirrored] of the strategy, which
-// the caller keeps, or a host value (see [TPUStrategy.Mirror]). Package strategy/nest accepts nests
-// of tensors. The step captures its variables; they are not arguments. The caller must close the
-// results.
+// Run runs the function on every replica and returns one value for each result, like TensorFlow's
+// Strategy.run. An argument is one tensor. It is a *[PerReplica] or *[Mirrored] of the strategy,
+// which the caller keeps, or a host value (see [TPUStrategy.Mirror]). Package strategy/nest accepts
+// nests of tensors. The step captures its variables; they are not arguments. The caller must close
+// the results.
 //
 // Run returns when the work is enqueued; Ready and Local of a result wait for it. Run waits for a
 // compilation of a new signature, for copies of host arguments, and for earlier launches. The
 // context bounds these waits; enqueued work cannot be stopped. A compilation continues after its
 // context is canceled, and a later run with the same signature uses it.
 //
-// Errors: [*ArgumentError], [*TraceError], [*pjrt.Error], [ErrClosed].
+// Run returns an [*ArgumentError], a [*TraceError], a [*pjrt.Error], or an error that matches
+// [ErrClosed].
 func (f *Function) Run(ctx context.Context, args ...any) ([]*PerReplica, error) {
 	_, results, err := f.run(ctx, args)
 	return results, err

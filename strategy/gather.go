@@ -15,13 +15,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// Gather concatenates the replicas' tensors along axis, in replica order, on the devices:
+// Gather concatenates the replicas' tensors along axis, in replica order, on the devices, like
 // TensorFlow's strategy.gather. The sizes along axis may differ between replicas. The result is the
 // same on each replica, and the caller must close it.
 //
-// Errors: [ErrContext] in replica code, which must call AllGather; [ErrOtherStrategy]; [*Error] of
-// kind InvalidArgumentError for a scalar, an invalid axis or shapes that do not match, and of kind
-// TypeError for a *[StackedBatches].
+// Gather returns [ErrContext] in replica code, which must call AllGather instead, and
+// [ErrOtherStrategy]. It returns an [*Error] of kind InvalidArgumentError for a scalar, an invalid
+// axis or shapes that do not match, and of kind TypeError for a *[StackedBatches].
 func (s *TPUStrategy) Gather(ctx context.Context, value Value, axis int) (*Mirrored, error) {
 	if err := s.requireEager(ctx, "gather",
 		"use MergeContext.Gather, ReplicaContext.AllGather, or Gather of package eager"); err != nil {

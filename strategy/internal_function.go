@@ -15,8 +15,6 @@ import (
 // functionAccess and stepAccess let the other packages of this module call the methods of
 // internalFunction and internalStep, with [engine.Internal].
 type (
-	// functionAccess and stepAccess give the other packages of this module access to
-	// internalFunction and internalStep, with [engine.Internal].
 	functionAccess = engine.Access[internalFunction]
 	stepAccess     = engine.Access[internalStep]
 )

@@ -213,9 +213,9 @@ func (m internalStrategy) LoadVariables(ctx context.Context, variables []*Variab
 	return m.loadValues(ctx, variables, src, readers, check)
 }
 
-// HasMemoryFor reports whether the devices have free memory for a second copy of the variables. It
-// returns true if the plugin does not report its free memory, because such a plugin uses host
-// memory.
+// HasMemoryFor reports whether the devices have enough free memory for a second copy of the
+// variables. It returns true if the plugin does not report its free memory, because the memory of
+// such a plugin is host memory.
 func (m internalStrategy) HasMemoryFor(variables []*Variable) bool {
 	need := int64(0) // bytes per device
 	for _, v := range variables {

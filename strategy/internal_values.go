@@ -120,8 +120,8 @@ func (m internalStrategy) Reduction(op ReduceOp, x any) (how byte, err error) {
 	return byte(of), err
 }
 
-// valueAccess gives the other packages of this module access to internalValue, with
-// [engine.Internal].
+// valueAccess and valueAccessible let other packages of this module call the methods of
+// internalValue, with [engine.Internal].
 type (
 	valueAccess     = engine.Access[internalValue]
 	valueAccessible = engine.Accessible[internalValue]

@@ -189,8 +189,8 @@ func (l *stepLoader) storedVariable(ctx context.Context, argument int) (*Variabl
 	return v, nil
 }
 
-// checkProgram returns an error if the program's arguments and results differ from those in the
-// step file.
+// checkProgram returns an error if the step file describes other arguments and results than the
+// program has.
 func checkProgram(x *pjrt.LoadedExecutable, m *spmd.Module) error {
 	compare := func(what string, placed []spmd.ShardedTensor, types []pjrt.TensorType) error {
 		if len(placed) != len(types) {

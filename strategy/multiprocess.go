@@ -31,8 +31,8 @@ func (s *TPUStrategy) ProcessReplicas() [][]int {
 	return replicas
 }
 
-// LocalDevices returns the ids of this process's devices in the order of their partitions:
-// TensorFlow's worker devices.
+// LocalDevices returns the ids of this process's devices in the order of their partitions. It
+// corresponds to TensorFlow's worker devices.
 func (s *TPUStrategy) LocalDevices() []int {
 	all, ids := slices.Concat(s.assignment.DeviceIDs()...), []int(nil)
 	for d, here := range s.runtime.Local {

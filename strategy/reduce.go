@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// Reduce combines a value over the replicas, on the devices: TensorFlow's strategy.reduce. The
+// Reduce combines a value over the replicas, on the devices, like TensorFlow's strategy.reduce. The
 // result is the same on each replica, and the caller must close it.
 //
 // Without axes the replicas' tensors, which must have the same shape, are combined elementwise.
@@ -26,9 +26,9 @@ import (
 // [ReplicaContext.AllReduce] defines the mean of integers. A sum of -0 and -0 may be +0. A sum
 // counts a *[Mirrored] value once per replica; its mean without axes is the value itself.
 //
-// Errors: [ErrContext] in replica code, [ErrOtherStrategy], [*Error] of kind InvalidArgumentError
-// for different shapes and for a repeated axis, and of kind ValueError for an axis that does not
-// exist.
+// Reduce returns [ErrContext] in replica code, and [ErrOtherStrategy]. It returns an [*Error] of
+// kind InvalidArgumentError for different shapes and for a repeated axis, and of kind ValueError
+// for an axis that does not exist.
 func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes ...int) (*Mirrored, error) {
 	if err := s.requireEager(ctx, "reduce",
 		"use MergeContext.Reduce, or Reduce and ReduceTo of package eager"); err != nil {

@@ -17,10 +17,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// ReplicaContext is the strategy inside a step function: TensorFlow's tf.distribute.ReplicaContext
-// inside a tf.function. Its methods add nodes to the graph of the step and, like all graph
-// functions, panic with their error. They panic with [ErrContext] after the step function has
-// returned, and for nodes of another graph.
+// ReplicaContext represents the strategy inside a step function, like TensorFlow's
+// tf.distribute.ReplicaContext inside a tf.function. Its methods add nodes to the graph of the
+// step. Like all graph functions, they report errors by a panic. They panic with [ErrContext] after
+// the step function has returned, and for nodes of another graph.
 type ReplicaContext struct {
 	contextAccess
 	ended    bool // set after the step is traced
@@ -73,8 +73,8 @@ func (rc *ReplicaContext) requireTracing(op string, nodes ...*graph.Node) {
 func (rc *ReplicaContext) NumReplicasInSync() int { return rc.strategy.replicas }
 
 // ReplicaIDInSyncGroup returns the number of the replica, an int32 scalar from 0 to R-1, which is
-// computed when the program runs: TensorFlow's replica_id_in_sync_group. A loop body or a branch
-// can use it only if the step has called it before.
+// computed when the program runs, like TensorFlow's replica_id_in_sync_group. A loop body or a
+// branch can use it only if the step has called it before.
 func (rc *ReplicaContext) ReplicaIDInSyncGroup() *graph.Node {
 	rc.requireTracing("ReplicaIDInSyncGroup")
 	if !rc.inMain() && rc.graph.GetParameterByName(spmd.ReplicaIDName) == nil {
@@ -102,8 +102,8 @@ func (rc *ReplicaContext) inMain() bool {
 }
 
 // Scope returns the scope of the store at the given path, or the root scope, in which a layer
-// creates its variables. A second layer of the same kind at a path is an error, because the two
-// layers would share their variables. To share variables on purpose, use GoMLX's Shared:
+// creates its variables. Scope panics if a second layer of the same kind uses a path, because the
+// two layers would share their variables. To share variables on purpose, use GoMLX's Shared:
 // rc.Scope().Shared("hidden") returns rc.Scope("hidden") a second time. Layers may use different
 // sub-scopes of a scope, such as rc.Scope("conv").In("1").
 //
@@ -122,12 +122,12 @@ func noStore(op string) error {
 	return fault.New(errkind.ValueError, op, "set FunctionOptions.Store", "the step function has no store")
 }
 
-// AllReduce combines x over the replicas and returns the result on each replica: TensorFlow's
+// AllReduce combines x over the replicas and returns the result on each replica, like TensorFlow's
 // all_reduce. The gradient is the same reduction. Mean divides before it sums, as TensorFlow does
 // on TPUs. A sum of -0 and -0 may be +0. AllReduce adds one all-reduce, or two for complex numbers.
 //
 // The mean of integers is a Float64, or a Float32 for integers of at most 16 bits. With
-// [TensorFlowTPU] semantics it is an error of kind TypeError.
+// [TensorFlowTPU] semantics AllReduce panics with an error of kind TypeError.
 func (rc *ReplicaContext) AllReduce(op ReduceOp, x *graph.Node) *graph.Node {
 	rc.requireReplicaCode("AllReduce", x)
 	if op == Mean && x.DType().IsInt() {
@@ -184,8 +184,8 @@ func checkReducible(s *TPUStrategy, dtype dtypes.DType) error {
 		"TensorFlow's sum across TPU replicas has no dtype %s", dtype)
 }
 
-// AllGather concatenates x of all replicas along axis, in replica order, and returns the result on
-// each replica: TensorFlow's all_gather. The gradient is a reduce-scatter.
+// AllGather concatenates the replicas' values of x along axis, in replica order, and returns the
+// result on each replica, like TensorFlow's all_gather. The gradient is a reduce-scatter.
 func (rc *ReplicaContext) AllGather(x *graph.Node, axis int) *graph.Node {
 	rc.requireReplicaCode("AllGather", x)
 	return spmd.AllGather(x, axis)

@@ -21,9 +21,9 @@ func (v *deviceValue) hasLayout(a logical.Annotation) bool {
 	return v.annotation.SamePlacement(a, v.strategy.axes)
 }
 
-// reshard returns v if it has the layout a, otherwise a copy with that layout, which the caller
-// closes. An annotation that does not fit the value's shape is a [*logical.Error]. A
-// [StackedBatches] is returned unchanged, because its loop reshards the value of each step.
+// reshard returns v if v has the layout a, and otherwise a copy with that layout, which the caller
+// must close. If the annotation does not fit the value's shape, it returns a [*logical.Error]. It
+// returns a [StackedBatches] unchanged, because the loop reshards the batch of each step.
 func reshard(ctx context.Context, v Value, a logical.Annotation) (out Value, err error) {
 	base := v.base()
 	s := base.strategy

@@ -82,7 +82,7 @@ type Options struct {
 	Compiler pjrt.Compiler
 }
 
-// TPUStrategy runs steps on the replicas of a device assignment: TensorFlow's
+// TPUStrategy runs steps on the replicas of a device assignment, like TensorFlow's
 // tf.distribute.TPUStrategy, or with several processes MultiWorkerMirroredStrategy. It has the
 // methods of tf.distribute.Strategy for values and variables; package strategy/eager has the other
 // methods. It is safe for concurrent use.

@@ -21,8 +21,8 @@ import (
 // default it is replicated. The caller must close the result.
 //
 // When Mirror returns, the caller may change or finalize the host value, as for all calls that copy
-// host values. Errors: an [*Error] of kind ValueError for a value that is not a tensor, a
-// [*logical.Error] for an annotation that does not fit, [ErrClosed].
+// host values. Mirror returns an [*Error] of kind ValueError for a value that is not a tensor, a
+// [*logical.Error] for an annotation that does not fit, and [ErrClosed].
 func (s *TPUStrategy) Mirror(ctx context.Context, value any, a logical.Annotation) (*Mirrored, error) {
 	if err := RefuseTracing(ctx, "mirror", fault.InsteadOfGiving); err != nil {
 		return nil, err

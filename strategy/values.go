@@ -55,8 +55,8 @@ type deviceValue struct {
 	origin string
 }
 
-// PerReplica is a value that may differ between replicas: TensorFlow's PerReplica. It is safe for
-// concurrent use.
+// PerReplica is a value that may differ between replicas, like TensorFlow's PerReplica. It is safe
+// for concurrent use.
 type PerReplica struct{ deviceValue }
 
 // Mirrored reports whether the value is known to be the same on every replica, as the result of a
@@ -64,7 +64,7 @@ type PerReplica struct{ deviceValue }
 // not compared, so Mirrored may be false although they are equal.
 func (v *PerReplica) Mirrored() bool { return !v.isVarying() }
 
-// Mirrored is a value that is the same on each replica: TensorFlow's Mirrored. It is safe for
+// Mirrored is a value that is the same on each replica, like TensorFlow's Mirrored. It is safe for
 // concurrent use.
 type Mirrored struct{ deviceValue }
 
@@ -99,7 +99,7 @@ func (v *StackedBatches) Local(context.Context, int) (*tensors.Tensor, error) {
 		Hint:   "keep the host's batches", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 }
 
-// Value is a *PerReplica, a *Mirrored or a *StackedBatches on the devices: TensorFlow's
+// Value is a *PerReplica, a *Mirrored or a *StackedBatches on the devices, like TensorFlow's
 // tf.distribute.DistributedValues.
 type Value interface {
 	// Shape returns the dtype and the dimensions of one replica's tensor.
@@ -328,8 +328,8 @@ func (s *TPUStrategy) newRemoteError(partition int, hint string) error {
 		Hint: hint, Match: ErrRemote}
 }
 
-// LocalResults copies the tensors of [TPUStrategy.LocalReplicas] to the host, in replica order:
-// TensorFlow's experimental_local_results. It returns the errors of [Value].Local, and
+// LocalResults copies the tensors of [TPUStrategy.LocalReplicas] to the host, in replica order,
+// like TensorFlow's experimental_local_results. It returns the errors of [Value].Local, and
 // [ErrOtherStrategy].
 func (s *TPUStrategy) LocalResults(ctx context.Context, value Value) ([]*tensors.Tensor, error) {
 	if err := RefuseTracing(ctx, "local results", "use MergeContext.LocalResults, or read after the run"); err != nil {

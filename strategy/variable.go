@@ -17,9 +17,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// Variable is a variable on the devices of a strategy: TensorFlow's tf.Variable in the strategy's
-// scope. It has one component per replica. The components of an [OnWrite] variable are equal; the
-// components of an [OnRead] variable may differ. It is safe for concurrent use.
+// Variable is a variable on the devices of a strategy, like TensorFlow's tf.Variable in the
+// strategy's scope. It has one component per replica. The components of an [OnWrite] variable are
+// equal; the components of an [OnRead] variable may differ. It is safe for concurrent use.
 type Variable struct {
 	strategy   *TPUStrategy
 	path       string

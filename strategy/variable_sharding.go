@@ -162,8 +162,8 @@ func (vs *Variables) proxiedVariable(source *model.Variable) *Variable {
 	})]
 }
 
-// variablesByPath returns the store's variables by path. The map is cached because the store's own
-// lookup may load a variable from a checkpoint.
+// variablesByPath returns a map from paths to the store's variables. The map is cached because the
+// store's own lookup may load a variable from a checkpoint.
 func (vs *Variables) variablesByPath() map[string]*model.Variable {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()

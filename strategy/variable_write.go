@@ -17,12 +17,12 @@ import (
 // Writes of a variable outside of replicas: from the host, a merge call or an update. They do not
 // aggregate.
 
-// Assign sets all components to a value with the variable's shape and dtype: TensorFlow's assign
-// outside the replicas. The value is a host value, a *[Mirrored], an [eager.Component], or another
-// *Variable, also of another strategy that has all devices of this one. A *[PerReplica] is valid if
-// its tensors are known to be equal, or with [VariableOptions].LocalWrites. A Go number is
-// converted to the dtype of a scalar variable; it is an [*Error] if the dtype cannot represent it,
-// as for 2.5 and Int32.
+// Assign sets all components to a value with the variable's shape and dtype, like TensorFlow's
+// assign outside the replicas. The value is a host value, a *[Mirrored], an [eager.Component], or
+// another *Variable, also of another strategy that has all devices of this one. A *[PerReplica] is
+// valid if its tensors are known to be equal, or with [VariableOptions].LocalWrites. A Go number is
+// converted to the dtype of a scalar variable. If the dtype cannot represent the number, such as
+// 2.5 for Int32, Assign returns an [*Error].
 //
 // For an [OnRead] variable with AggregateSum, each component is set to the value divided by the
 // number of replicas; integers truncate.
@@ -30,7 +30,7 @@ func (v *Variable) Assign(ctx context.Context, value any) error {
 	return v.write(ctx, assign.Set, value)
 }
 
-// AssignAdd adds a value to all components: TensorFlow's assign_add outside the replicas. It
+// AssignAdd adds a value to all components, like TensorFlow's assign_add outside the replicas. It
 // returns an [*Error] for an [OnRead] variable with AggregateSum.
 func (v *Variable) AssignAdd(ctx context.Context, value any) error {
 	return v.write(ctx, assign.Add, value)

@@ -17,9 +17,9 @@ import (
 )
 
 // Variables are the variables of a store on the devices of a strategy. A variable is added when a
-// step that uses it is traced, and its value is copied from the store when such a step first runs.
-// The variables are mirrored, and split over the logical devices by [Options].Variables. Variables
-// is safe for concurrent use.
+// step that uses it is traced. Its value is copied from the store when such a step first runs. The
+// variables are mirrored. [Options].Variables defines how they are split over the logical devices.
+// Variables is safe for concurrent use.
 type Variables struct {
 	strategy *TPUStrategy
 	store    *model.Store

@@ -64,8 +64,8 @@ type FileOptions struct {
 }
 
 // OpenFile opens a safetensors file of any program as a checkpoint. The checkpoint's step is -1.
-// Because it has no checksums, Verify only checks the file format. For a path that is a URL, a
-// pipe, a device or a directory the error is a [*PathError].
+// Because it has no checksums, Verify only checks the file format. If the path is a URL, a pipe, a
+// device or a directory, OpenFile returns a [*PathError].
 func OpenFile(path string, opts FileOptions) (*Checkpoint, error) {
 	opened, info, err := files.Open(path)
 	if err != nil {

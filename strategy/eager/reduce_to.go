@@ -31,15 +31,16 @@ func (e *Extended) reduceTo(ctx context.Context, call string, op strategy.Reduce
 	return values, nil
 }
 
-// ReduceTo reduces a value, or the values of a nest, to a destination (see [To] and [ToDevices]),
-// like TensorFlow's reduce_to and [Extended.Reduce] without axes. The destination is not modified.
-// The caller owns the result: a *[strategy.Mirrored], which is only on the devices of the
-// destination, or a *tensors.Tensor if the destination is a host. In a merge call of a compiled
-// step, with [MergeContext.Context], ReduceTo accepts and returns *[MergeValue] values and is part
-// of the step.
+// ReduceTo reduces a value, or each value of a nest, over the replicas and stores the result at a
+// destination (see [To] and [ToDevices]), like TensorFlow's reduce_to. It reduces like
+// [Extended.Reduce] without axes. If the destination is a value or a variable, it is not modified.
+// The caller owns the result. This is a *[strategy.Mirrored] on the devices of the destination, or
+// a *tensors.Tensor if the destination is a host. In a merge call of a compiled step, with
+// [MergeContext.Context], ReduceTo accepts and returns *[MergeValue] values and is part of the
+// step.
 //
-// Errors: those of Reduce, an *[strategy.Error] of kind ValueError for a device that does not
-// belong to the strategy and of kind AssertionError for the zero Destination, and
+// ReduceTo returns the errors of Reduce, an *[strategy.Error] of kind ValueError for a device that
+// does not belong to the strategy and of kind AssertionError for the zero Destination, and
 // [strategy.ErrOtherStrategy] for a destination of another strategy.
 func (e *Extended) ReduceTo(ctx context.Context, op strategy.ReduceOp, value any, to Destination) (any, error) {
 	results, err := e.reduceTo(ctx, "reduce to", op, []ReducePair{{value, to}})

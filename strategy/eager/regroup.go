@@ -293,10 +293,11 @@ func (c ValueContext) String() string {
 }
 
 // ValuesFromFunction calls fn once for each replica of this process, in order, and combines the
-// results like [Extended.Regroup]. It is TensorFlow's experimental_distribute_values_from_function.
-// Every leaf becomes a distributed value, even if it is the same object on all replicas. All
-// processes must make the call together, and an error of fn in one process is an error in all. A
-// panic of fn is returned as a [*errkind.PanicError].
+// results like [Extended.Regroup]. It corresponds to TensorFlow's
+// experimental_distribute_values_from_function. Every leaf becomes a distributed value, even if it
+// is the same object on all replicas. All processes must make the call together. If fn returns an
+// error in one process, the call returns an error in all processes. If fn panics, the call returns
+// a [*errkind.PanicError].
 func (e *Extended) ValuesFromFunction(ctx context.Context, fn func(ValueContext) (any, error)) (any, error) {
 	s := e.strategy
 	if err := engine.Internal(s).CheckEager(ctx, "values from function", fault.InsteadOfGiving); err != nil {

@@ -36,19 +36,21 @@ type ReplicaContext struct {
 type ReplicaFunc func(rc *ReplicaContext, args ...any) (any, error)
 
 // CallForEachReplica runs fn once for each replica, like TensorFlow's call_for_each_replica and
-// eager Strategy.run. A replica receives its component of each distributed value in the nests args;
-// variables and host values are passed unchanged. [Extended.Regroup] defines how the results are
-// combined. The replicas run one at a time, in order, each until its next collective call, so fn
-// needs no locks.
+// eager Strategy.run. The arguments args are nests. A replica receives its component of each
+// distributed value in the nests; variables and host values are passed unchanged.
+// [Extended.Regroup] defines how the results are combined. The replicas run one at a time, in
+// order, each until its next collective call, so fn needs no locks.
 //
 // In a job with several processes, each process runs fn for its own replicas
 // ([strategy.TPUStrategy.LocalReplicas]), and all processes must make the call together. The result
 // is the same distributed value as with one process; [Extended.LocalResultsOf] returns the
-// components of this process. An error of fn in one process ends the call in all processes.
+// components of this process. If fn returns an error in one process, the call returns in all
+// processes.
 //
-// Errors: those of fn, [*errkind.PanicError], [ErrJoin] if the replicas do not make the same
-// collective calls, [*strategy.Error] for results with different structures, and
-// [strategy.ErrContext] in replica code. The strategy remains usable after an error.
+// CallForEachReplica returns an error of fn, an [*errkind.PanicError] if fn panics, [ErrJoin] if
+// the replicas do not make the same collective calls, an [*strategy.Error] for results with
+// different structures, and [strategy.ErrContext] in replica code. The strategy remains usable
+// after an error.
 func (e *Extended) CallForEachReplica(ctx context.Context, fn ReplicaFunc, args ...any) (any, error) {
 	s := e.strategy
 	if err := engine.Internal(s).CheckEager(ctx, "call for each replica", fault.InsteadOfRunning); err != nil {
@@ -109,7 +111,7 @@ func (rc *ReplicaContext) Strategy() *strategy.TPUStrategy { return rc.strategy 
 // return an error for this context.
 func (rc *ReplicaContext) Context() context.Context { return rc.ctx }
 
-// ReplicaIDInSyncGroup returns the index of the replica, from 0: TensorFlow's
+// ReplicaIDInSyncGroup returns the index of the replica, from 0, like TensorFlow's
 // replica_id_in_sync_group.
 func (rc *ReplicaContext) ReplicaIDInSyncGroup() int {
 	rc.requireOne("ReplicaIDInSyncGroup")

@@ -27,15 +27,16 @@ type MultiStepContext struct {
 	others    map[string]any
 }
 
-// LastStepOutputs returns the outputs of the latest step, by name: TensorFlow's last_step_outputs.
+// LastStepOutputs returns the outputs of the latest step. The keys are the names of the outputs. It
+// corresponds to TensorFlow's last_step_outputs.
 func (m *MultiStepContext) LastStepOutputs() map[string]any { return maps.Clone(m.outputs) }
 
-// ReduceOps returns, by output name, the op with which the output is reduced, or nil for an output
-// that is not reduced.
+// ReduceOps returns the op with which each output is reduced, or nil for an output that is not
+// reduced. The keys are the names of the outputs.
 func (m *MultiStepContext) ReduceOps() map[string]*strategy.ReduceOp { return maps.Clone(m.reduceOps) }
 
-// NonTensorOutputs returns the outputs that are not tensors, by name: TensorFlow's
-// non_tensor_outputs.
+// NonTensorOutputs returns the outputs that are not tensors. The keys are the names of the outputs.
+// It corresponds to TensorFlow's non_tensor_outputs.
 func (m *MultiStepContext) NonTensorOutputs() map[string]any { return maps.Clone(m.others) }
 
 // SetLastStepOutput sets an output of the step, like TensorFlow's set_last_step_output. If op is

@@ -59,8 +59,8 @@ type feedItem struct {
 
 // New opens the input and starts to feed. The input must be distributed over the strategy's
 // replicas, and d must be the input of this process. The feed runs until Close is called or ctx is
-// canceled. Errors: ValueError for an invalid option, [strategy.ErrContext], and the errors of the
-// input.
+// canceled. New returns an error of kind ValueError for an invalid option, [strategy.ErrContext] if
+// it is called while a step is traced, and the errors of the input.
 func New(ctx context.Context, s *strategy.TPUStrategy, d *input.DistributedDataset, opts Options) (*Feed, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return start(ctx, cancel, s, d, opts)

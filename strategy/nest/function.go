@@ -81,11 +81,12 @@ func New(s *strategy.TPUStrategy, step StepFunc, opts strategy.FunctionOptions) 
 // the step returned, with each node replaced by a *[strategy.PerReplica]. The caller owns these
 // values.
 //
-// Errors: those of strategy.Function.Run, with the leaf's Path in an [*strategy.ArgumentError], and
-// an [*strategy.Error] for an invalid nest, wrapped in a [*strategy.TraceError] for a result. Its
-// kind is ValueError for a nest that is too deep or contains itself. Its kind is TypeError for a
-// member whose type cannot contain a tensor, and for a result that is a nil node, a node of another
-// graph, or a value with nodes that is not a nest, such as a []*[graph.Node].
+// Run returns the errors of strategy.Function.Run. An [*strategy.ArgumentError] contains the leaf's
+// Path. For an invalid nest Run returns an [*strategy.Error], which is wrapped in a
+// [*strategy.TraceError] if the nest is a result. Its kind is ValueError for a nest that is too
+// deep or contains itself. Its kind is TypeError for a member whose type cannot contain a tensor,
+// and for a result that is a nil node, a node of another graph, or a value with nodes that is not a
+// nest, such as a []*[graph.Node].
 func (f *Function) Run(ctx context.Context, args ...any) (any, error) {
 	run, paths, values, err := f.functionFor(args)
 	if err != nil {

@@ -35,9 +35,9 @@ type LossScaling struct {
 //
 // If a gradient, averaged over all replicas, is not finite, the step's update is not applied and
 // the scale is divided. All variables keep their values, as with [NonFinite]. All replicas and
-// processes make the same decision. With Options.NonFinite such a step counts as skipped there only
-// if the scale is not the cause: if the unscaled loss is not finite, or if the scale was already 1.
-// An overflow while the scale adjusts therefore neither stops training nor counts as non-finite.
+// processes make the same decision. With Options.NonFinite, a step whose gradients overflow because
+// of the scale does not count as non-finite and does not stop training. The step only counts as
+// non-finite if the unscaled loss is not finite, or if the scale was already 1.
 func (t *Step) LossScale(ctx context.Context) (LossScaling, error) {
 	if err := strategy.RefuseTracing(ctx, "LossScale", fault.InsteadOfRunning); err != nil {
 		return LossScaling{}, err
