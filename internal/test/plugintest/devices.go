@@ -63,7 +63,7 @@ func Libtpu(t testing.TB) string {
 
 // CUDA returns the path of the plugin that compiles for GPUs. The test is skipped unless the
 // environment has TPUSTRATEGY_GPU_AOT=1, because the plugin has a size of half a gigabyte. `make
-// test-gpu-aot` runs the tests whose names start with TestGPU.
+// test-gpu-aot` sets this variable and selects tests by the prefix of their names.
 func CUDA(t testing.TB) string {
 	t.Helper()
 	if !strings.HasPrefix(t.Name(), "TestGPU") {
