@@ -83,7 +83,7 @@ func gcd(a, b int) int {
 }
 
 // checkSlices returns an error if the assignment violates [Options].BySlice or would crash the TPU
-// compiler. It logs a warning if the logical devices of a replica are on several slices.
+// compiler. It logs a warning if a replica has logical devices on several slices.
 func checkSlices(topology tpu.Topology, assignment tpu.DeviceAssignment, opts Options) error {
 	if opts.BySlice && !assignment.IsBySlice() {
 		return &OptionError{Option: "BySlice",

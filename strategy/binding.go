@@ -80,7 +80,8 @@ func (b *Binding) updateTables(results [][]*pjrt.Buffer) {
 	b.generation = b.program.function.strategy.generation
 }
 
-// Launch enqueues one run. If the guard of a training step returns an error, Launch returns it.
+// Launch enqueues one run of the function. For a training step it returns a train.NonFiniteError if
+// the step stopped.
 func (b *Binding) Launch(ctx context.Context) error {
 	if Tracing(ctx) {
 		return RefuseTracing(ctx, "launching "+b.program.function.opts.Name, fault.InsteadOfRunning)
@@ -221,7 +222,7 @@ func (b *Binding) setColumn(argument int, buffers engine.Buffers) {
 func (b *Binding) launchLock() *sync.Mutex { return &b.program.function.strategy.runtime.Launch }
 
 // Results returns the results of the latest launch, or nil before the first launch. The next launch
-// overwrites them, and Close closes them.
+// overwrites the results, and Close closes them.
 func (b *Binding) Results() []Value {
 	b.launchLock().Lock()
 	defer b.launchLock().Unlock()
@@ -231,7 +232,7 @@ func (b *Binding) Results() []Value {
 	return b.results
 }
 
-// Close releases the results and the copies of arguments.
+// Close releases the results, and the copies of arguments that Bind created.
 func (b *Binding) Close() error {
 	if b == nil || b.program == nil {
 		return nil

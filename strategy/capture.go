@@ -140,7 +140,6 @@ func (rc *ReplicaContext) write(op string, v *Variable, x any, apply func(old, x
 	return rc.setVariable(op, c, rc.aggregate(op, v, x), apply)
 }
 
-// requireOwn panics if the variable belongs to another strategy.
 func (c *capture) requireOwn(op string) {
 	if c.borrowed {
 		panic(fault.OtherStrategy(op, fmt.Sprintf("variable %q", c.variable.path)))

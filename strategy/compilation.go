@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Compilation describes a compilation in progress of the step function Name.
+// Compilation describes a compilation of a step function that is in progress.
 type Compilation struct {
 	Name                     string
 	TextBytes                int // size of the step's StableHLO text

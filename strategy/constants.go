@@ -33,7 +33,7 @@ type sharedConstants struct {
 // constantKey is a hash of a constant's dtype, dimensions and elements.
 type constantKey [sha256.Size]byte
 
-// sharedConstant is a large constant that is replicated on all devices.
+// sharedConstant is a large constant of which each device has a copy.
 type sharedConstant struct {
 	*Variable
 	key   constantKey

@@ -50,8 +50,8 @@ func (a VariableAggregation) String() string {
 	return enum.Name(a, "NONE", "SUM", "MEAN", "ONLY_FIRST_REPLICA")
 }
 
-// ReduceOp returns the reduction of SUM or MEAN. For other aggregations it returns an error of kind
-// ValueError.
+// ReduceOp converts SUM and MEAN to a reduction. For any other aggregation it returns an error of
+// kind ValueError.
 func (a VariableAggregation) ReduceOp() (ReduceOp, error) {
 	switch a {
 	case AggregateSum:
@@ -83,7 +83,7 @@ func (op ReduceOp) check(call string) error {
 
 // Padding selects how a function handles values whose replicas have different shapes, such as the
 // last batch of a dataset. A program has fixed shapes, so the tensors are padded with zeros at the
-// end of each dimension. All modes share one program for batches without padding.
+// end of each dimension. Batches without padding use the same program in all modes.
 type Padding int
 
 const (
@@ -103,7 +103,7 @@ const (
 
 func (p Padding) String() string { return enum.Name(p, "NoPadding", "MaskPadding", "KeepPadding") }
 
-// Semantics selects the TensorFlow strategy to follow where TensorFlow's strategies differ.
+// Semantics selects which of TensorFlow's strategies to follow where their behavior differs.
 type Semantics int
 
 const (

@@ -86,7 +86,7 @@ func (e *ArgumentError) Error() string {
 
 func (e *ArgumentError) Unwrap() error { return e.Err }
 
-// Kind returns the kind of the cause, or ValueError without a cause.
+// Kind returns the kind of the cause, or ValueError if there is no cause.
 func (e *ArgumentError) Kind() errkind.Kind { return errkind.KindOr(e.Err, errkind.ValueError) }
 
 // TraceError reports that a step function panicked while it was traced. GoMLX's graph functions and
@@ -174,7 +174,8 @@ func newOutOfStepError(calls []string) error {
 		Hint: "make the same calls in the same order on each"}
 }
 
-// Error is the type of most errors: the operation, the problem, a correction, the kind and the cause.
+// Error is the type of most errors. It contains the operation, the problem, a suggested correction,
+// the kind and the cause.
 type Error = errkind.Fault
 
 // panicLocation returns the line of the user's code that panicked, such as "model.go:12". This is
@@ -197,9 +198,9 @@ func panicLocation() string {
 // A step function runs only while it is traced, so an eager call in it would not be part of each run. The
 // context of a trace therefore identifies the trace, and eager calls return an error for it.
 
-// Tracing reports whether ctx belongs to a compiled step that is being traced: it is the context of
-// [ReplicaContext.Context] or [eager.MergeContext.Context], or is derived from it. Eager calls
-// return [ErrContext] for such a context.
+// Tracing reports whether ctx belongs to a compiled step that is being traced. This is true for the
+// result of [ReplicaContext.Context] and [eager.MergeContext.Context], and for contexts that are
+// derived from it. Eager calls return [ErrContext] for these contexts.
 func Tracing(ctx context.Context) bool { return mode.Trace(ctx) != nil }
 
 // RefuseTracing returns an error that matches [ErrContext] if [Tracing] is true for ctx. The

@@ -215,7 +215,7 @@ func (f *Function) run(ctx context.Context, args []any) (*program, []*PerReplica
 	return p, values, nil
 }
 
-// runOnce prepares the arguments, runs the program, and releases the copies of the arguments.
+// runOnce copies the arguments to the devices, runs the program, and releases these copies.
 func (f *Function) runOnce(ctx context.Context, args []any) (*program, []Value, error) {
 	values, made, err := f.prepareArguments(ctx, args, purposeRun)
 	if err != nil {
@@ -263,8 +263,8 @@ func (f *Function) findProgram(key string) *program {
 	return f.programs[key]
 }
 
-// Lowered traces and lowers the function for arguments like those of [Function.Compiled], without
-// compiling it. Each call traces the step again.
+// Lowered traces and lowers the function without compiling it. It accepts the same arguments as
+// [Function.Compiled]. Each call traces the step again.
 func (f *Function) Lowered(ctx context.Context, args ...any) (*spmd.Module, error) {
 	values, made, err := f.prepareArguments(ctx, args, purposeCompile)
 	if err != nil {

@@ -24,7 +24,7 @@ func (m internalContext) State() *stepstate.State { return m.state }
 // ArgumentValues returns the arguments for which the step is traced. They may have no contents.
 func (m internalContext) ArgumentValues() []Value { return m.values[:len(m.state.Arguments)] }
 
-// CheckReplicaCode panics with [ErrContext] in a merge call.
+// CheckReplicaCode panics with [ErrContext] if it is called in a merge call.
 func (m internalContext) CheckReplicaCode(op string) { m.requireReplicaCode(op) }
 
 // ToNode converts an argument of the call op to a graph node. A Go number is converted to the dtype
@@ -65,7 +65,8 @@ func (m internalContext) WriteVariable(op string, v *Variable, x *graph.Node,
 	return m.setVariable(op, m.capture(op, v), x, apply)
 }
 
-// ScatterRows writes rows that are already combined over the replicas.
+// ScatterRows combines rows of a variable with updates. The indices and updates are already
+// combined over the replicas.
 func (m internalContext) ScatterRows(op ScatterOp, v *Variable, indices, updates *graph.Node) *graph.Node {
 	return m.scatterRows(op, m.capture(op.String(), v), indices, updates)
 }

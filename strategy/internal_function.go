@@ -60,7 +60,7 @@ func (m internalFunction) LookupVariable(path string) (*Variable, bool) {
 	return m.strategy.Variables(m.opts.Store).Lookup(path)
 }
 
-// ReadLocalVariable returns the shard of a variable on one device of this process.
+// ReadLocalVariable copies the shard of a variable from one device of this process to the host.
 func (m internalFunction) ReadLocalVariable(ctx context.Context, v *Variable) (*tensors.Tensor, error) {
 	s := m.strategy
 	d := max(slices.Index(s.runtime.Local, true), 0)
@@ -85,7 +85,8 @@ func (m internalFunction) SetMetrics(metrics savedstep.Metrics, state *Variable,
 	m.metrics, m.metricState, m.ownsState = metrics, state, owns
 }
 
-// RunStructured is like [Function.Run], and also returns the nest that the step function returned.
+// RunStructured runs the function like [Function.Run]. It also returns the nest that the step
+// function returned.
 func (m internalFunction) RunStructured(ctx context.Context, args []any) (structure any, results []*PerReplica,
 	err error) {
 	p, results, err := m.run(ctx, args)

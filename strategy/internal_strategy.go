@@ -30,8 +30,8 @@ type strategyAccess = engine.Access[internalStrategy]
 // this module call them. The field TPUStrategy is nil for a strategy that New did not create.
 type internalStrategy struct{ *TPUStrategy }
 
-// CheckUsable returns an error while a step is traced, for a closed strategy, and for a strategy
-// without devices.
+// CheckUsable returns an error while a step is traced, if the strategy is closed, or if it has no
+// devices.
 func (m internalStrategy) CheckUsable(ctx context.Context, op string) error {
 	if err := RefuseTracing(ctx, op, fault.InsteadOfMeeting); err != nil {
 		return err
@@ -42,7 +42,8 @@ func (m internalStrategy) CheckUsable(ctx context.Context, op string) error {
 	return m.checkOpen()
 }
 
-// CheckCrossReplica returns an error in replica code and in the scope of another strategy.
+// CheckCrossReplica returns an error if ctx belongs to replica code or to the scope of another
+// strategy.
 func (m internalStrategy) CheckCrossReplica(ctx context.Context, op string) error {
 	return m.requireCross(ctx, op)
 }
@@ -55,7 +56,7 @@ func (m internalStrategy) CheckEager(ctx context.Context, op, instead string) er
 
 func (m internalStrategy) CheckOpen() error { return m.checkOpen() }
 
-// CheckVariable returns an error for a variable that is closed or belongs to another strategy.
+// CheckVariable returns an error if a variable is closed or belongs to another strategy.
 func (m internalStrategy) CheckVariable(v *Variable) error {
 	if err := v.checkOwnedBy(m.TPUStrategy, "load step"); err != nil {
 		return err
@@ -121,11 +122,11 @@ func (m internalStrategy) NewTrainingFunction(step StepFunc, opts FunctionOption
 	return f
 }
 
-// SetTrainingCheck sets a check of the graph of each step that trains. It must be called before the
-// first trace.
+// SetTrainingCheck sets a function that checks the graph of each training step. It must be called
+// before the first trace.
 func (m internalStrategy) SetTrainingCheck(check func(g *graph.Graph) error) { m.checkTraining = check }
 
-// ShardsState reports whether a rule shards training state over the replicas.
+// ShardsState reports whether a rule of the strategy shards training state over the replicas.
 func (m internalStrategy) ShardsState() bool { return m.shardsState }
 
 // IsMirrored reports whether a variable has the same value on all replicas.
@@ -133,9 +134,9 @@ func (m internalStrategy) IsMirrored(v *Variable) bool {
 	return !v.perReplica() && !v.replicaShard.IsSharded()
 }
 
-// NewMetricState creates the variable in which a function accumulates n metrics. It has shape [n,
-// 2], a sum and a weight for each metric, and a component for each replica. The zeros are copied to
-// the devices before the first run.
+// NewMetricState creates the variable in which a function accumulates n metrics. The variable has
+// shape [n, 2], with a sum and a weight for each metric. Each replica has its own component. The
+// initial zeros are copied to the devices before the first run.
 func (m internalStrategy) NewMetricState(name string, n int) (*Variable, error) {
 	s, store := m.TPUStrategy, model.NewStore()
 	v := &Variable{strategy: s, path: name, dtype: dtypes.Float64, shape: []int{n, 2}, annotation: logical.Replicated(),
@@ -199,11 +200,12 @@ func (m internalStrategy) LockVariables(ctx context.Context, store *model.Store)
 	return m.Variables(store).lock(ctx, "")
 }
 
-// LoadVariables assigns values to all variables or to none. Each process reads the parts of src for
-// its devices, with the given number of concurrent readers, while the devices keep the old values.
-// Then it calls check, if it is not nil, and replaces the old values if check returns no error. No
-// step may be launched in the meantime. The host uses memory for one sixteenth of the bytes of its
-// devices, or for the largest part; staged is the maximum in bytes.
+// LoadVariables assigns values to all variables or to none. Each process reads from src the parts
+// for its devices, with the given number of concurrent readers. In the meantime the devices keep
+// the old values, and no step may be launched. Then LoadVariables calls check, if it is not nil,
+// and replaces the old values if check returns no error. It stages at most a sixteenth of the bytes
+// of the process's devices in host memory, or the largest part if that is larger. The result staged
+// is the maximum in bytes.
 func (m internalStrategy) LoadVariables(ctx context.Context, variables []*Variable, src []lazytensor.Reader,
 	readers int,
 	check func(context.Context) error) (staged int, err error) {

@@ -14,7 +14,7 @@ import (
 
 // The internal methods of a strategy for values and for the arguments of eager calls.
 
-// CheckOwned returns an error for a nil pointer and for an object of another strategy.
+// CheckOwned returns an error if x is a nil pointer or belongs to another strategy.
 func (m internalStrategy) CheckOwned(op string, x any) error {
 	return operandOf(x).checkOwnedBy(m.TPUStrategy, op)
 }
@@ -151,8 +151,8 @@ func (m internalValue) SetReplicaShapes(shapes [][]int, equal bool) {
 	m.replicaShapes, m.equal = shapes, equal
 }
 
-// Origin returns a string that identifies the value in all processes: the eager call and the result
-// that created it.
+// Origin returns a string that identifies the value in all processes. The string consists of the
+// eager call that created the value and the position of the value in the call's result.
 func (m internalValue) Origin() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -79,7 +79,8 @@ func (*MemoryError) Kind() errkind.Kind { return errkind.ResourceExhaustedError 
 // largestTensors is the maximum length of MemoryError.Largest.
 const largestTensors = 5
 
-// newMemoryError returns the error for a step that the compiler rejected with err.
+// newMemoryError describes why the compiler rejected a step that does not fit into memory. err is
+// the error of the compiler.
 func newMemoryError(c *CompiledStep, err error) *MemoryError {
 	r, m := c.Refusal, c.Module
 	e := &MemoryError{

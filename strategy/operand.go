@@ -46,7 +46,8 @@ const (
 	objectsOperand                    // values that are not tensors
 )
 
-// component is a component of package eager: one replica's tensor of a value or a variable.
+// component is implemented by the Component of package eager, which represents one replica's tensor
+// of a value or a variable.
 type component interface {
 	Value() Value
 	Variable() *Variable
@@ -111,7 +112,7 @@ func (o operand) strategy() *TPUStrategy {
 	return o.value.base().strategy
 }
 
-// isValue reports whether the operand is a [Value], not a variable or a component.
+// isValue reports whether the operand is a [Value], and not a variable or a component.
 func (o operand) isValue() bool { return o.kind == deviceOperand && o.variable == nil && o.replica < 0 }
 
 // isReadable reports whether the operand can be copied to the host. A [StackedBatches] cannot be
@@ -197,8 +198,8 @@ type Objects struct {
 // NewObjects returns Objects with the given values, in replica order.
 func NewObjects(values ...any) *Objects { return &Objects{values: append([]any(nil), values...)} }
 
-// At returns the value of a replica. It panics if there is no such replica, and with an error that
-// matches [ErrRemote] for a replica of another process.
+// At returns the value of a replica. It panics if there is no such replica. For a replica of
+// another process it panics with an error that matches [ErrRemote].
 func (o *Objects) At(replica int) any {
 	x, err := o.localObject(replica)
 	if err != nil {

@@ -278,7 +278,7 @@ func (rc *ReplicaContext) weightByRows(mean *graph.Node) *graph.Node {
 	return selectIfRows(rows, whole, graph.ZerosLike(whole))
 }
 
-// selectIfRows returns x on replicas that received rows, and y on other replicas.
+// selectIfRows returns x on replicas that received rows, and y on replicas that did not.
 func selectIfRows(rows, x, y *graph.Node) *graph.Node {
 	return graph.Where(graph.GreaterThan(rows, graph.ZerosLike(rows)), x, y)
 }

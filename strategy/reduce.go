@@ -125,7 +125,7 @@ func reduceEager(op ReduceOp, x *graph.Node, replicas int) *graph.Node {
 }
 
 // meanOfIntegers returns the mean of integers over axes and over the replicas. It divides the exact
-// sum, because a sum of quotients would be rounded several times.
+// sum by the number of elements. A sum of quotients would be rounded several times.
 func (rc *ReplicaContext) meanOfIntegers(op string, x *graph.Node, axes ...int) *graph.Node {
 	if rc.strategy.opts.Semantics == TensorFlowTPU {
 		panic(errIntegerMean(op, x.DType()))
@@ -144,7 +144,8 @@ func errIntegerMean(op string, dtype dtypes.DType) error {
 		"MEAN of dtype %s", dtype)
 }
 
-// meanDType returns the dtype of the mean of integers, as in TensorFlow's true division.
+// meanDType returns the dtype of the mean of integers. It is the dtype that TensorFlow's true
+// division returns.
 func meanDType(dtype dtypes.DType) dtypes.DType {
 	if dtype.Size() <= 2 {
 		return dtypes.Float32

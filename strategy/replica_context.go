@@ -191,7 +191,8 @@ func (rc *ReplicaContext) AllGather(x *graph.Node, axis int) *graph.Node {
 	return spmd.AllGather(x, axis)
 }
 
-// Broadcast returns x of replica 0 on every replica, bit for bit. It adds one all-reduce.
+// Broadcast returns replica 0's value of x on every replica, without changing a bit. It adds one
+// all-reduce.
 func (rc *ReplicaContext) Broadcast(x *graph.Node) *graph.Node {
 	rc.requireReplicaCode("Broadcast", x)
 	return rc.firstReplica(x)

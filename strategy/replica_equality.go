@@ -72,7 +72,8 @@ func (rc *ReplicaContext) varyingNodes(nodes []*graph.Node, arguments bool) ([]b
 	return varying, nil
 }
 
-// resultEquality reports whether a result of a step is equal on all replicas.
+// resultEquality records whether a result of a step is equal on all replicas, always or if the
+// arguments are equal.
 type resultEquality struct {
 	always           bool // for all arguments, such as the result of a collective
 	ifArgumentsEqual bool // if the arguments are equal on all replicas

@@ -45,7 +45,8 @@ func reshard(ctx context.Context, v Value, a logical.Annotation) (out Value, err
 	return out, nil
 }
 
-// checkAnnotations returns an error for an annotation of an argument that the call does not have.
+// checkAnnotations returns an error if an annotation belongs to an argument that the call does not
+// have.
 func (f *Function) checkAnnotations(args int) error {
 	for i := args; i < len(f.opts.Arguments); i++ {
 		if a := f.opts.Arguments[i]; a.Kind() != logical.KindNone {

@@ -84,7 +84,8 @@ func (o operand) resolveComponent(ctx context.Context, s *TPUStrategy, op string
 	return newTemporary(o.copyComponent(ctx, s))
 }
 
-// copyComponent copies the component of one replica to all replicas.
+// copyComponent copies the component of one replica to a new value that is the same on all
+// replicas.
 func (o operand) copyComponent(ctx context.Context, s *TPUStrategy) (*Mirrored, error) {
 	replica, err := s.Mirror(ctx, int32(o.replica), logical.Annotation{})
 	if err != nil {

@@ -83,7 +83,8 @@ func (rc *ReplicaContext) aggregateRows(a VariableAggregation, indices, updates 
 	return indices, updates
 }
 
-// scatterRows writes rows that are already combined over the replicas.
+// scatterRows adds the scatter operation to the graph. The indices and updates are already combined
+// over the replicas.
 func (rc *ReplicaContext) scatterRows(op ScatterOp, c *capture, indices, updates *graph.Node) *graph.Node {
 	c.requireOwn(op.String())
 	rc.requireMain(op.String())

@@ -26,7 +26,7 @@ type updater interface {
 	Synchronize(call string, v *Variable, read func(ctx context.Context, component int) (any, error)) (any, error)
 }
 
-// merger is a merge call of package eager.
+// merger represents a running merge call of package eager.
 type merger interface {
 	writer
 	// Step returns the context of the step, and an error if the merge call has returned.

@@ -117,8 +117,9 @@ func (vs *Variables) gradientSharding(v *model.Variable) (over spmd.ReplicaShard
 	return over, split.WithinReplica(), sharded
 }
 
-// registerProxy registers the path of a proxy: a variable of the store that represents v, a
-// variable of NewVariable, in a training step. The optimizer state of v is stored below this path.
+// registerProxy registers the path of a proxy for v, a variable of NewVariable. A proxy is a
+// variable of the store that represents v in a training step. The optimizer state of v is stored
+// below the path of the proxy.
 func (vs *Variables) registerProxy(path string, v *Variable) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()

@@ -74,9 +74,9 @@ func (v *deviceValue) Shards() []Shard {
 	return v.shards(buffers)
 }
 
-// Shards lists the shards by replica, then by logical device. A variable that is not split, or is
-// assigned to one logical device, has a complete copy on each device. Shards returns nil for a
-// closed variable and ahead of time.
+// Shards lists the variable's shards by replica, then by logical device. If the variable is not
+// split, or is assigned to one logical device, each device has a complete copy. Shards returns nil
+// for a closed variable and ahead of time.
 func (v *Variable) Shards() []Shard {
 	v.strategy.runtime.Launch.Lock()
 	defer v.strategy.runtime.Launch.Unlock()

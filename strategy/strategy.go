@@ -327,9 +327,9 @@ func (s *TPUStrategy) Close() error {
 	return errors.Join(append(errs, s.constants.close()...)...)
 }
 
-// Shutdown is [TPUStrategy.Close] with an error if ctx is canceled first; the close then continues
-// in the background. Close may wait long, because the launch of a step blocks while eight launches
-// of its program are in progress.
+// Shutdown closes the strategy like [TPUStrategy.Close], but returns an error if ctx is canceled
+// first. The close then continues in the background. Close may wait long, because the launch of a
+// step blocks while eight launches of its program are in progress.
 func (s *TPUStrategy) Shutdown(ctx context.Context) error {
 	if err := RefuseTracing(ctx, "shut down", fault.InsteadOfMeeting); err != nil {
 		return err

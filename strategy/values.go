@@ -59,16 +59,17 @@ type deviceValue struct {
 // for concurrent use.
 type PerReplica struct{ deviceValue }
 
-// Mirrored reports whether the value is known to be the same on every replica, as the result of a
-// collective for example. Calls that require one value for all replicas accept it. The tensors are
-// not compared, so Mirrored may be false although they are equal.
+// Mirrored reports whether the value is known to be the same on every replica, for example because
+// a collective computed it. Calls that require one value for all replicas accept such a value. The
+// tensors are not compared, so Mirrored may return false although they are equal.
 func (v *PerReplica) Mirrored() bool { return !v.isVarying() }
 
 // Mirrored is a value that is the same on each replica, like TensorFlow's Mirrored. It is safe for
 // concurrent use.
 type Mirrored struct{ deviceValue }
 
-// Value copies the value to the host, like Local with any replica.
+// Value copies the value to the host. Because it is the same on every replica, no replica must be
+// selected.
 func (m *Mirrored) Value(ctx context.Context) (*tensors.Tensor, error) { return m.Local(ctx, 0) }
 
 // Float64 copies a tensor with one element to the host as a float64. It returns the errors of

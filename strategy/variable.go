@@ -168,8 +168,9 @@ func (v *Variable) release() error {
 	return v.buffers.Close()
 }
 
-// Close releases the variable's memory; steps that use the variable then fail. A variable of a
-// store is closed with the strategy, and Close returns an [*Error].
+// Close releases the variable's memory. Steps that use the variable then fail. A variable of a
+// store cannot be closed separately: Close returns an [*Error], and the strategy's Close closes the
+// variable.
 func (v *Variable) Close() error {
 	if v == nil || v.strategy == nil {
 		return nil
@@ -205,8 +206,8 @@ func (s *TPUStrategy) registerVariables(all ...*Variable) error {
 	return errors.Join(errs...)
 }
 
-// DistributedVariables returns the open variables of NewVariable and of training metrics, in the
-// order of their creation.
+// DistributedVariables returns the open variables that NewVariable created, and the variables that
+// store training metrics, in the order of their creation.
 func (s *TPUStrategy) DistributedVariables() []*Variable {
 	s.mu.Lock()
 	defer s.mu.Unlock()

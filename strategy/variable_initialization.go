@@ -168,7 +168,7 @@ func (v *Variable) initialVariable() (initialization.Variable, error) {
 		SetBuffers: v.setInitialBuffers}, err
 }
 
-// FirstValues are statistics of the computation of initial values.
+// FirstValues has statistics about how the initial values of variables were computed.
 type FirstValues struct {
 	// OnDevices and OnHost are the numbers of variables whose values were computed on the devices,
 	// which are the large ones, and on the host. Variables with values, from a checkpoint for

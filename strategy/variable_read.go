@@ -17,7 +17,7 @@ import (
 
 // Cross-replica reads of a variable.
 
-// checkNotTracing returns an error for a read while a step is traced.
+// checkNotTracing returns an error if a variable is read while a step is traced.
 func (v *Variable) checkNotTracing(ctx context.Context, doing string) error {
 	return RefuseTracing(ctx, fmt.Sprintf("%s %q", doing, v.path),
 		"use MergeContext.Read, ReplicaContext.Read or UpdateContext.Read")

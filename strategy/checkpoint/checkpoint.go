@@ -40,7 +40,7 @@ type Checkpoint struct {
 	step      int64
 }
 
-// variable is a saved variable and the location of its data.
+// variable describes a saved variable and where its data is stored.
 type variable struct {
 	Info
 	dtype         safetensors.DType

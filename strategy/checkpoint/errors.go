@@ -139,7 +139,7 @@ func argumentError(op, hint, format string, args ...any) error {
 		Class: errkind.ValueError}
 }
 
-// variableError returns an error for the variable at path that matches [ErrVariable].
+// variableError returns an error that matches [ErrVariable] and names the variable at path.
 func variableError(path, reason, hint string, err error) error {
 	return &errkind.Fault{Match: ErrVariable, Subject: strconv.Quote(path), Reason: reason, Hint: hint,
 		Class: errkind.KindOr(err, errkind.ValueError), Err: err}
@@ -155,7 +155,6 @@ func wrapError(op, subject string, err error) error {
 	return &errkind.Fault{Op: "checkpoint: " + op, Subject: subject, Err: err}
 }
 
-// notFoundError returns an error that matches ErrNotFound.
 func notFoundError(hint, format string, args ...any) error {
 	return &errkind.Fault{Match: ErrNotFound, Reason: fmt.Sprintf(format, args...), Hint: hint}
 }

@@ -263,11 +263,12 @@ func (m *Manager) Latest(ctx context.Context) (*Checkpoint, error) {
 	return nil, notFoundError("save one first", "%s is empty", m.store)
 }
 
-// LatestIntact verifies checkpoints from the last step backward and opens the first one without damage.
-// skipped has the errors of later checkpoints that are damaged; log these errors. Another process may
-// save and remove checkpoints concurrently, and a removed checkpoint does not count as damaged.
-// LatestIntact does not skip a checkpoint that needs a later version of this program ([ErrVersion]) or
-// that this process has no permission to read. It returns the error of such a checkpoint.
+// LatestIntact opens the last checkpoint without damage. It verifies checkpoints from the last step
+// backward until it finds such a checkpoint. The result skipped has the errors of later checkpoints
+// that are damaged; log these errors. Another process may save and remove checkpoints concurrently,
+// and a removed checkpoint does not count as damaged. LatestIntact does not skip a checkpoint that
+// needs a later version of this program ([ErrVersion]) or that this process has no permission to
+// read. It returns the error of such a checkpoint.
 func (m *Manager) LatestIntact(ctx context.Context) (c *Checkpoint, skipped []error, err error) {
 	damaged := map[int64]error{}
 	var steps []int64

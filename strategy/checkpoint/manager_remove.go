@@ -35,8 +35,9 @@ func (m *Manager) ownerError(r ownerRecord, step int64, running bool) error {
 	return &OwnerError{Directory: m.store.String(), Host: r.Host, PID: r.PID, Since: r.Time, Step: step, Running: running}
 }
 
-// checkNewSteps returns an error if another run has saved a step since this run listed the store. After the
-// first save of this run it returns nil, because becomeOwner detects other runs.
+// checkNewSteps returns an error if another run has saved a step after this run last listed the
+// store. After the first save of this run it returns nil, because becomeOwner then detects other
+// runs.
 func (m *Manager) checkNewSteps(ctx context.Context) error {
 	if m.host > 0 || m.isOwner.Load() || m.opts.TakeOver {
 		return nil

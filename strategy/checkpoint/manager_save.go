@@ -34,7 +34,7 @@ var ErrNotRemoved = errkind.New(errkind.RuntimeError, "checkpoint: saved, but ol
 // metadataStep is the key of the step in a tensor file's header.
 const metadataStep = "tpustrategy.step"
 
-// saveJob is the state of one save.
+// saveJob is the state of one call of [Manager.Save] and of its background work.
 type saveJob struct {
 	manager *Manager
 	step    int64
@@ -284,7 +284,8 @@ func (s *saveJob) reportFailure(manifest []byte, cause error) {
 	}
 }
 
-// complete waits for the tensor files of all processes and writes the checkpoint's manifest.
+// complete waits for the tensor files of all processes. Then it writes the checkpoint's manifest,
+// which makes the checkpoint visible.
 func (s *saveJob) complete(ctx context.Context, ownManifest []byte) error {
 	m := s.manager
 	manifest := &shardedManifest{Format: shardedFormat, Version: formatVersion, Step: s.step, Metadata: s.opts.Metadata,

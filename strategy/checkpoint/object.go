@@ -86,7 +86,7 @@ func (o *object) verifyHeader(ctx context.Context) error {
 	return o.convertError(ctx, "", err)
 }
 
-// setOpened stores the open object and detects whether it is a local file.
+// setOpened stores the open file of the object, and records whether it is a local file.
 func (o *object) setOpened(opened storage.Object) {
 	o.opened = opened
 	_, isFile := opened.(interface{ Fd() uintptr })

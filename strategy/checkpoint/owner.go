@@ -9,8 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/hostfacts"
 )
 
-// ownerRecord is the content of owner.json. It identifies the run that saves to a store. A run is
-// one [Manager] of process 0.
+// ownerRecord is the content of owner.json, which identifies the run that saves to a store. Each
+// [Manager] of process 0 counts as one run.
 type ownerRecord struct {
 	ID   string `json:"id"`
 	Host string `json:"host"`

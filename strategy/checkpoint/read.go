@@ -96,7 +96,8 @@ func (c *Checkpoint) verifyHeaders(ctx context.Context, index, count int) error 
 	return group.Wait()
 }
 
-// verify reads the variable and verifies its checksums, if it has any.
+// verify reads the variable and verifies its checksums. Variables of files without checksums are
+// only read.
 func (r *variableReader) verify(ctx context.Context) error {
 	if r.variable.wholeChecksum != nil {
 		return r.checkpoint.verifyWhole(ctx, r.variable)

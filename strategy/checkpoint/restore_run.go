@@ -164,7 +164,8 @@ func (r *restoration) shareError(ctx context.Context, mine error) error {
 	return nil
 }
 
-// restoreOnHost restores all variables that are not restored on the devices, in the saved order.
+// restoreOnHost restores, in the saved order, the variables that are not restored directly to the
+// devices.
 func (r *restoration) restoreOnHost(ctx context.Context) error {
 	for i := range r.checkpoint.variables {
 		v := &r.checkpoint.variables[i]

@@ -27,7 +27,7 @@ type hostImage struct {
 	err    error // argument of abort, or nil
 }
 
-// imageRegion is a region of a variable in a hostImage.
+// imageRegion is the part of a hostImage that has one region of a variable.
 type imageRegion struct {
 	plannedRegion
 	offset   int64 // offset in the file

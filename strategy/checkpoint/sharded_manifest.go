@@ -33,7 +33,8 @@ const (
 	maxManifest = 256 << 20
 )
 
-// shardedManifest is the manifest of a sharded checkpoint.
+// shardedManifest is the manifest of a complete checkpoint. It lists the variables, and the size
+// and checksum of the manifest of each process.
 type shardedManifest struct {
 	Format   string            `json:"format"`
 	Version  int               `json:"version"`
@@ -91,7 +92,7 @@ type voidManifest struct {
 	Save    string `json:"save"`
 }
 
-// partRegion describes a region in a partManifest: a slice of a variable in the host's tensor file.
+// partRegion describes where a slice of a variable is stored in the tensor file of a process.
 type partRegion struct {
 	Variable int   `json:"variable"`
 	Start    []int `json:"start"`
@@ -246,7 +247,6 @@ func parsePart(data []byte, step int64, save string, host, hosts int) (*partMani
 	return p, nil
 }
 
-// isSaveName reports whether name is a valid name of a save.
 func isSaveName(name string) bool {
 	return !strings.ContainsAny(name, "/.") && storage.CheckName(name) == nil
 }

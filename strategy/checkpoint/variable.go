@@ -76,8 +76,8 @@ func isSameVariable(a, b Variable) bool {
 }
 
 // StoreGroup returns the variables of a GoMLX store as a group, for use without devices. A restore
-// creates variables that the store does not have yet, with their saved values, and the model finds
-// them when it looks them up.
+// creates variables that the store does not have yet, with their saved values. When the model looks
+// up a variable, it finds the restored variable.
 //
 // A store is not safe for concurrent use: no other goroutine may use it during a save or a restore.
 func StoreGroup(store *model.Store) Group {

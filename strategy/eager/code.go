@@ -9,9 +9,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Scope returns a context in the strategy's cross-replica context, like TensorFlow's
-// strategy.scope. Most calls do not need a scope. Scope returns [strategy.ErrOtherStrategy] inside
-// the scope of another strategy and [strategy.ErrContext] in replica code.
+// Scope returns a context that belongs to the strategy's scope, for cross-replica code, like
+// TensorFlow's strategy.scope. Most calls do not need a scope. Scope returns
+// [strategy.ErrOtherStrategy] inside the scope of another strategy and [strategy.ErrContext] in
+// replica code.
 func (e *Extended) Scope(ctx context.Context) (context.Context, error) {
 	if err := engine.Internal(e.strategy).CheckCrossReplica(ctx, "scope"); err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ func newJoinError(calls []string) error {
 	return &errkind.Fault{Match: ErrJoin, Reason: strings.Join(at, ", "), Hint: "make the same calls on every replica"}
 }
 
-// collectiveCall is one replica's request to run a collective call.
+// collectiveCall is a call that all replicas must make together, as one replica requests it.
 type collectiveCall struct {
 	call string
 	// subject is the variable, the function or the options of the call, or nil. It is comparable
@@ -54,7 +54,7 @@ type outcome struct {
 	err     error
 }
 
-// coroutine runs the code of one replica.
+// coroutine runs the code of one replica. It pauses at each collective call.
 type coroutine struct {
 	resume chan answer
 	yield  chan outcome

@@ -28,10 +28,11 @@ func To[T *strategy.Variable | *strategy.PerReplica | *strategy.Mirrored | *Merg
 	return Destination{of: x}
 }
 
-// ToDevices returns a destination of devices by name; see [Extended.WorkerDevices] and
-// [Extended.NonSlotDevices]. A value that is reduced to the worker devices is stored on all logical
-// devices of the replicas, otherwise only on the named devices, or in the memory of a named host.
-// The call that receives the destination returns an error for an unknown name.
+// ToDevices returns a destination that consists of the devices with the given names; see
+// [Extended.WorkerDevices] and [Extended.NonSlotDevices]. If the devices are the worker devices,
+// the value is stored on all logical devices of the replicas. Otherwise it is stored only on the
+// named devices, or in the memory of a named host. The call that receives the destination returns
+// an error for an unknown name.
 func ToDevices(names ...string) Destination { return Destination{devices: names} }
 
 // placement describes the devices or the host of a Destination.

@@ -67,15 +67,14 @@ func (e *Extended) NumReplicasPerHost() int {
 // launches one step at a time.
 func (e *Extended) StepsPerRun() int { return 1 }
 
-// VariableCreatedInScope reports whether the variable belongs to this strategy, like TensorFlow's
-// variable_created_in_scope. A variable belongs to the strategy whose method created it, in any
-// scope.
+// VariableCreatedInScope reports whether this strategy created the variable, like TensorFlow's
+// variable_created_in_scope. The scope in which the variable was created does not matter.
 func (e *Extended) VariableCreatedInScope(v *strategy.Variable) bool {
 	return v != nil && v.Strategy() == e.strategy
 }
 
-// ColocateVarsWith returns a context in which new variables are placed on the logical device of v,
-// and have its annotation if they have its shape. It corresponds to TensorFlow's
+// ColocateVarsWith returns a context in which new variables are placed on the logical device of v.
+// A new variable with the shape of v also has the annotation of v. It corresponds to TensorFlow's
 // colocate_vars_with. ctx must belong to the strategy's scope or its replica code. In replica code,
 // create the variable with the result of [ReplicaContextOf].
 func (e *Extended) ColocateVarsWith(ctx context.Context, v *strategy.Variable) (context.Context, error) {
@@ -97,9 +96,9 @@ func (e *Extended) ColocateVarsWith(ctx context.Context, v *strategy.Variable) (
 	return mode.WithPlace(ctx, mode.Place{Beside: v}), nil
 }
 
-// LogicalDevice returns a context in which new variables without an annotation are assigned to
-// logical device k of each replica, and WorkerDevices returns these devices. It corresponds to
-// TensorFlow's experimental_logical_device. The default is 0.
+// LogicalDevice returns a context that selects logical device k of each replica. New variables
+// without an annotation are assigned to these devices, and [Extended.WorkerDevices] returns their
+// names. It corresponds to TensorFlow's experimental_logical_device. The default is 0.
 func (e *Extended) LogicalDevice(ctx context.Context, k int) (context.Context, error) {
 	if err := logical.AssignTo(k).ValidateOn(e.strategy.LogicalMesh(), "", nil); err != nil {
 		return nil, &strategy.Error{Op: "strategy: logical device",

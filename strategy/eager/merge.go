@@ -25,8 +25,8 @@ type MergeContext struct {
 	over bool
 }
 
-// MergeValue is a tensor of a compiled step in cross-replica context. The replicas' tensors may
-// differ.
+// MergeValue represents a tensor of a compiled step in a merge call. The tensor may differ between
+// replicas.
 type MergeValue struct {
 	mc       *MergeContext
 	node     *graph.Node
@@ -210,8 +210,8 @@ func (mc *MergeContext) LocalResults(x *MergeValue) []*MergeValue {
 	return results
 }
 
-// Map applies a graph function to values. The result is mirrored if all values are; f must not use
-// other values that differ between replicas.
+// Map applies a graph function to the tensors of values. The result is mirrored if all values are
+// mirrored. f must not use other values that differ between replicas.
 func (mc *MergeContext) Map(f func(in []*graph.Node) *graph.Node, in ...*MergeValue) *MergeValue {
 	mc.requireOpen("Map")
 	nodes := make([]*graph.Node, len(in))

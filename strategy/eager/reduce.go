@@ -226,9 +226,10 @@ func (e *Extended) reduceAll(ctx context.Context, op strategy.ReduceOp, all []re
 	return engine.Internal(e.strategy).RunBuiltin(ctx, name, step, values, variables, true, layouts...)
 }
 
-// Gather gathers every leaf of a nest, like TensorFlow's Strategy.gather: a value (see
-// [strategy.TPUStrategy.Gather]) or the components of a variable. A host value is returned
-// unchanged. In a merge call of a compiled step Gather is part of the step, like [Extended.Reduce].
+// Gather concatenates the replicas' tensors for each leaf of a nest, like TensorFlow's
+// Strategy.gather. A leaf is a value (see [strategy.TPUStrategy.Gather]) or a variable, whose
+// components are concatenated. A host value is returned unchanged. In a merge call of a compiled
+// step Gather is part of the step, like [Extended.Reduce].
 func (e *Extended) Gather(ctx context.Context, nest any, axis int) (any, error) {
 	s := e.strategy
 	mc, err := e.mergeContext(ctx, "gather")

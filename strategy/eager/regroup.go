@@ -180,9 +180,9 @@ func (e *Extended) equalOnAll(ctx context.Context, op string, all []*tensors.Ten
 	return first, nil
 }
 
-// SelectReplica returns one replica's nest: the replica's component of each distributed value, the
-// replica's object of each *[strategy.Objects], and all other leaves unchanged, including
-// variables. It is the inverse of [Extended.Regroup].
+// SelectReplica returns the nest of one replica. It replaces each distributed value by the
+// replica's component, and each *[strategy.Objects] by the replica's object. All other leaves are
+// unchanged, including variables. It is the inverse of [Extended.Regroup].
 func (e *Extended) SelectReplica(replica int, nest any) (any, error) {
 	s := e.strategy
 	if replica < 0 || replica >= s.NumReplicasInSync() {
@@ -211,10 +211,10 @@ func (e *Extended) SelectReplica(replica int, nest any) (any, error) {
 }
 
 // LocalResultsOf returns one nest for each replica of this process, in the order of
-// [strategy.TPUStrategy.LocalReplicas], with the components of the nest's distributed values and
-// variables. It corresponds to TensorFlow's experimental_local_results. For a host value it returns
-// a slice with only this value. No data is copied; [strategy.TPUStrategy.LocalResults] copies
-// tensors to the host.
+// [strategy.TPUStrategy.LocalReplicas]. In each nest, the distributed values and variables are
+// replaced by the replica's components. It corresponds to TensorFlow's experimental_local_results.
+// For a host value it returns a slice with only this value. No data is copied;
+// [strategy.TPUStrategy.LocalResults] copies tensors to the host.
 func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 	s := e.strategy
 	if o, ok := nest.(*strategy.Objects); ok && o != nil && o.Len() != s.NumReplicasInSync() {

@@ -149,11 +149,12 @@ func (rc *ReplicaContext) callerContext() context.Context {
 	return mode.With(rc.ctx, mode.Mode{Strategy: rc.strategy, Update: update})
 }
 
-// MergeCall is a collective call that runs fn once, in cross-replica context, like TensorFlow's
-// merge_call. fn receives the combined arguments of all replicas, in which tensors are
+// MergeCall runs fn once for all replicas, in cross-replica context, like TensorFlow's merge_call.
+// It is a collective call. fn receives the combined arguments of all replicas, in which tensors are
 // *[strategy.PerReplica] values. Each replica receives its components of the result. Inside fn, use
 // the ctx that fn receives, for example with [strategy.TPUStrategy.Reduce] and [Extended.Update];
-// the replica context is not usable. MergeCall returns an error or a panic of fn on every replica.
+// the replica context is not usable. If fn returns an error or panics, MergeCall returns an error
+// on every replica.
 func (rc *ReplicaContext) MergeCall(fn func(ctx context.Context, args ...any) (any, error), args ...any) (any, error) {
 	s := rc.strategy
 	if err := rc.checkReplicaCode("MergeCall"); err != nil {

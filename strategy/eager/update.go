@@ -12,16 +12,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// UpdateContext is the context of an update function for one component of the variable. It is valid
-// only inside the function.
+// UpdateContext is the context in which an update function updates one component of the variable.
+// It is valid only inside the function.
 type UpdateContext struct {
 	rc       *ReplicaContext
 	variable *strategy.Variable
 	device   string
 }
 
-// UpdateFunc updates one component of a variable. args are the components of the update's arguments
-// for the same replica.
+// UpdateFunc updates one component of a variable. For each distributed value in the arguments of
+// the update, args has the component of the same replica.
 type UpdateFunc func(u *UpdateContext, args ...any) (any, error)
 
 // Context returns the cross-replica context of the update. With this context the variables' methods
@@ -33,7 +33,7 @@ func (u *UpdateContext) Context() context.Context { return u.rc.ctx }
 // Variable returns the variable that is updated, or nil in [Extended.UpdateNonSlot].
 func (u *UpdateContext) Variable() *strategy.Variable { return u.variable }
 
-// ReplicaID returns the index of the component.
+// ReplicaID returns the index of the replica whose component is updated.
 func (u *UpdateContext) ReplicaID() int { return u.rc.ReplicaIDInSyncGroup() }
 
 // Device returns the name of the component's device.
@@ -56,12 +56,12 @@ func (u *UpdateContext) Assign(x any) (any, error) {
 	return u.rc.Assign(u.variable, x)
 }
 
-// AssignAdd adds to the component and returns its new value.
+// AssignAdd adds x to the component and returns the component's new value.
 func (u *UpdateContext) AssignAdd(x any) (any, error) {
 	return u.rc.AssignAdd(u.variable, x)
 }
 
-// AssignSub subtracts from the component and returns its new value.
+// AssignSub subtracts x from the component and returns the component's new value.
 func (u *UpdateContext) AssignSub(x any) (any, error) {
 	return u.rc.AssignSub(u.variable, x)
 }

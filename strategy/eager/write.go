@@ -72,12 +72,12 @@ func (rc *ReplicaContext) Assign(v *strategy.Variable, x any) (any, error) {
 	return rc.write(assign.Set, v, x)
 }
 
-// AssignAdd adds to the variable, like [ReplicaContext.Assign].
+// AssignAdd adds x to the variable and returns the new value, like [ReplicaContext.Assign].
 func (rc *ReplicaContext) AssignAdd(v *strategy.Variable, x any) (any, error) {
 	return rc.write(assign.Add, v, x)
 }
 
-// AssignSub subtracts from the variable, like [ReplicaContext.Assign].
+// AssignSub subtracts x from the variable and returns the new value, like [ReplicaContext.Assign].
 func (rc *ReplicaContext) AssignSub(v *strategy.Variable, x any) (any, error) {
 	return rc.write(assign.Sub, v, x)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Batch is the input of one step on the devices. It belongs to its feed.
+// Batch has the input of one step on the devices. The feed owns the batch.
 type Batch struct {
 	// Index is the number of the step in the input, from 0.
 	Index int64

@@ -59,10 +59,10 @@ func Distribute(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOptions) 
 	return input.Distribute(ds, opts)
 }
 
-// DistributeAhead is like [Distribute], for a [Feed]. The error matches [ErrVote] if the processes
-// may run out of data at different steps, because a feed runs ahead of the steps and cannot vote on
-// the end of the data. endsTogether states that all processes run out of data at the same step; see
-// [Options].EndsTogether.
+// DistributeAhead distributes the global batches of a dataset like [Distribute], but for a [Feed].
+// A feed runs ahead of the steps, so the processes cannot vote on the end of the data. The error
+// therefore matches [ErrVote] if the processes may run out of data at different steps. endsTogether
+// states that all processes run out of data at the same step; see [Options].EndsTogether.
 func DistributeAhead(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOptions,
 	endsTogether bool) (*input.DistributedDataset, error) {
 	opts, err := o.inputOptions(s)
@@ -82,10 +82,10 @@ func DistributeAhead(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOpti
 	return d, nil
 }
 
-// DistributeFromFunction calls fn for this process's dataset, whose elements are batches for single
-// replicas. In each step every replica receives the next element. It is TensorFlow's
-// experimental_distribute_datasets_from_function. It returns the errors of input.FromFunction and
-// [InputOptions].
+// DistributeFromFunction calls fn to create the dataset of this process. Each element of the
+// dataset is the batch for one replica, and in each step every replica receives the next element.
+// It corresponds to TensorFlow's experimental_distribute_datasets_from_function. It returns the
+// errors of input.FromFunction and [InputOptions].
 func DistributeFromFunction(s *strategy.TPUStrategy, fn func(input.Context) (input.Dataset, error),
 	o DistributeOptions) (*input.DistributedDataset, error) {
 	opts, err := o.inputOptions(s)

@@ -29,8 +29,9 @@ func missingArgumentError(what string) error {
 		Class: errkind.ValueError}
 }
 
-// Feed is one pass over distributed input on the devices of a strategy. Only one goroutine at a
-// time may call Next, All, Args and State. Any goroutine may call Close.
+// Feed copies distributed input to the devices of a strategy ahead of the steps, for one pass over
+// the data. Only one goroutine at a time may call Next, All, Args and State. Any goroutine may call
+// Close.
 type Feed struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the goroutine has ended
@@ -170,8 +171,8 @@ func (f *Feed) readNext(ctx context.Context, steps *input.Steps) (next feedItem,
 }
 
 // Next returns the next batch and releases the previous one. If ctx is canceled, no batch is lost,
-// and Next may be called again. At the end of the input the error is io.EOF. After an error of the
-// input Next returns the same error again.
+// and Next may be called again. At the end of the input Next returns io.EOF. After the input has
+// failed, Next returns the same error again.
 func (f *Feed) Next(ctx context.Context) (*Batch, error) {
 	if err := strategy.RefuseTracing(ctx, "next", fault.InsteadOfLoading); err != nil {
 		return nil, err
@@ -228,8 +229,8 @@ func (f *Feed) releaseCurrent() error {
 	return err
 }
 
-// All iterates over the remaining batches. An error is yielded once, and ends the iteration. The
-// feed remains open.
+// All iterates over the remaining batches. If an error occurs, All yields the error once and ends
+// the iteration. The feed remains open.
 func (f *Feed) All(ctx context.Context) iter.Seq2[*Batch, error] {
 	return func(yield func(*Batch, error) bool) {
 		for {
@@ -257,8 +258,8 @@ func (f *Feed) Args(ctx context.Context) iter.Seq2[[]any, error] {
 	}
 }
 
-// State returns the position of the input after the last batch that Next returned. It is valid
-// after the end and after an error.
+// State returns the position of the input after the last batch that Next returned. It may be called
+// after the end of the input and after an error.
 func (f *Feed) State() input.State {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -17,10 +17,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// StepFunc builds the graph of a step whose arguments and results are nests. args are the arguments
-// of [Function.Run], with each tensor replaced by a *[graph.Node]. The step may modify args. It
-// returns a nest with a *[graph.Node] for each tensor; each run returns other leaves, such as a
-// number or a variable, unchanged. See [strategy.StepFunc].
+// StepFunc builds the graph of a step whose arguments and results are nests. It receives the
+// arguments of [Function.Run], with each tensor replaced by a *[graph.Node]. The step may modify
+// args. It returns a nest with a *[graph.Node] for each tensor. Each run returns all other leaves
+// of this nest unchanged, such as a number or a variable. See [strategy.StepFunc].
 type StepFunc func(rc *strategy.ReplicaContext, args []any) any
 
 // Function is a step function whose arguments and results are nests, like the args, kwargs and

@@ -18,7 +18,8 @@ import (
 // anyMembers is the hint for a value with members that is not a nest.
 const anyMembers = "make it a nest: slices, maps and structs whose members are of type any"
 
-// componentLeaf is implemented by eager.Component: one replica's tensor of a value or a variable.
+// componentLeaf is implemented by eager.Component, which represents one replica's tensor of a value
+// or a variable.
 type componentLeaf interface {
 	Value() strategy.Value
 	Variable() *strategy.Variable

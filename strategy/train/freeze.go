@@ -41,8 +41,8 @@ func (f *freezer) isFrozen(path string) bool {
 // freezeVariables marks the selected variables as frozen. It must run before the loss is built.
 func (f *freezer) freezeVariables(p *stepBuilder) { p.freeze(f.isFrozen) }
 
-// checkPatterns panics if a pattern matches no variable of the loss, or if all variables of the loss are frozen.
-// It must run after the loss is built.
+// checkPatterns panics if a pattern of frozen variables matches no variable that the loss uses, or
+// if all variables that the loss uses are frozen. It must run after the loss is built.
 func (f *freezer) checkPatterns(p *stepBuilder) {
 	all := p.userPaths(p.usedVariables())
 	for _, pattern := range f.patterns {

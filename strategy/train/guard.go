@@ -116,7 +116,8 @@ func (p *stepBuilder) findNonFinite() (value, gradient, past *graph.Node) {
 	return p.firstNonFinite, p.firstNonFiniteGradient, past
 }
 
-// intConstant returns an int64 scalar constant as a separate node; see constant.
+// intConstant returns a new node for an int64 scalar constant. Other branches of the graph cannot
+// share the node.
 func intConstant(in *graph.Graph, n int) *graph.Node {
 	return graph.Const(in, shapes.CastAsDType(n, dtypes.Int64))
 }

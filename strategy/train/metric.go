@@ -27,7 +27,7 @@ type Metric struct {
 	loss bool // computed from the loss
 }
 
-// Form selects the function of the weighted mean that is the value of a metric.
+// Form selects how the value of a metric is computed from its weighted mean.
 type Form int
 
 const (
@@ -69,8 +69,8 @@ func Perplexity() Metric { return Metric{Name: "perplexity", loss: true, Form: E
 // BitsPerToken returns the metric "bits": the mean loss over all rows, in bits instead of nats.
 func BitsPerToken() Metric { return Metric{Name: "bits", loss: true, Form: Bits} }
 
-// Reported returns a metric of the values that the loss function passes to [Report] under this
-// name. It is a mean; set the metric's Form for another form.
+// Reported returns a metric of the values that the loss function passes to [Report] with this name.
+// The metric is a mean, unless its Form is changed.
 func Reported(name string) Metric { return Metric{Name: name} }
 
 // Correct returns the values of an accuracy metric: 1 where the label is the index of the greatest

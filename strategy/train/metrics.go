@@ -26,7 +26,8 @@ type accumulator struct {
 	state   *strategy.Variable
 }
 
-// newAccumulator creates the state of a step's metrics. It returns nil for a step without metrics.
+// newAccumulator creates the variable that stores a step's metrics. It returns nil for a step
+// without metrics.
 func newAccumulator(s *strategy.TPUStrategy, step string, metrics []Metric, gauges []string) (a *accumulator,
 	err error) {
 	a = &accumulator{metrics: slices.Clone(metrics), gauges: gauges}

@@ -115,8 +115,9 @@ type microbatch struct {
 	meanWeight float64
 }
 
-// sumOverMicrobatches traces body in a loop over n microbatches of the arguments and returns the sums of
-// the results of body. For a single microbatch it calls body with the arguments.
+// sumOverMicrobatches builds a loop that runs body for n microbatches of the arguments, and returns
+// the sums of the results of body. If there is only one microbatch, it calls body with the
+// arguments and builds no loop.
 func (t *trainer) sumOverMicrobatches(n int, arguments []*graph.Node,
 	body func(in []*graph.Node) []*graph.Node) []*graph.Node {
 	values := engine.Internal(t.rc).ArgumentValues()

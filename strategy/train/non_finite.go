@@ -35,8 +35,8 @@ func (n NonFinite) isKnown() bool { return n >= Apply && n <= Stop }
 // String returns "apply", "skip" or "stop".
 func (n NonFinite) String() string { return enum.Name(n, "apply", "skip", "stop") }
 
-// NonFiniteSteps counts the steps of a training step since its state was created or since
-// [Step.ResetNonFinite].
+// NonFiniteSteps has the numbers of steps that a training step has executed, since its state was
+// created or since [Step.ResetNonFinite].
 type NonFiniteSteps struct {
 	// Steps is the number of steps that ran. Skipped is the number of steps among them whose update
 	// was not applied. Steps after a stop are not counted.
@@ -64,7 +64,7 @@ type NonFiniteError struct {
 	Applied bool
 }
 
-// Error returns the step and the value that was not finite.
+// Error returns a message with the step and the value that was not finite.
 func (e *NonFiniteError) Error() string {
 	if e.Applied {
 		return errkind.Format("train: "+e.Function, fmt.Sprintf("%s is not finite after step %d", e.What, e.Step), nil,
@@ -102,8 +102,8 @@ func (t *Step) ResetNonFinite(ctx context.Context) error {
 	return v.Assign(ctx, make([]int64, countElements))
 }
 
-// checkCounts returns an error if the step does not count non-finite steps, if the step is closed, and
-// inside a traced step function.
+// checkCounts returns an error if the step does not count non-finite steps or is closed, or if it
+// is called in a traced step function.
 func (t *Step) checkCounts(ctx context.Context, op string) error {
 	if err := strategy.RefuseTracing(ctx, op, fault.InsteadOfRunning); err != nil {
 		return err

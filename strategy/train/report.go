@@ -190,8 +190,8 @@ func toSummable(x *graph.Node) *graph.Node {
 	return graph.ConvertDType(x, dtypes.Float32)
 }
 
-// constant returns a scalar constant as a separate node. [graph.Scalar] would share the node with all
-// other branches of the graph.
+// constant returns a new node for a scalar constant. [graph.Scalar] would instead share one node
+// with all branches of the graph.
 func constant(g *graph.Graph, dtype dtypes.DType, x float64) *graph.Node {
 	return graph.Const(g, shapes.CastAsDType(x, dtype))
 }

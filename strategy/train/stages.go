@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// stage adds one phase of a training step, such as the backward pass, to the graph of the step. [New]
-// selects the stages by the options. A stage panics with its error.
+// stage adds one phase of a training step, such as the backward pass, to the graph of the step. The
+// options determine which stages [New] uses. A stage reports errors by a panic.
 type stage func(p *stepBuilder)
 
 // stepBuilder is the state that the stages of a training step share during one trace.

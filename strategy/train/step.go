@@ -372,7 +372,8 @@ func (t *Step) Lowered(ctx context.Context, batch ...any) (*spmd.Module, error) 
 	return t.function.Lowered(ctx, batch...)
 }
 
-// Bind fixes the step's batch, for a loop over resident data; see [strategy.Binding].
+// Bind returns a binding of the step to a fixed batch, for a loop over data that stays on the
+// devices; see [strategy.Binding].
 func (t *Step) Bind(ctx context.Context, batch ...any) (*strategy.Binding, error) {
 	return t.function.Bind(ctx, batch...)
 }

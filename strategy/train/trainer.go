@@ -62,7 +62,7 @@ func newTrainer(rc *strategy.ReplicaContext) *trainer {
 		places: map[*model.Variable]placement{}, slices: map[string]*graph.Node{}, looped: map[*graph.Node]bool{}}
 }
 
-// begin prepares the trace for training, before the loss is built.
+// begin prepares the trace for training. It must run before the loss is built.
 func (t *trainer) begin() {
 	engine.Internal(t.rc).SetVariableHook(t.addProxy)
 	if engine.Internal(t.rc.Strategy()).ShardsState() {
@@ -104,7 +104,6 @@ func (t *trainer) addProxy(op string, v *strategy.Variable) (path string, first 
 	return path, s.model.NodeValue(t.graph), func(x *graph.Node) { s.model.SetNodeValue(x) }
 }
 
-// findProxy returns the proxy at a path of the store, or nil.
 func (t *trainer) findProxy(path string) *proxy {
 	i := slices.IndexFunc(t.proxies, func(s *proxy) bool { return s.model.Path() == path })
 	if i < 0 {
@@ -133,7 +132,6 @@ func (t *trainer) writeProxyValues() {
 	}
 }
 
-// deleteProxies removes the proxies from the store.
 func (t *trainer) deleteProxies() {
 	for _, s := range t.proxies {
 		_ = t.store().DeleteVariable(s.model.Path())
@@ -168,7 +166,7 @@ func (t *trainer) isFrozen(v *model.Variable) bool {
 	return t.frozen != nil && t.frozen(t.userPath(v.Path()))
 }
 
-// trainedVariables returns the trained variables in the order of the gradients.
+// trainedVariables returns the trained variables. The gradients have the same order.
 func (t *trainer) trainedVariables() []*model.Variable {
 	return slices.DeleteFunc(t.usedVariables(), t.isFrozen)
 }

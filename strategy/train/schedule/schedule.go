@@ -92,8 +92,8 @@ func checkSteps(steps int64, rates ...float64) string {
 	return checkRates(rates...)
 }
 
-// float32Const returns a float32 constant as a separate node. [graph.Scalar] would share the node with all
-// other branches of the graph.
+// float32Const returns a new node for a float32 constant. [graph.Scalar] would instead share one
+// node with all branches of the graph.
 func float32Const(g *graph.Graph, x float64) *graph.Node {
 	return graph.Const(g, float32(x))
 }
