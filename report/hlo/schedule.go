@@ -39,16 +39,31 @@ func (c *Computation) schedule(sequence []uint64) {
 // replicas for each partition. It returns the devices replica by replica, in the order of the
 // partitions.
 func parseAssignment(b []byte) (devices []int, err error) {
-	var rows [][]int
-	err = decode(b, protoint.Scanner{3: each(&rows, parseGroup)})
-	for replica := 0; err == nil && len(rows) > 0 && replica < len(rows[0]); replica++ {
-		for _, row := range rows {
-			if replica < len(row) {
-				devices = append(devices, row[replica])
-			}
+	var ids []uint64 // partition by partition
+	partitions, replicas := 0, 0
+	partition := protoint.Scanner{1: &ids}
+	err = decode(b, protoint.Scanner{3: func(b []byte) error {
+		before := len(ids)
+		if err := decode(b, partition); err != nil {
+			return err
 		}
+		if partitions++; partitions > 1 && len(ids)-before != replicas {
+			return malformed(nil, "a device assignment with partitions of %d and %d replicas", replicas, len(ids)-before)
+		}
+		replicas = len(ids) - before
+		return nil
+	}})
+	if err != nil {
+		return nil, err
 	}
-	return devices, err
+	devices = make([]int, len(ids))
+	for i, id := range ids {
+		if id >= maxDevices {
+			return nil, malformed(nil, "a device of more than %d", maxDevices)
+		}
+		devices[i%replicas*partitions+i/replicas] = int(id)
+	}
+	return devices, nil
 }
 
 // parseDonated parses a HloInputOutputAliasProto. Each entry in its field 1 consists of the index
