@@ -2,7 +2,7 @@ package report
 
 import (
 	"cmp"
-	"fmt"
+	"encoding/binary"
 	"slices"
 	"strings"
 
@@ -214,7 +214,7 @@ func (c *collectiveCounter) add(i, caller *hlo.Instruction, times int, unknown b
 		moved = ringShare(bytes, n)
 	}
 	if len(groups) > 0 {
-		key := trafficKey{axis, kind, fmt.Sprint(groups[0])}
+		key := trafficKey{axis, kind, encodeGroup(groups[0])}
 		if c.traffic[key] == nil {
 			c.traffic[key] = &cost.GroupTraffic{Kind: kind, Axis: axis, Groups: groups}
 		}
@@ -292,6 +292,15 @@ func product64[T int | int64](a, b T) T {
 func sum64(a, b int64) int64 { return min(a, maxFigure) + min(b, maxFigure) }
 
 const maxFigure = 1 << 61
+
+// encodeGroup returns a string that is different for each group of devices.
+func encodeGroup(group []int) string {
+	b := make([]byte, 0, 2*len(group))
+	for _, device := range group {
+		b = binary.AppendUvarint(b, uint64(device))
+	}
+	return string(b)
+}
 
 // axis returns the names of the mesh axes along which the partitions of a group differ.
 func (c *collectiveCounter) axis(groups [][]int) string {
