@@ -119,7 +119,7 @@ func StateShardingNames() []string {
 func ParseStateSharding(name string) (StateSharding, error) {
 	names := StateShardingNames()
 	if i := slices.Index(names, name); i >= 0 {
-		return StateShardings()[i], nil
+		return ShardNothing + StateSharding(i), nil
 	}
 	return 0, &errkind.Fault{Op: "logical: state sharding", Reason: fmt.Sprintf("unknown name %q", name),
 		Hint: "use one of " + strings.Join(names, ", "), Class: errkind.ValueError}
